@@ -1,0 +1,152 @@
+"""Where the API server is and how we prove who we are.
+
+Inside a pod the service account's files are used; elsewhere a kubeconfig. Static credentials (certificates, tokens,
+token files) are read here; a kubeconfig that runs a credential plugin is handed to the `kubernetes` package, which keeps
+that protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import ConfigurationError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """An API server and credentials.
+
+    Attributes:
+        server: URL without a trailing slash.
+        tls: None for plain HTTP.
+        token: a bearer token, or empty.
+        token_file: read again for every request, because the kubelet rotates it.
+    """
+
+    server: str
+    tls: ssl.SSLContext | None
+    token: str = ""
+    token_file: Path | None = None
+
+    def bearer(self) -> str:
+        """Return the bearer token valid now, or an empty string where certificates are used."""
+        if self.token_file is not None:
+            return self.token_file.read_text().strip()
+        return self.token
+
+
+def load_connection(kubeconfig: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Connection:
+    """Find the API server: the given kubeconfig, the pod's service account, KUBECONFIG, then ~/.kube/config.
+
+    Raises:
+        ConfigurationError: nothing is configured, or it cannot be read.
+    """
+    if kubeconfig is None and environ.get("KUBECONFIG"):
+        kubeconfig = Path(environ["KUBECONFIG"].split(os.pathsep)[0])
+    if kubeconfig is not None:
+        return _from_kubeconfig(kubeconfig)
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return _in_cluster(environ)
+    default = Path(environ.get("HOME", "/")) / ".kube" / "config"
+    if default.is_file():
+        return _from_kubeconfig(default)
+    raise ConfigurationError(
+        "no Kubernetes cluster is configured",
+        next_step="set KUBECONFIG or pass --kubeconfig with the path of a kubeconfig",
+    )
+
+
+def _in_cluster(environ: Mapping[str, str]) -> Connection:
+    host = environ["KUBERNETES_SERVICE_HOST"]
+    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
+    authority = f"[{host}]" if ":" in host else host
+    context = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    return Connection(f"https://{authority}:{port}", context, token_file=SERVICE_ACCOUNT / "token")
+
+
+def _from_kubeconfig(path: Path) -> Connection:
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text())
+    except (OSError, UnicodeDecodeError, YAMLError) as exc:
+        raise ConfigurationError(f"kubeconfig {path} cannot be read: {exc}") from exc
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"kubeconfig {path} is not a mapping")
+    context = _named(document, "contexts", "context", document.get("current-context"), path)
+    cluster = _named(document, "clusters", "cluster", context.get("cluster"), path)
+    user = _named(document, "users", "user", context.get("user"), path) if context.get("user") else {}
+    if "exec" in user or "auth-provider" in user:
+        return _from_plugin(path)
+    server = str(cluster.get("server", "")).rstrip("/")
+    token_file = user.get("tokenFile")
+    return Connection(
+        server,
+        _tls(cluster, user, path.parent) if server.startswith("https:") else None,
+        token=str(user.get("token", "")),
+        token_file=path.parent / token_file if token_file else None,
+    )
+
+
+def _named(document: Mapping[str, Any], listing: str, key: str, name: object, path: Path) -> Mapping[str, Any]:
+    for entry in document.get(listing) or ():
+        if entry.get("name") == name:
+            return entry.get(key) or {}
+    raise ConfigurationError(f"kubeconfig {path} has no entry named {name!r} under {listing}")
+
+
+def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=_file(cluster, "certificate-authority", folder))
+    if "certificate-authority-data" in cluster:
+        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = _file(user, "client-certificate", folder), _file(user, "client-key", folder)
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    elif "client-certificate-data" in user:
+        _load_inline(context, user)
+    return context
+
+
+def _load_inline(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
+    # The ssl module reads client certificates from files only; an anonymous memory file never touches a disk.
+    descriptor = os.memfd_create("client-certificate")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(
+                base64.b64decode(user["client-key-data"]) + b"\n" + base64.b64decode(user["client-certificate-data"])
+            )
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _file(entry: Mapping[str, Any], key: str, folder: Path) -> str | None:
+    return str(folder / entry[key]) if entry.get(key) else None
+
+
+def _from_plugin(path: Path) -> Connection:
+    try:
+        from kubernetes import client, config  # noqa: PLC0415 - half a second and 40 MB that services never need
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"kubeconfig {path} gets its credentials from a plugin", next_step="pip install kubernetes"
+        ) from exc
+    settings = client.Configuration()
+    config.load_kube_config(str(path), client_configuration=settings)  # type: ignore[no-untyped-call]
+    context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    if settings.cert_file:
+        context.load_cert_chain(settings.cert_file, settings.key_file)
+    bearer = str(settings.api_key.get("authorization", "")).removeprefix("Bearer ")
+    return Connection(str(settings.host).rstrip("/"), context, token=bearer)

@@ -1,0 +1,157 @@
+"""List and watch: a collection of the API server, kept up to date in the caller's hands.
+
+The list is consistent (no resourceVersion) and paged; the watch goes on from it with bookmarks. A watch that ends is
+resumed from the last version seen; 410 Gone, or an error event, lists again. Failures back off and never end the
+reflector. `on_replace` gets the whole collection, `on_event` one change: both run in the event loop and must not block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_GONE = 410
+_PAGE = "500"
+# The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
+_WATCH_SECONDS = 300
+_SILENCE_SECONDS = 150.0
+_BACK_OFF_SECONDS = (0.2, 10.0)
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    metadata: _ListMeta
+    items: list[T] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _ObjectMeta
+
+
+class _ObjectMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Failure(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+class Reflector(Generic[T]):
+    """One collection, listed and watched until cancelled.
+
+    Args:
+        api: an open client.
+        path: the collection, as `/api/v1/pods`.
+        type_: the msgspec type of one object; fields it does not name are skipped while decoding.
+        query: label and field selectors.
+        on_replace: called with all objects after each list.
+        on_event: called with ADDED, MODIFIED or DELETED and the object.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        path: str,
+        type_: type[T],
+        *,
+        query: Mapping[str, str] | None = None,
+        on_replace: Callable[[list[T]], None],
+        on_event: Callable[[str, T], None],
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._query = dict(query or {})
+        self._on_replace = on_replace
+        self._on_event = on_event
+        self._object = msgspec.json.Decoder(type_)
+        self._page: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
+        self._event = msgspec.json.Decoder(_Event)
+        self._version = ""
+        self._disconnected_at: float | None = time.monotonic()
+        self.synced = asyncio.Event()
+
+    def silent_seconds(self) -> float:
+        """Return for how long there has been no connection to the API server: 0 while one is open."""
+        return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        failures = 0
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                failures = 0
+            except ApiError as exc:
+                if exc.status == _GONE:
+                    self._version = ""
+                    log.info("watch of %s is too old, listing again", self._path)
+                    continue
+                if self._disconnected_at is None:
+                    self._disconnected_at = time.monotonic()
+                    failures = 0
+                failures += 1
+                low, high = _BACK_OFF_SECONDS
+                delay = min(high, low * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+                log.warning("list and watch of %s failed, again in %.1f s: %s", self._path, delay, exc)
+                await asyncio.sleep(delay)
+
+    async def _list(self) -> None:
+        items: list[T] = []
+        query = {**self._query, "limit": _PAGE}
+        while True:
+            page = self._page.decode(await self._api.get(self._path, query=query))
+            items.extend(page.items or ())
+            if not page.metadata.continue_:
+                break
+            query["continue"] = page.metadata.continue_
+        self._version = page.metadata.resource_version
+        self._on_replace(items)
+        self._disconnected_at = None
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        query = {
+            **self._query,
+            "watch": "1",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(_WATCH_SECONDS * random.uniform(1.0, 1.5))),  # noqa: S311 - spreads the resumes
+        }
+        async with self._api.stream(self._path, query=query, silence_seconds=_SILENCE_SECONDS) as lines:
+            self._disconnected_at = None
+            async for line in lines:
+                self._take(self._event.decode(line))
+
+    def _take(self, event: _Event) -> None:
+        if event.type == "ERROR":
+            failure = msgspec.json.decode(event.object, type=_Failure)
+            # Whatever the server objects to, a fresh list is the answer.
+            raise ApiError(failure.message, status=_GONE)
+        self._version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+        if event.type != "BOOKMARK":
+            self._on_event(event.type, self._object.decode(event.object))
