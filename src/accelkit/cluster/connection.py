@@ -1,8 +1,8 @@
 """Where the API server is and how we prove who we are.
 
 Inside a pod the service account's files are used; elsewhere a kubeconfig. Static credentials (certificates, tokens,
-token files) are read here; a kubeconfig that runs a credential plugin is handed to the `kubernetes` package, which keeps
-that protocol.
+token files) are read here; a kubeconfig that runs a credential plugin is handed to the `kubernetes` package, which
+keeps that protocol.
 """
 
 from __future__ import annotations

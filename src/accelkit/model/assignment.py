@@ -1,0 +1,62 @@
+"""Which cards each container of a pod got: the annotation `accelkit.io/assignment`, the only durable record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import AssignmentError
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
+
+ASSIGNMENT_ANNOTATION: Final = "accelkit.io/assignment"
+ASSIGNMENT_VERSION: Final = 1
+
+
+class Share(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Amounts of one card held by one container; a whole card is a share of all of it."""
+
+    card: str
+    memory_bytes: int
+    compute: int = 0
+    whole: bool = False
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """The shares of each container, by container name."""
+
+    containers: dict[str, tuple[Share, ...]]
+    version: int = ASSIGNMENT_VERSION
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+_version = msgspec.json.Decoder(_Version)
+_assignment = msgspec.json.Decoder(Assignment)
+
+
+def encode_assignment(assignment: Assignment) -> str:
+    """Write the annotation's value."""
+    return msgspec.json.encode(assignment).decode()
+
+
+def decode_assignment(text: str) -> Assignment:
+    """Read the annotation's value.
+
+    Raises:
+        AssignmentError: malformed, of another version, or with amounts that cannot be.
+    """
+    try:
+        version = _version.decode(text).version
+        if version != ASSIGNMENT_VERSION:
+            raise AssignmentError(f"assignment version {version} is not known (this is version {ASSIGNMENT_VERSION})")
+        assignment = _assignment.decode(text)
+    except msgspec.MsgspecError as exc:
+        raise AssignmentError(f"assignment cannot be read: {exc}") from exc
+    for container, shares in assignment.containers.items():
+        for share in shares:
+            if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= WHOLE_COMPUTE:
+                raise AssignmentError(f"assignment of container {container} has impossible amounts")
+    return assignment

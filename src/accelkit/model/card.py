@@ -1,0 +1,53 @@
+"""A card: one physical accelerator of a node, with an identity that survives reboot."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+# The kubelet takes device IDs of up to 63 characters; `<card>::<number>` needs room for the number.
+MAX_CARD_ID = 48
+
+
+class Health(StrEnum):
+    """What is known of a card. UNKNOWN is not UNHEALTHY: it takes new shares."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    UNKNOWN = "unknown"
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """A direct connection to another card of the node; `kind` is the vendor's word (NVLink, XGMI…)."""
+
+    to: str
+    kind: str
+
+
+class Card(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One card as the node agent reports it.
+
+    Attributes:
+        id: UUID, else location and device id.
+        memory_bytes: what the card has; None when it could not be read. Unknown memory cannot be shared, but the card
+            can be given whole.
+        reserved_bytes: what driver and firmware keep of it.
+        numa: NUMA node, None when unknown.
+        pci_root: PCI root complex as `pci0000:00`, empty when unknown.
+    """
+
+    id: str
+    vendor: str
+    model: str
+    memory_bytes: int | None
+    reserved_bytes: int = 0
+    numa: int | None = None
+    pci_root: str = ""
+    links: tuple[Link, ...] = ()
+    health: Health = Health.HEALTHY
+
+    @property
+    def capacity_bytes(self) -> int:
+        """What can be shared, in bytes: 0 where the memory is unknown."""
+        return 0 if self.memory_bytes is None else max(0, self.memory_bytes - self.reserved_bytes)

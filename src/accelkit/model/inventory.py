@@ -1,0 +1,87 @@
+"""The cards of a node as its agent publishes them: the annotation `accelkit.io/inventory`.
+
+The annotation is the only source of cards for the ledger. One that cannot be read, or is of a newer version, makes the
+node's cards unknown, which is not the same as having none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import InventoryError
+from accelkit.model.card import MAX_CARD_ID, Card
+from accelkit.model.units import MAX_AMOUNT
+
+INVENTORY_ANNOTATION: Final = "accelkit.io/inventory"
+INVENTORY_VERSION: Final = 1
+MAX_INVENTORY_BYTES: Final = 64 * 1024
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """A node's cards and the unit its agent advertises memory in.
+
+    Attributes:
+        unit_bytes: bytes of one `accelkit.io/memory` unit on this node.
+        cards: in the order the node numbers them.
+    """
+
+    unit_bytes: int
+    cards: tuple[Card, ...]
+    version: int = INVENTORY_VERSION
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+_version = msgspec.json.Decoder(_Version)
+_inventory = msgspec.json.Decoder(Inventory)
+
+
+def encode_inventory(inventory: Inventory) -> str:
+    """Write the annotation's value.
+
+    Raises:
+        InventoryError: it would pass 64 KiB, or would not be read back.
+    """
+    text = msgspec.json.encode(inventory).decode()
+    decode_inventory(text)
+    return text
+
+
+def decode_inventory(text: str) -> Inventory:
+    """Read the annotation's value.
+
+    Raises:
+        InventoryError: too long, malformed, of another version, or with values that cannot be.
+    """
+    if len(text) > MAX_INVENTORY_BYTES:
+        raise InventoryError(f"inventory of {len(text)} bytes is over the limit of {MAX_INVENTORY_BYTES}")
+    try:
+        version = _version.decode(text).version
+        if version != INVENTORY_VERSION:
+            raise InventoryError(
+                f"inventory version {version} is not known (this is version {INVENTORY_VERSION})",
+                next_step="upgrade the extender to the node agent's version",
+            )
+        inventory = _inventory.decode(text)
+    except msgspec.MsgspecError as exc:
+        raise InventoryError(f"inventory cannot be read: {exc}") from exc
+    _check(inventory)
+    return inventory
+
+
+def _check(inventory: Inventory) -> None:
+    if not 0 < inventory.unit_bytes <= MAX_AMOUNT:
+        raise InventoryError(f"inventory has the impossible unit of {inventory.unit_bytes} bytes")
+    seen = set[str]()
+    for card in inventory.cards:
+        if not card.id or len(card.id) > MAX_CARD_ID or "::" in card.id:
+            raise InventoryError(f"inventory has the impossible card id {card.id!r}")
+        if card.id in seen:
+            raise InventoryError(f"inventory names card {card.id} twice")
+        seen.add(card.id)
+        if not 0 <= card.reserved_bytes <= MAX_AMOUNT or not 0 <= (card.memory_bytes or 0) <= MAX_AMOUNT:
+            raise InventoryError(f"inventory gives card {card.id} an impossible amount of memory")

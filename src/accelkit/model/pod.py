@@ -1,0 +1,82 @@
+"""The fields of pods and nodes that we read, under their wire names.
+
+Fields not named here are skipped while decoding: that is most of a pod, and what keeps decoding cheap.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ObjectMeta(msgspec.Struct, rename="camel", omit_defaults=True):
+    """metadata of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+
+
+class Resources(msgspec.Struct, omit_defaults=True):
+    """Limits of a container; the API server sends quantities as text, people also as numbers."""
+
+    limits: dict[str, str | int | float] | None = None
+
+
+class Container(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A container of a pod."""
+
+    name: str
+    resources: Resources = msgspec.field(default_factory=Resources)
+    restart_policy: str | None = None
+
+
+class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
+    """spec of a pod."""
+
+    containers: list[Container] = msgspec.field(default_factory=list)
+    init_containers: list[Container] | None = None
+    node_name: str = ""
+
+
+class PodStatus(msgspec.Struct, omit_defaults=True):
+    """status of a pod."""
+
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, omit_defaults=True):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether its containers have ended for good, so that it holds no card any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def annotation(self, key: str) -> str | None:
+        """Return an annotation's value, None where it is absent."""
+        return (self.metadata.annotations or {}).get(key)
+
+
+class NodeStatus(msgspec.Struct, omit_defaults=True):
+    """status of a node."""
+
+    capacity: dict[str, str] | None = None
+    allocatable: dict[str, str] | None = None
+
+
+class Node(msgspec.Struct, omit_defaults=True):
+    """A node."""
+
+    metadata: ObjectMeta
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    def annotation(self, key: str) -> str | None:
+        """Return an annotation's value, None where it is absent."""
+        return (self.metadata.annotations or {}).get(key)

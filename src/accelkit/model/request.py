@@ -1,0 +1,57 @@
+"""What a pod asks for, in base units and in the order in which the kubelet allocates."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """How long a container holds its cards.
+
+    A plain init container gives its devices to the containers after it (the kubelet's devicesToReuse); a sidecar (an
+    init container that restarts always) and an app container keep theirs.
+    """
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+class ContainerRequest(msgspec.Struct, frozen=True):
+    """Cards for one container.
+
+    Attributes:
+        container: its name.
+        cards: how many different cards.
+        memory_bytes: on each of them; 0 for whole cards.
+        compute: thousandths of each card's compute, kept by the ledger only.
+        whole: the cards are for this container alone.
+        model: only cards of this model; empty for any.
+        same_card_as: name of an earlier container whose cards this one must use.
+        link: the cards must be linked to each other, "any" way or by this kind of link; empty for unlinked.
+        numa: "single" where all its cards must sit on one known NUMA node; empty for any.
+        policy: overrides the cluster's policy for this container's choice of cards; empty for the cluster's.
+    """
+
+    container: str
+    kind: Kind
+    cards: int
+    memory_bytes: int = 0
+    compute: int = 0
+    whole: bool = False
+    model: str = ""
+    same_card_as: str = ""
+    link: str = ""
+    numa: str = ""
+    policy: str = ""
+
+
+class PodRequest(msgspec.Struct, frozen=True):
+    """What a pod asks for: init containers and sidecars in their order, then app containers.
+
+    Containers that ask for no card are left out.
+    """
+
+    containers: tuple[ContainerRequest, ...]

@@ -1,0 +1,86 @@
+"""Units exist only here, at the edges; inside, an amount is an integer in base units.
+
+Base units are bytes of memory and thousandths of a card's compute.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+from accelkit.errors import QuantityError
+
+# Amounts are kept in 64-bit columns, and Kubernetes itself stores quantities as int64.
+MAX_AMOUNT = 2**63 - 1
+WHOLE_COMPUTE = 1000
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
+_QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMk]i?|Ki|[num]|[eE][+-]?[0-9]{1,3})?")
+_SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
+
+
+def parse_quantity(text: str | int) -> int:
+    """Read a Kubernetes quantity (`8`, `"16Gi"`, `"1e3"`) as an integer of base units.
+
+    Raises:
+        QuantityError: no quantity, not a whole number, negative, or over 2^63-1.
+    """
+    if isinstance(text, int):
+        return _checked(Decimal(text), text)
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity")
+    number, suffix = match[1], match[2] or ""
+    try:
+        if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
+            return _checked(Decimal(number + suffix), text)
+        scale = _BINARY.get(suffix) or _DECIMAL.get(suffix) or _FRACTION[suffix]
+        return _checked(Decimal(number) * scale, text)
+    except InvalidOperation as exc:
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity") from exc
+
+
+def parse_size(text: str) -> int:
+    """Read a size as people write it (`16GiB`, `0.1GB`, `512 MiB`, `1024`) as bytes, at least 1.
+
+    Raises:
+        QuantityError: no size, not a whole number of bytes, or out of range.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB")
+    suffix = "k" if match[2] == "K" else match[2]
+    try:
+        size = _checked(Decimal(match[1]) * (_BINARY.get(suffix) or _DECIMAL[suffix]), text)
+    except InvalidOperation as exc:
+        raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB") from exc
+    if size == 0:
+        raise QuantityError(f"{text!r} is no size to share by")
+    return size
+
+
+def format_bytes(amount: int) -> str:
+    """Write bytes in the largest unit that keeps the number exact, else with one decimal: `16 GiB`, `1.5 GiB`."""
+    if amount == 0:
+        return "0"
+    for table in (_BINARY, _DECIMAL):
+        for suffix, scale in reversed(table.items()):
+            if scale > 1 and amount % scale == 0 and amount // scale < 10_000:  # noqa: PLR2004 - readable numbers
+                return f"{amount // scale} {suffix}B"
+    for suffix, scale in reversed(_BINARY.items()):
+        if abs(amount) >= scale:
+            return f"{amount / scale:.1f} {suffix}B"
+    return f"{amount} B"
+
+
+def _checked(value: Decimal, text: object) -> int:
+    # Compared before the conversion: int() of a huge exponent would build the whole number.
+    if not value.is_finite() or abs(value) > MAX_AMOUNT:
+        raise QuantityError(f"{text!r} is out of range (at most {MAX_AMOUNT})")
+    if value < 0:
+        raise QuantityError(f"{text!r} is negative")
+    if value != value.to_integral_value():
+        raise QuantityError(f"{text!r} is not a whole number")
+    return int(value)

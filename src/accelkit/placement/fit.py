@@ -1,0 +1,217 @@
+"""Whether a pod fits the cards of one node, and on which it goes.
+
+Containers are placed in the kubelet's order, cards tried in the policy's order, depth first, so the first complete
+choice is the one the policy likes best. The kubelet passes the devices of a plain init container on to the containers
+after it before it asks anybody, so such a container must use the cards of that pool; where the pool lies on several
+cards and is not used up, the kubelet's own draw decides and the pod is refused rather than placed by luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card, Health
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.placement.charges import CardTally
+from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.policies import Policy, card_rank
+
+# Real pods need a few dozen steps; past this a request is a puzzle that would hold up the scheduler.
+_MAX_STEPS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """A card and what others hold of it.
+
+    Attributes:
+        free_bytes: memory nobody holds; negative where a card was taken over capacity.
+        free_compute: thousandths nobody holds.
+        empty: nobody holds any of it, so it can be given whole.
+    """
+
+    card: Card
+    free_bytes: int
+    free_compute: int
+    empty: bool
+
+
+def empty_states(cards: Sequence[Card]) -> list[CardState]:
+    """Return the cards as if nobody held any of them."""
+    return [CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True) for card in cards]
+
+
+def place(states: Sequence[CardState], request: PodRequest, policy: Policy) -> Assignment | Misfit:
+    """Choose cards for every container of a pod, or say why they do not fit.
+
+    `Misfit.resolvable` is left True: whether the pod would fit the empty node is the caller's second question.
+    """
+    search = _Search([state for state in states if state.card.health is not Health.UNHEALTHY], request, policy)
+    chosen = search.solve(0)
+    return search.misfit() if chosen is None else Assignment(chosen)
+
+
+class _Search:
+    """One depth-first search; the tallies hold what the containers before the current one have taken."""
+
+    def __init__(self, states: Sequence[CardState], request: PodRequest, policy: Policy) -> None:
+        self._states = states
+        self._containers = request.containers
+        self._policy = policy
+        self._tallies = [CardTally() for _ in states]
+        self._chosen: dict[str, tuple[int, ...]] = {}
+        self._steps = 0
+        self._deepest = -1
+        self._reason = Misfit(Reason.MEMORY)
+
+    def misfit(self) -> Misfit:
+        """Why the container that got furthest found no card."""
+        return Misfit(Reason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reason
+
+    def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
+        """Place the containers from `depth` on; None where no choice leads to the end."""
+        if depth == len(self._containers):
+            return {}
+        container = self._containers[depth]
+        kept = self._tallies
+        tried = set[tuple[object, ...]]()
+        for cards in self._choices(container, depth):
+            self._steps += 1
+            if self._steps > _MAX_STEPS:
+                return None
+            # Cards that look alike fail alike.
+            signature = tuple(self._signature(index) for index in cards)
+            if signature in tried:
+                continue
+            tried.add(signature)
+            shares = tuple(self._share(container, index) for index in cards)
+            self._tallies = [_copy(tally) if index in cards else tally for index, tally in enumerate(kept)]
+            for index, share in zip(cards, shares, strict=True):
+                self._tallies[index].take(share, container.kind)
+            self._chosen[container.container] = cards
+            rest = self.solve(depth + 1)
+            if rest is not None:
+                return {container.container: shares, **rest}
+            self._tallies = kept
+            del self._chosen[container.container]
+        return None
+
+    def _choices(self, container: ContainerRequest, depth: int) -> Iterator[tuple[int, ...]]:
+        pool = [i for i, t in enumerate(self._tallies) if (t.whole_pool if container.whole else t.memory_pool)]
+        if not self._pool_is_predictable(container, pool):
+            self._note(depth, Misfit(Reason.REUSE, container.cards, container.container))
+            return
+        fitting = [i for i in range(len(self._states)) if self._fits(container, i)]
+        missing = [i for i in pool if i not in fitting]
+        if len(fitting) < container.cards or (missing and len(pool) <= container.cards):
+            self._note(depth, self._why(container))
+            return
+        fitting.sort(key=lambda i: card_rank(self._policy_of(container), self._rank_bytes(container, i), i))
+        candidates: Iterator[tuple[int, ...]]
+        if len(pool) > container.cards:
+            # Only whole cards come here: any of the pool will do, the pod is charged for all of them anyway.
+            candidates = combinations([i for i in fitting if i in pool], container.cards)
+        else:
+            others = combinations([i for i in fitting if i not in pool], container.cards - len(pool))
+            candidates = (tuple(pool) + rest for rest in others)
+        found = False
+        for cards in candidates:
+            if self._meets_constraints(container, cards):
+                found = True
+                yield cards
+        if not found:
+            self._note(depth, Misfit(Reason.CONSTRAINT, container.cards, container.container))
+
+    def _pool_is_predictable(self, container: ContainerRequest, pool: list[int]) -> bool:
+        if not pool or container.whole:
+            return True
+        held = sum(self._tallies[i].memory_pool for i in pool)
+        wanted = container.cards * container.memory_bytes
+        if wanted < held:
+            return len(pool) == 1 and container.cards == 1
+        return len(pool) <= container.cards and all(
+            self._tallies[i].memory_pool <= container.memory_bytes for i in pool
+        )
+
+    def _fits(self, container: ContainerRequest, index: int) -> bool:
+        state, tally = self._states[index], self._tallies[index]
+        if container.model and state.card.model != container.model:
+            return False
+        if container.same_card_as and index not in self._chosen.get(container.same_card_as, ()):
+            return False
+        if container.whole:
+            untouched = tally.whole_pool or not (tally.whole or tally.memory_bytes or tally.compute)
+            return state.empty and untouched
+        memory = container.memory_bytes - min(tally.memory_pool, container.memory_bytes)
+        compute = container.compute - min(tally.compute_pool, container.compute)
+        return (
+            not tally.whole
+            and state.free_bytes - tally.memory_bytes >= memory
+            and state.free_compute - tally.compute >= compute
+            and state.card.capacity_bytes > 0
+        )
+
+    def _meets_constraints(self, container: ContainerRequest, cards: tuple[int, ...]) -> bool:
+        chosen = [self._states[i].card for i in cards]
+        if container.numa and (chosen[0].numa is None or any(card.numa != chosen[0].numa for card in chosen)):
+            return False
+        return not container.link or all(
+            any(link.to == b.id and container.link in ("any", link.kind) for link in a.links)
+            for a, b in combinations(chosen, 2)
+        )
+
+    def _why(self, container: ContainerRequest) -> Misfit:
+        if container.model and not any(s.card.model == container.model for s in self._states):
+            return Misfit(Reason.MODEL, container.cards, container.model)
+        if container.whole:
+            return Misfit(Reason.WHOLE_CARDS, container.cards)
+        without_compute = sum(
+            state.free_bytes - tally.memory_bytes >= container.memory_bytes
+            for state, tally in zip(self._states, self._tallies, strict=True)
+        )
+        if container.compute and without_compute >= container.cards:
+            return Misfit(Reason.COMPUTE, container.cards)
+        return Misfit(Reason.MEMORY if container.cards == 1 else Reason.MEMORY_CARDS, container.cards)
+
+    def _note(self, depth: int, misfit: Misfit) -> None:
+        if depth > self._deepest:
+            self._deepest, self._reason = depth, misfit
+
+    def _policy_of(self, container: ContainerRequest) -> Policy:
+        return Policy(container.policy) if container.policy else self._policy
+
+    def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
+        # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.
+        state = self._states[index]
+        return state.card.capacity_bytes if container.whole else state.free_bytes - self._tallies[index].memory_bytes
+
+    def _signature(self, index: int) -> tuple[object, ...]:
+        state, tally = self._states[index], self._tallies[index]
+        card = state.card
+        alone = index if card.links else -1
+        return (
+            *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes, card.model, card.numa, alone),
+            *(tally.memory_bytes, tally.memory_pool, tally.compute, tally.compute_pool, tally.whole, tally.whole_pool),
+            *(name for name, cards in self._chosen.items() if index in cards),
+        )
+
+    def _share(self, container: ContainerRequest, index: int) -> Share:
+        card = self._states[index].card
+        if container.whole:
+            return Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
+        return Share(card.id, container.memory_bytes, container.compute)
+
+
+def _copy(tally: CardTally) -> CardTally:
+    return CardTally(
+        tally.memory_bytes, tally.compute, tally.whole, tally.memory_pool, tally.compute_pool, tally.whole_pool
+    )
+
+
+def kinds(request: PodRequest) -> list[tuple[str, Kind]]:
+    """Return container names and kinds in the kubelet's order."""
+    return [(container.container, container.kind) for container in request.containers]

@@ -1,0 +1,142 @@
+"""Who holds what: the entries of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from accelkit.model.assignment import Assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import PodRequest
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.placement.charges import Charge
+from accelkit.placement.fit import CardState
+from accelkit.placement.misfit import Misfit
+
+
+class PodRef(msgspec.Struct, frozen=True):
+    """A pod; the UID tells it from another of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Stage(StrEnum):
+    """How sure we are of a holding.
+
+    RESERVED: a Binding is on its way and its outcome unknown. BOUND: the API server accepted the Binding, the watch has
+    not shown it yet. CONFIRMED: the watch or a list showed it.
+    """
+
+    RESERVED = "reserved"
+    BOUND = "bound"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The shares of one pod on one node, and what they cost each card."""
+
+    pod: PodRef
+    node: str
+    assignment: Assignment
+    charges: dict[str, Charge]
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """A pod bound to a node without an assignment that can be read: it holds cards, but nobody said which.
+
+    Its memory is counted on every card of the node, and, if it asks for whole cards, every empty card counts as taken,
+    so that nothing is promised twice.
+    """
+
+    pod: PodRef
+    node: str
+    request: PodRequest
+    problem: str
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most it can hold on one card."""
+        return sum(container.memory_bytes for container in self.request.containers)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it may hold whole cards."""
+        return any(container.whole for container in self.request.containers)
+
+
+@dataclass(slots=True)
+class CardUse:
+    """What is held of one card."""
+
+    used_bytes: int = 0
+    used_compute: int = 0
+    holders: int = 0
+    whole: bool = False
+
+    def add(self, charge: Charge, sign: int) -> None:
+        """Count a charge in (+1) or out (-1); a whole card has one holder at most."""
+        self.used_bytes += sign * charge.memory_bytes
+        self.used_compute += sign * charge.compute
+        self.holders += sign
+        if charge.whole:
+            self.whole = sign > 0
+
+
+@dataclass(slots=True)
+class NodeEntry:
+    """One node: its cards, or why they are not known, and what pods hold.
+
+    Attributes:
+        inventory: None where `problem` says why.
+        row: the node's row in the table of all nodes.
+    """
+
+    name: str
+    row: int
+    inventory: Inventory | None = None
+    problem: Misfit | None = None
+    uses: dict[str, CardUse] = field(default_factory=dict)
+    holdings: dict[str, Holding] = field(default_factory=dict)
+    unassigned: dict[str, Unassigned] = field(default_factory=dict)
+
+    def cards(self) -> tuple[Card, ...]:
+        """Return the known cards."""
+        return () if self.inventory is None else self.inventory.cards
+
+    def states(self) -> list[CardState]:
+        """Return every card with what is free of it."""
+        stray_bytes = sum(pod.memory_bytes for pod in self.unassigned.values())
+        stray_whole = any(pod.whole for pod in self.unassigned.values())
+        return [_state(card, self.uses.get(card.id), stray_bytes, stray_whole=stray_whole) for card in self.cards()]
+
+    def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
+        """Count a pod's charges in (+1) or out (-1)."""
+        for card, charge in charges:
+            use = self.uses.setdefault(card, CardUse())
+            use.add(charge, sign)
+            if use.holders == 0:
+                del self.uses[card]
+
+
+def _state(card: Card, use: CardUse | None, stray_bytes: int, *, stray_whole: bool) -> CardState:
+    if use is None:
+        if stray_whole:
+            return CardState(card, 0, 0, empty=False)
+        return CardState(card, card.capacity_bytes - stray_bytes, WHOLE_COMPUTE, empty=stray_bytes == 0)
+    if use.whole:
+        return CardState(card, 0, 0, empty=False)
+    return CardState(
+        card, card.capacity_bytes - use.used_bytes - stray_bytes, WHOLE_COMPUTE - use.used_compute, empty=False
+    )
