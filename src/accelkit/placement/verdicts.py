@@ -1,7 +1,7 @@
 """Verdicts on all nodes for one shape of request, kept while the nodes do not change.
 
-Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, the next
-ones only on the nodes that changed since. Simple shapes are judged by the table; others node by node with `fit.place`,
+Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, later
+ones only where nodes changed since. Simple shapes are judged by the table; others node by node with `fit.place`,
 once for each distinct state of cards.
 """
 

@@ -1,0 +1,163 @@
+"""From what the API server shows to the ledger: the one place where pods and nodes become holdings and cards.
+
+It takes lists and single events in any order the API server can produce. An assignment on a pod that is not bound says
+nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged in the worst way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accelkit.errors import AssignmentError, InventoryError, RequestError
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
+from accelkit.model.pod import Node, Pod
+from accelkit.model.request import PodRequest
+from accelkit.placement.holding import Holding, PodRef, Unassigned
+from accelkit.placement.ledger import Ledger
+from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.requests import asks_for_cards, containers_in_order, read_request
+
+log = logging.getLogger(__name__)
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+DEFAULT_UNIT_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pod that waits for a node; `problem` where its request cannot be granted as written."""
+
+    pod: PodRef
+    request: PodRequest | None
+    problem: str = ""
+
+
+def pod_ref(pod: Pod) -> PodRef:
+    """Return the identity of a pod."""
+    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+class LedgerFeed:
+    """Keeps a ledger up to date with nodes and pods, and remembers the pods that wait.
+
+    Args:
+        ledger: what is kept up to date.
+        dialects: whose resource names count.
+    """
+
+    def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
+        self._ledger = ledger
+        self._dialects = dialects
+        self._inventories: dict[str, str] = {}
+        self.pending: dict[str, Pending] = {}
+
+    def replace_nodes(self, nodes: list[Node]) -> None:
+        """Take over a complete list of nodes."""
+        for node in nodes:
+            self._put_node(node)
+        self._ledger.keep_nodes(node.metadata.name for node in nodes)
+
+    def node_event(self, kind: str, node: Node) -> None:
+        """Take over one change of a node."""
+        if kind == "DELETED":
+            self._inventories.pop(node.metadata.name, None)
+            self._ledger.drop_node(node.metadata.name)
+        else:
+            self._put_node(node)
+
+    def replace_pods(self, pods: list[Pod]) -> list[Holding]:
+        """Take over a complete list of pods; return the holdings younger than the list, whose pods must be asked for."""
+        self.pending.clear()
+        for pod in pods:
+            self._put_pod(pod)
+        return self._ledger.keep_pods(p.metadata.uid for p in pods if p.spec.node_name and not p.terminal)
+
+    def pod_event(self, kind: str, pod: Pod) -> None:
+        """Take over one change of a pod."""
+        if kind == "DELETED":
+            self.pending.pop(pod.metadata.uid, None)
+            self._ledger.release(pod.metadata.uid)
+        else:
+            self._put_pod(pod)
+
+    def request_of(self, pod: Pod, node: str = "") -> PodRequest | None:
+        """Read a pod's request in the cluster's unit, else in that of the node.
+
+        Raises:
+            RequestError: it asks for what cannot be granted as written.
+        """
+        unit_bytes = self._ledger.unit_bytes
+        if unit_bytes is None:
+            entry = self._ledger.node(node)
+            unit_bytes = entry.inventory.unit_bytes if entry and entry.inventory else DEFAULT_UNIT_BYTES
+        return read_request(pod, self._dialects, unit_bytes)
+
+    def _put_node(self, node: Node) -> None:
+        name, text = node.metadata.name, node.annotation(INVENTORY_ANNOTATION)
+        if text is None:
+            self._inventories.pop(name, None)
+            self._ledger.put_node(name, None)
+        elif self._inventories.get(name) != text or self._is_unknown(name):
+            self._inventories[name] = text
+            self._ledger.put_node(name, _inventory(text, name))
+
+    def _is_unknown(self, name: str) -> bool:
+        entry = self._ledger.node(name)
+        return entry is None or entry.inventory is None
+
+    def _put_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if pod.terminal:
+            self.pending.pop(uid, None)
+            self._ledger.release(uid)
+        elif not asks_for_cards(pod, self._dialects):
+            return
+        elif not pod.spec.node_name:
+            self.pending[uid] = self._pending(pod)
+        else:
+            self.pending.pop(uid, None)
+            self._put_bound(pod)
+
+    def _pending(self, pod: Pod) -> Pending:
+        try:
+            return Pending(pod_ref(pod), self.request_of(pod))
+        except RequestError as exc:
+            return Pending(pod_ref(pod), None, str(exc))
+
+    def _put_bound(self, pod: Pod) -> None:
+        ref, node = pod_ref(pod), pod.spec.node_name
+        assignment, problem = _assignment(pod)
+        if assignment is not None:
+            order = [(container.name, kind) for container, kind in containers_in_order(pod)]
+            self._ledger.confirm(ref, node, assignment, order)
+            return
+        try:
+            request = self.request_of(pod, node)
+        except RequestError as exc:
+            # Bound past us with a request we would have refused; the kubelet decides, we can only show it.
+            request, problem = PodRequest(()), str(exc)
+        if request is not None:
+            log.warning("pod %s is bound to %s without a usable assignment: %s", ref, node, problem)
+            self._ledger.confirm_unassigned(Unassigned(ref, node, request, problem))
+
+
+def _inventory(text: str, node: str) -> Inventory | InventoryError:
+    try:
+        return decode_inventory(text)
+    except InventoryError as exc:
+        log.warning("inventory of node %s is unknown: %s", node, exc)
+        return exc
+
+
+def _assignment(pod: Pod) -> tuple[Assignment | None, str]:
+    text = pod.annotation(ASSIGNMENT_ANNOTATION)
+    if text is None:
+        return None, "it has none"
+    try:
+        return decode_assignment(text), ""
+    except AssignmentError as exc:
+        return None, str(exc)
