@@ -70,7 +70,7 @@ class LedgerFeed:
             self._put_node(node)
 
     def replace_pods(self, pods: list[Pod]) -> list[Holding]:
-        """Take over a complete list of pods; return the holdings younger than the list, whose pods must be asked for."""
+        """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one."""
         self.pending.clear()
         for pod in pods:
             self._put_pod(pod)

@@ -59,6 +59,25 @@ class _Failure(msgspec.Struct):
     message: str = ""
 
 
+async def list_all(
+    api: ApiClient, path: str, type_: type[T], *, query: Mapping[str, str] | None = None
+) -> tuple[list[T], str]:
+    """Return a whole collection, read page by page, and its resource version.
+
+    Raises:
+        ApiError: the API server refused or did not answer; 410 where the pages took too long.
+    """
+    decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
+    items: list[T] = []
+    page_query = {**(query or {}), "limit": _PAGE}
+    while True:
+        page = decoder.decode(await api.get(path, query=page_query))
+        items.extend(page.items or ())
+        if not page.metadata.continue_:
+            return items, page.metadata.resource_version
+        page_query["continue"] = page.metadata.continue_
+
+
 class Reflector(Generic[T]):
     """One collection, listed and watched until cancelled.
 
@@ -86,8 +105,8 @@ class Reflector(Generic[T]):
         self._query = dict(query or {})
         self._on_replace = on_replace
         self._on_event = on_event
+        self._type = type_
         self._object = msgspec.json.Decoder(type_)
-        self._page: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
         self._event = msgspec.json.Decoder(_Event)
         self._version = ""
         self._disconnected_at: float | None = time.monotonic()
@@ -121,15 +140,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(delay)
 
     async def _list(self) -> None:
-        items: list[T] = []
-        query = {**self._query, "limit": _PAGE}
-        while True:
-            page = self._page.decode(await self._api.get(self._path, query=query))
-            items.extend(page.items or ())
-            if not page.metadata.continue_:
-                break
-            query["continue"] = page.metadata.continue_
-        self._version = page.metadata.resource_version
+        items, self._version = await list_all(self._api, self._path, self._type, query=self._query)
         self._on_replace(items)
         self._disconnected_at = None
         self.synced.set()

@@ -1,0 +1,218 @@
+"""Inspections: cards, shares and pods, as `GET /inspect` and `accelkit inspect -o json` show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import NODES, PODS, LedgerFeed
+from accelkit.cluster.reflector import list_all
+from accelkit.errors import ServiceError
+from accelkit.model.card import Card, Health
+from accelkit.model.pod import Node, Pod
+from accelkit.placement.holding import CardUse, Holding, NodeEntry, Unassigned
+from accelkit.placement.ledger import Ledger
+from accelkit.placement.misfit import Reason
+from accelkit.vendors.dialects import Dialect, load_dialect
+
+INSPECTION_VERSION = 1
+
+
+class ShareView(msgspec.Struct, frozen=True):
+    """What one container holds of a card. `stage` is reserved, bound or confirmed."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    memory_bytes: int
+    compute: int
+    whole: bool
+    stage: str
+
+
+class CardView(msgspec.Struct, frozen=True):
+    """A card and its shares.
+
+    `used_bytes` is what the pods cost the card, which is less than the sum of their shares where containers take over
+    the devices of an init container. `known` is false for a card that pods hold and no inventory names.
+    """
+
+    id: str
+    vendor: str
+    model: str
+    memory_bytes: int | None
+    reserved_bytes: int
+    capacity_bytes: int
+    used_bytes: int
+    free_bytes: int
+    used_compute: int
+    whole: bool
+    health: str
+    known: bool
+    shares: list[ShareView]
+
+
+class StrayView(msgspec.Struct, frozen=True):
+    """A pod that holds cards of a node without an assignment that says which."""
+
+    namespace: str
+    pod: str
+    uid: str
+    memory_bytes: int
+    whole: bool
+    problem: str
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Sums over cards."""
+
+    cards: int
+    capacity_bytes: int
+    used_bytes: int
+    free_bytes: int
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory)."""
+
+    name: str
+    state: str
+    problem: str
+    unit_bytes: int | None
+    cards: list[CardView]
+    unassigned: list[StrayView]
+    totals: Totals
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """The cluster, or one node of it."""
+
+    unit_bytes: int | None
+    nodes: list[NodeView]
+    totals: Totals
+    version: int = INSPECTION_VERSION
+
+
+def view_node(entry: NodeEntry) -> NodeView:
+    """Return one node as people see it."""
+    shares: dict[str, list[ShareView]] = {}
+    for held in sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name)):
+        for card, share in _shares(held):
+            shares.setdefault(card, []).append(share)
+    cards = [_card(card, entry.uses.get(card.id), shares.pop(card.id, [])) for card in entry.cards()]
+    cards += [_lost_card(card, entry.uses[card], held) for card, held in sorted(shares.items()) if card in entry.uses]
+    return NodeView(
+        entry.name,
+        _state(entry),
+        _problem(entry),
+        entry.inventory.unit_bytes if entry.inventory else None,
+        cards,
+        [_stray(pod) for pod in entry.unassigned.values()],
+        _sum(cards),
+    )
+
+
+def view(entries: Iterable[NodeEntry], unit_bytes: int | None) -> Inspection:
+    """Return the nodes as people see them; nodes without cards and pods are left out."""
+    nodes = [view_node(entry) for entry in entries]
+    shown = [node for node in nodes if node.state != "none" or node.cards or node.unassigned]
+    return assemble(shown, unit_bytes)
+
+
+def assemble(nodes: Sequence[NodeView], unit_bytes: int | None) -> Inspection:
+    """Return an inspection of these nodes with their totals."""
+    totals = Totals(
+        sum(node.totals.cards for node in nodes),
+        sum(node.totals.capacity_bytes for node in nodes),
+        sum(node.totals.used_bytes for node in nodes),
+        sum(node.totals.free_bytes for node in nodes),
+    )
+    return Inspection(unit_bytes or next((n.unit_bytes for n in nodes if n.unit_bytes), None), list(nodes), totals)
+
+
+async def inspect_cluster(
+    api: ApiClient,
+    *,
+    node: str | None = None,
+    unit_bytes: int | None = None,
+    dialects: Sequence[Dialect] | None = None,
+) -> Inspection:
+    """Read nodes and pods from the API server and return what the extender's ledger would show.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: there is no such node.
+    """
+    ledger = Ledger(unit_bytes=unit_bytes)
+    feed = LedgerFeed(ledger, dialects or [load_dialect("native"), load_dialect("gcushare")])
+    feed.replace_nodes((await list_all(api, NODES, Node))[0])
+    query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
+    feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
+    if node is None:
+        return view(ledger.nodes(), unit_bytes)
+    entry = ledger.node(node)
+    if entry is None:
+        raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
+    return assemble([view_node(entry)], unit_bytes)
+
+
+def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:
+    pod = held.pod
+    for container, shares in held.assignment.containers.items():
+        for share in shares:
+            yield (
+                share.card,
+                ShareView(
+                    *(pod.namespace, pod.name, pod.uid, container),
+                    *(share.memory_bytes, share.compute, share.whole, held.stage.value),
+                ),
+            )
+
+
+def _card(card: Card, use: CardUse | None, shares: list[ShareView]) -> CardView:
+    used = use or CardUse()
+    return CardView(
+        *(card.id, card.vendor, card.model, card.memory_bytes, card.reserved_bytes, card.capacity_bytes),
+        *(used.used_bytes, card.capacity_bytes - used.used_bytes, used.used_compute, used.whole, card.health.value),
+        known=True,
+        shares=shares,
+    )
+
+
+def _lost_card(card: str, use: CardUse, shares: list[ShareView]) -> CardView:
+    return CardView(
+        *(card, "", "", None, 0, 0, use.used_bytes, -use.used_bytes, use.used_compute, use.whole),
+        Health.UNKNOWN.value,
+        known=False,
+        shares=shares,
+    )
+
+
+def _stray(pod: Unassigned) -> StrayView:
+    return StrayView(pod.pod.namespace, pod.pod.name, pod.pod.uid, pod.memory_bytes, pod.whole, pod.problem)
+
+
+def _state(entry: NodeEntry) -> str:
+    if entry.problem is None:
+        return "shared"
+    return "none" if entry.problem.reason in (Reason.NO_INVENTORY, Reason.UNKNOWN_NODE) else "unknown"
+
+
+def _problem(entry: NodeEntry) -> str:
+    if entry.problem is None:
+        return ""
+    sentence = load_dialect("native").text(entry.problem)
+    return f"{sentence}: {entry.problem.detail}" if entry.problem.detail else sentence
+
+
+def _sum(cards: Sequence[CardView]) -> Totals:
+    known = [card for card in cards if card.known]
+    return Totals(
+        len(known),
+        sum(card.capacity_bytes for card in known),
+        sum(card.used_bytes for card in cards),
+        sum(card.free_bytes for card in cards),
+    )
