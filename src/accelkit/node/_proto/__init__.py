@@ -1,0 +1,1 @@
+"""Messages and stubs of the kubelet's gRPC interfaces, generated from the .proto files beside them."""
