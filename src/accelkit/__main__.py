@@ -1,0 +1,7 @@
+"""`python -m accelkit`."""
+
+from __future__ import annotations
+
+from accelkit.cli import main
+
+main(prog_name="accelkit")

@@ -1,0 +1,39 @@
+"""The command line. Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import click
+
+from accelkit import __version__
+from accelkit.errors import AccelkitError
+from accelkit.extender.command import extender
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s:%(lineno)d %(message)s"
+
+
+class _Root(click.Group):
+    """Errors of ours are one line on stderr; anything else is a defect and keeps its traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AccelkitError as exc:
+            click.echo(f"Error: {exc}", err=True)
+            sys.exit(1)
+
+
+@click.group(cls=_Root)
+@click.version_option(__version__, prog_name="accelkit")
+@click.option(
+    "--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True
+)
+def main(log_level: str) -> None:
+    """Share the accelerators of a Kubernetes cluster by memory and by card."""
+    logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+
+
+main.add_command(extender)

@@ -1,0 +1,203 @@
+"""The verb bind: decide again, then one API write that annotates and binds in one transaction.
+
+The API server merges a Binding's annotations into the pod in the transaction that sets nodeName, and refuses a second
+binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all, and what remains to be
+handled is an answer that is lost: then the reservation stays until a GET by UID decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import LedgerFeed, pod_ref
+from accelkit.errors import ApiError, RequestError
+from accelkit.extender.wire import BindingArgs
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
+from accelkit.model.pod import Pod
+from accelkit.model.request import PodRequest
+from accelkit.placement.holding import Holding, PodRef, Stage
+from accelkit.placement.ledger import Ledger
+from accelkit.placement.misfit import MisfitError, Reason
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import Dialect
+
+log = logging.getLogger(__name__)
+
+# The API server gives up on a write after this long; `_SETTLE_SECONDS` after sending it can no longer take effect.
+_WRITE_SECONDS = 5
+_SETTLE_SECONDS = 10.0
+_SETTLE_INTERVAL = 1.0
+_CONFLICT, _NOT_FOUND = 409, 404
+
+_pod = msgspec.json.Decoder(Pod)
+
+
+class Binder:
+    """Binds pods, and settles what became of Bindings whose answer was lost.
+
+    Args:
+        api: an open client.
+        ledger: where shares are reserved.
+        feed: knows the pods that wait, and takes over what a GET shows.
+        dialects: whose annotation keys every Binding overwrites.
+        policy: ranks cards where the pod does not say.
+    """
+
+    def __init__(
+        self, api: ApiClient, ledger: Ledger, feed: LedgerFeed, dialects: Sequence[Dialect], policy: Policy
+    ) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._feed = feed
+        self._dialects = dialects
+        self._policy = policy
+        self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._unsettled: dict[str, float] = {}
+
+    async def bind(self, args: BindingArgs) -> str:
+        """Bind a pod to a node; return an empty string, or why it was not done.
+
+        A repeated call for the same pod and node joins the one under way, or finds its result; it changes nothing.
+        """
+        for name, value in msgspec.structs.asdict(args).items():
+            if not value:
+                return f"{name} is missing"
+        node, task = self._under_way.get(args.PodUID, ("", None))
+        if task is None:
+            task = asyncio.create_task(self._bind(args))
+            self._under_way[args.PodUID] = (args.Node, task)
+            task.add_done_callback(lambda _: self._under_way.pop(args.PodUID, None))
+        elif node != args.Node:
+            return f"pod {args.PodNamespace}/{args.PodName} is being bound to {node}"
+        # A caller that hangs up must not cancel a Binding that others wait for.
+        return await asyncio.shield(task)
+
+    async def settle(self) -> None:
+        """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
+        while True:
+            await asyncio.sleep(_SETTLE_INTERVAL)
+            for uid in list(self._unsettled):
+                held = self._ledger.holding(uid)
+                if held is None or held.stage is Stage.CONFIRMED:
+                    self._unsettled.pop(uid, None)
+                elif uid not in self._under_way:
+                    await self._ask(held)
+
+    def doubt(self, held: Holding) -> None:
+        """Have a holding checked against the API server: a list did not show it, or its Binding was not answered."""
+        self._unsettled.setdefault(held.pod.uid, time.monotonic())
+
+    async def _bind(self, args: BindingArgs) -> str:
+        ref = PodRef(args.PodNamespace, args.PodName, args.PodUID)
+        pending = self._feed.pending.get(ref.uid)
+        try:
+            if pending is not None:
+                if pending.problem:
+                    return pending.problem
+                request = pending.request
+            else:
+                pod = await self._read(ref)
+                if isinstance(pod, str):
+                    return pod
+                if pod.spec.node_name:
+                    return self._bound_already(ref, pod, args.Node)
+                request = self._feed.request_of(pod)
+            assignment = None if request is None else await self._reserve(ref, args.Node, request)
+        except (RequestError, ApiError) as exc:
+            return str(exc)
+        except MisfitError as exc:
+            return self._dialects[0].text(exc.misfit)
+        return await self._write(ref, args.Node, assignment)
+
+    async def _reserve(self, ref: PodRef, node: str, request: PodRequest) -> Assignment:
+        try:
+            return self._ledger.reserve(ref, node, request, self._policy)
+        except MisfitError as exc:
+            held = self._ledger.holding(ref.uid)
+            if exc.misfit.reason is not Reason.HELD_ELSEWHERE or held is None:
+                raise
+            await self._ask(held)
+            return self._ledger.reserve(ref, node, request, self._policy)
+
+    async def _write(self, ref: PodRef, node: str, assignment: Assignment | None) -> str:
+        metadata: dict[str, object] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
+        if assignment is not None:
+            metadata["annotations"] = self._annotations(assignment)
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}/binding"
+        try:
+            await self._api.post(path, binding, query={"timeout": f"{_WRITE_SECONDS}s"})
+        except ApiError as exc:
+            return await self._after_failure(ref, node, exc)
+        self._ledger.accepted(ref.uid)
+        return ""
+
+    def _annotations(self, assignment: Assignment) -> dict[str, str]:
+        # Every key of every dialect in use is written, so that nothing a user put there before is believed.
+        keys = {key: "" for dialect in self._dialects for key in dialect.assignment_keys}
+        return {**keys, ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
+
+    async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> str:
+        held = self._ledger.holding(ref.uid)
+        if failure.unanswered:
+            if held is not None:
+                self.doubt(held)
+            log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
+        elif failure.status != _CONFLICT:
+            self._ledger.release(ref.uid)
+            return f"binding {ref} to {node}: {failure}"
+        try:
+            pod = await self._read(ref)
+        except ApiError:
+            # The reservation stays; the settling task goes on asking.
+            return f"binding {ref} to {node}: {failure}"
+        if isinstance(pod, str):
+            self._ledger.release(ref.uid)
+            return pod
+        if pod.spec.node_name:
+            return self._bound_already(ref, pod, node)
+        if not failure.unanswered:
+            self._ledger.release(ref.uid)
+        return f"binding {ref} to {node}: {failure}"
+
+    def _bound_already(self, ref: PodRef, pod: Pod, node: str) -> str:
+        self._feed.pod_event("MODIFIED", pod)
+        self._unsettled.pop(ref.uid, None)
+        return "" if pod.spec.node_name == node else f"pod {ref} is bound to {pod.spec.node_name} already"
+
+    async def _ask(self, held: Holding) -> None:
+        ref = held.pod
+        try:
+            pod = await self._read(ref)
+        except ApiError as exc:
+            log.info("cannot ask for pod %s: %s", ref, exc)
+            return
+        if isinstance(pod, str):
+            self._ledger.release(ref.uid)
+        elif pod.spec.node_name:
+            self._feed.pod_event("MODIFIED", pod)
+        elif time.monotonic() - self._unsettled.get(ref.uid, 0.0) > _SETTLE_SECONDS:
+            log.info("pod %s was never bound to %s, its reservation is released", ref, held.node)
+            self._ledger.release(ref.uid)
+        else:
+            return
+        self._unsettled.pop(ref.uid, None)
+
+    async def _read(self, ref: PodRef) -> Pod | str:
+        """Return the pod with this UID, or the sentence that it is gone."""
+        try:
+            pod = _pod.decode(await self._api.get(f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"))
+        except ApiError as exc:
+            if exc.status != _NOT_FOUND:
+                raise
+            return f"pod {ref} does not exist any more"
+        if pod_ref(pod).uid != ref.uid:
+            return f"pod {ref} is another one now (UID {pod.metadata.uid}, not {ref.uid})"
+        return pod

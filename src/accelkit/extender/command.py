@@ -1,0 +1,51 @@
+"""The command `accelkit extender`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import uvloop
+
+from accelkit.extender.server import parse_listen
+from accelkit.extender.service import Options, run
+from accelkit.model.units import parse_size
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import dialect_names
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.option("--listen", default="0.0.0.0:32766", show_default=True, help="Address and port to serve on.")
+@click.option("--plain-http", is_flag=True, help="Serve without TLS; on the loopback address only.")
+@click.option("--tls-cert", type=_FILE, help="Certificate chain of this server (PEM).")
+@click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
+@click.option("--client-ca", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
+@click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
+@click.option("--policy", type=click.Choice(list(Policy)), default=Policy.BINPACK, show_default=True)
+@click.option(
+    "--dialect",
+    "dialects",
+    type=click.Choice(dialect_names()),
+    multiple=True,
+    default=("native",),
+    show_default=True,
+    help="Whose pods are read; may be given several times.",
+)
+@click.option("--kubeconfig", type=_FILE, help="Default: the pod's service account, else KUBECONFIG.")
+def extender(  # noqa: PLR0917 - click passes options by name
+    listen: str,
+    plain_http: bool,  # noqa: FBT001 - the same
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    client_ca: Path | None,
+    unit: str,
+    policy: str,
+    dialects: tuple[str, ...],
+    kubeconfig: Path | None,
+) -> None:
+    """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
+    address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
+    options = Options(address, parse_size(unit), Policy(policy), dialects, kubeconfig)
+    uvloop.run(run(options))

@@ -1,0 +1,72 @@
+"""Metrics of the extender, in a registry of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from accelkit.placement.ledger import Ledger
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class _LedgerCollector(Collector):
+    """Reads the ledger when scraped. Figures are per node: a series for each card belongs to the node's own agent."""
+
+    def __init__(self, ledger: Ledger, silent_seconds: Callable[[], float]) -> None:
+        self._ledger = ledger
+        self._silent_seconds = silent_seconds
+
+    def collect(self) -> Iterator[Metric]:
+        cards = GaugeMetricFamily("accelkit_cards", "Cards in the node's inventory.", labels=["node"])
+        capacity = GaugeMetricFamily(
+            "accelkit_memory_capacity_bytes", "Memory of the node's cards that can be shared.", labels=["node"]
+        )
+        used = GaugeMetricFamily("accelkit_memory_used_bytes", "Memory that pods hold on the node.", labels=["node"])
+        strays = GaugeMetricFamily(
+            "accelkit_unassigned_pods", "Bound pods that hold cards without a readable assignment.", labels=["node"]
+        )
+        for entry in self._ledger.nodes():
+            if entry.inventory is None and not entry.holdings:
+                continue
+            cards.add_metric([entry.name], len(entry.cards()))
+            capacity.add_metric([entry.name], sum(card.capacity_bytes for card in entry.cards()))
+            used.add_metric([entry.name], sum(use.used_bytes for use in entry.uses.values()))
+            strays.add_metric([entry.name], len(entry.unassigned))
+        yield from (cards, capacity, used, strays)
+        yield GaugeMetricFamily("accelkit_pods", "Pods that hold cards.", value=len(self._ledger))
+        yield GaugeMetricFamily(
+            "accelkit_api_silence_seconds", "How long the API server has been away.", value=self._silent_seconds()
+        )
+
+
+class Metrics:
+    """What the extender counts.
+
+    Args:
+        ledger: read at each scrape.
+        silent_seconds: how long the API server has been away.
+    """
+
+    def __init__(self, ledger: Ledger, silent_seconds: Callable[[], float]) -> None:
+        self._registry = CollectorRegistry()
+        self.duration = Histogram(
+            "accelkit_extender_request_duration_seconds",
+            "Time from the whole body to the reply.",
+            ["verb"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.errors = Counter(
+            "accelkit_extender_errors", "Replies that carry an error.", ["verb"], registry=self._registry
+        )
+        self._registry.register(_LedgerCollector(ledger, silent_seconds))
+
+    def render(self) -> bytes:
+        """Return the exposition text."""
+        return generate_latest(self._registry)

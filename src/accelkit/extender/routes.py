@@ -1,0 +1,157 @@
+"""Routes: decode, call, encode. No sockets here.
+
+Errors of filter and bind travel as HTTP 200 with `Error` set, since kube-scheduler shows that text to the user, and of
+any other status only the number. Everything else answers 4xx or 503 with {"error": …}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from accelkit import __version__
+from accelkit.extender.binder import Binder
+from accelkit.extender.metrics import CONTENT_TYPE, Metrics
+from accelkit.extender.verbs import BadArgsError, Verbs
+from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
+from accelkit.placement.ledger import Ledger
+from accelkit.report.inspection import assemble, view_node
+
+# Ours at the root; the others are where the extenders that we replace answered.
+PREFIXES: Final = ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler", "")
+# Nodes shown between two chances for other requests.
+_INSPECT_BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+class Routes:
+    """Every path of the extender.
+
+    Args:
+        ledger: shown by inspect.
+        verbs: filter and prioritize.
+        binder: bind.
+        metrics: counted here, shown at /metrics.
+        trouble: returns why the extender cannot answer now, or an empty string.
+    """
+
+    def __init__(
+        self, ledger: Ledger, verbs: Verbs, binder: Binder, metrics: Metrics, trouble: Callable[[], str]
+    ) -> None:
+        self._ledger = ledger
+        self._verbs = verbs
+        self._binder = binder
+        self._metrics = metrics
+        self._trouble = trouble
+        self._args = msgspec.json.Decoder(Args)
+        self._binding = msgspec.json.Decoder(BindingArgs)
+        self._encode = msgspec.json.Encoder().encode
+        self._posts: Mapping[str, Callable[[bytes], Awaitable[Reply]]] = {
+            "/filter": self._filter,
+            "/prioritize": self._prioritize,
+            "/bind": self._bind,
+        }
+        self._gets: Mapping[str, Callable[[], Awaitable[Reply]]] = {
+            "/inspect": self._inspect,
+            "/version": self._version,
+            "/metrics": self._show_metrics,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+        }
+
+    async def handle(self, method: str, path: str, body: bytes) -> Reply:
+        """Answer one request."""
+        route = _strip_prefix(path)
+        if (post := self._posts.get(route)) is not None:
+            if method != "POST":
+                return self._refuse(405, f"{path} takes POST, not {method}")
+            started = time.perf_counter()
+            reply = await post(body)
+            self._metrics.duration.labels(route[1:]).observe(time.perf_counter() - started)
+            return reply
+        if method != "GET":
+            return self._refuse(405 if route in self._gets else 404, f"there is no {method} {path}")
+        if (get := self._gets.get(route)) is not None:
+            return await get()
+        if route.startswith("/inspect/"):
+            return self._inspect_node(route.removeprefix("/inspect/"))
+        return self._refuse(404, f"there is no {path}")
+
+    def _refuse(self, status: int, message: str) -> Reply:
+        return Reply(status, self._encode({"error": message}))
+
+    async def _filter(self, body: bytes) -> Reply:
+        problem = self._trouble()
+        try:
+            result = FilterResult(Error=problem) if problem else self._verbs.filter(self._args.decode(body))
+        except (msgspec.MsgspecError, BadArgsError) as exc:
+            result = FilterResult(Error=f"accelkit filter: {exc}")
+        if result.Error:
+            self._metrics.errors.labels("filter").inc()
+        return Reply(200, self._encode(result))
+
+    async def _prioritize(self, body: bytes) -> Reply:
+        try:
+            return Reply(200, self._encode(self._verbs.prioritize(self._args.decode(body))))
+        except (msgspec.MsgspecError, BadArgsError) as exc:
+            self._metrics.errors.labels("prioritize").inc()
+            return self._refuse(400, f"accelkit prioritize: {exc}")
+
+    async def _bind(self, body: bytes) -> Reply:
+        try:
+            error = self._trouble() or await self._binder.bind(self._binding.decode(body))
+        except msgspec.MsgspecError as exc:
+            error = f"accelkit bind: {exc}"
+        if error:
+            self._metrics.errors.labels("bind").inc()
+        return Reply(200, self._encode(BindingResult(error)))
+
+    async def _inspect(self) -> Reply:
+        nodes = []
+        for number, entry in enumerate(self._ledger.nodes()):
+            shown = view_node(entry)
+            if shown.state != "none" or shown.cards or shown.unassigned:
+                nodes.append(shown)
+            if number % _INSPECT_BATCH == 0:
+                # A large cluster takes a tenth of a second to show; the scheduler must not wait for it.
+                await asyncio.sleep(0)
+        return Reply(200, self._encode(assemble(nodes, self._ledger.unit_bytes)))
+
+    def _inspect_node(self, name: str) -> Reply:
+        entry = self._ledger.node(name)
+        if entry is None:
+            return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
+        return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
+
+    async def _version(self) -> Reply:
+        return Reply(200, f"v{__version__}\n".encode(), "text/plain; charset=utf-8")
+
+    async def _show_metrics(self) -> Reply:
+        return Reply(200, self._metrics.render(), CONTENT_TYPE)
+
+    async def _healthz(self) -> Reply:
+        return Reply(200, b"ok\n", "text/plain; charset=utf-8")
+
+    async def _readyz(self) -> Reply:
+        problem = self._trouble()
+        return Reply(503 if problem else 200, f"{problem or 'ok'}\n".encode(), "text/plain; charset=utf-8")
+
+
+def _strip_prefix(path: str) -> str:
+    for prefix in PREFIXES:
+        if prefix and path.startswith(prefix + "/"):
+            return path.removeprefix(prefix)
+    return path
