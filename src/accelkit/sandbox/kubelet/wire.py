@@ -1,0 +1,151 @@
+"""The parts of Kubernetes' objects that the kubelet reads, as they are on the wire; other fields are skipped."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Container", "EnvVar", "HttpGet", "ObjectMeta", "Pod", "PodSpec", "PodStatus", "Probe", "Volume"]
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Times are RFC 3339 texts, so they sort as they are."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A field of the pod."""
+
+    field_path: str
+
+
+class EnvVarSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a variable's value comes from; `field_ref` is the only source we know."""
+
+    field_ref: FieldRef | None = None
+
+
+class EnvVar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A variable of a container's environment."""
+
+    name: str
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class HttpGet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An HTTP probe; `port` may be the name of a container's port."""
+
+    port: int | str
+    path: str = "/"
+    host: str = ""
+    scheme: str = "HTTP"
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """When a container counts as ready."""
+
+    http_get: HttpGet | None = None
+    initial_delay_seconds: int = 0
+    period_seconds: int = 10
+    timeout_seconds: int = 1
+    failure_threshold: int = 3
+    success_threshold: int = 1
+
+
+class ContainerPort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A named port."""
+
+    container_port: int
+    name: str = ""
+
+
+class VolumeMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a volume is seen in a container."""
+
+    name: str
+    mount_path: str
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Quantities by resource name."""
+
+    limits: dict[str, int | str] = {}
+    requests: dict[str, int | str] = {}
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A container; an init container with `restart_policy` Always is a sidecar."""
+
+    name: str
+    image: str = ""
+    command: list[str] = []
+    args: list[str] = []
+    env: list[EnvVar] = []
+    ports: list[ContainerPort] = []
+    resources: Resources = Resources()
+    volume_mounts: list[VolumeMount] = []
+    readiness_probe: Probe | None = None
+    restart_policy: str = ""
+
+    @property
+    def sidecar(self) -> bool:
+        """Whether this init container runs beside the others."""
+        return self.restart_policy == "Always"
+
+
+class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A path of the node."""
+
+    path: str
+
+
+class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A volume; kinds other than host paths are not told apart."""
+
+    name: str
+    host_path: HostPath | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the pod's author wants."""
+
+    node_name: str = ""
+    service_account_name: str = "default"
+    restart_policy: str = "Always"
+    init_containers: list[Container] = []
+    containers: list[Container] = []
+    volumes: list[Volume] = []
+
+
+class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is known of the pod."""
+
+    phase: str = "Pending"
+    start_time: str | None = None
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the pod has ended for good."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def path(self) -> str:
+        """The pod's path on the API server."""
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"

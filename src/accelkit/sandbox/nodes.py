@@ -1,0 +1,169 @@
+"""The simulated nodes of the embedded cluster: how many, and which cards they have.
+
+A nodes file is YAML; sizes may be written with units, and alike cards as one entry with a count:
+
+    nodes:
+      - name: node-1
+        labels: {zone: a}
+        cards:
+          - {count: 8, memory: 16GiB, model: sim-16g}
+
+Without a file there are three nodes: eight equal cards, cards that differ, and none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import QuantityError, SandboxError
+from accelkit.model.units import parse_size
+
+__all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "cards_file", "load_nodes"]
+
+# What Node Feature Discovery says of a node with a PCI device of a vendor.
+PRESENT_LABEL = "feature.node.kubernetes.io/pci-simulated.present"
+
+_GIB = 2**30
+_CARD_ID_LENGTH = 48
+_MOST_CARDS = 1024
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CARD_ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
+    """One card of a simulated node; `numa` is None where the node has no NUMA nodes to tell."""
+
+    id: str
+    model: str
+    memory_bytes: int
+    numa: int | None = None
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulated node: `cpu` in cores, `memory_bytes` of the host, `pods` it takes at most."""
+
+    name: str
+    cards: tuple[SimulatedCard, ...] = ()
+    labels: dict[str, str] = {}
+    cpu: int = 16
+    memory_bytes: int = 64 * _GIB
+    pods: int = 110
+
+
+class _CardEntry(msgspec.Struct, forbid_unknown_fields=True):
+    memory: str
+    model: str = ""
+    id: str = ""
+    count: int = 1
+    numa: int | None = None
+
+
+class _NodeEntry(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    cards: list[_CardEntry] = []
+    labels: dict[str, str] = {}
+    cpu: int = 16
+    memory: str = "64GiB"
+    pods: int = 110
+
+
+class _NodesFile(msgspec.Struct, forbid_unknown_fields=True):
+    nodes: list[_NodeEntry]
+
+
+def load_nodes(path: Path | None) -> list[NodeSpec]:
+    """The nodes that `path` describes, or the default three without one.
+
+    Raises:
+        SandboxError: the file cannot be read or says something impossible; the message names the file and the place.
+    """
+    if path is None:
+        return _default_nodes()
+    try:
+        document: Any = YAML(typ="safe", pure=True).load(path.read_text())
+        entries = msgspec.convert(document, _NodesFile).nodes
+        specs = [_node(entry) for entry in entries]
+    except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError, QuantityError, SandboxError) as exc:
+        raise SandboxError(f"the nodes file {path} cannot be used: {exc}") from exc
+    if not specs:
+        raise SandboxError(f"the nodes file {path} describes no node")
+    _refuse_duplicates(path, "node name", (spec.name for spec in specs))
+    _refuse_duplicates(path, "card id", (card.id for spec in specs for card in spec.cards))
+    return specs
+
+
+def cards_file(spec: NodeSpec) -> bytes:
+    """The content of `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
+    cards = [{**msgspec.to_builtins(card), "index": index} for index, card in enumerate(spec.cards)]
+    return msgspec.json.format(msgspec.json.encode({"version": 1, "cards": cards})) + b"\n"
+
+
+def _default_nodes() -> list[NodeSpec]:
+    mixed = [_CardEntry("16GiB", count=2), _CardEntry("32GiB", count=2)]
+    eight = _CardEntry("16GiB", count=8)
+    entries = [_NodeEntry("node-1", [eight]), _NodeEntry("node-2", mixed), _NodeEntry("node-3")]
+    return [_node(entry) for entry in entries]
+
+
+def _node(entry: _NodeEntry) -> NodeSpec:
+    if not _DNS_LABEL.fullmatch(entry.name):
+        raise SandboxError(
+            f"{entry.name!r} is no name for a node", next_step="use at most 63 of a-z, 0-9 and -, as in node-1"
+        )
+    if min(entry.cpu, entry.pods) < 1:
+        raise SandboxError(f"{entry.name}: cpu and pods are at least 1")
+    cards: list[SimulatedCard] = []
+    for card in entry.cards:
+        cards.extend(_cards(entry.name, card, first=len(cards)))
+    if len(cards) > _MOST_CARDS:
+        raise SandboxError(f"{entry.name} has more than {_MOST_CARDS} cards")
+    return NodeSpec(
+        name=entry.name,
+        cards=tuple(cards),
+        labels=entry.labels,
+        cpu=entry.cpu,
+        memory_bytes=parse_size(entry.memory),
+        pods=entry.pods,
+    )
+
+
+def _cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCard]:
+    if not 1 <= entry.count <= _MOST_CARDS:
+        raise SandboxError(f"{node}: count is between 1 and {_MOST_CARDS}")
+    if entry.id and entry.count > 1:
+        raise SandboxError(f"{node}: an entry with an id is one card, so it has no count")
+    memory_bytes = parse_size(entry.memory)
+    model = entry.model or f"sim-{max(1, round(memory_bytes / _GIB))}g"
+    return [
+        SimulatedCard(
+            id=_card_id(node, entry.id or f"sim-{node}-{index}"),
+            model=model,
+            memory_bytes=memory_bytes,
+            numa=entry.numa,
+        )
+        for index in range(first, first + entry.count)
+    ]
+
+
+def _card_id(node: str, card_id: str) -> str:
+    if len(card_id) > _CARD_ID_LENGTH or not _CARD_ID.fullmatch(card_id):
+        raise SandboxError(
+            f"{node}: {card_id!r} is no card id",
+            next_step=f"use at most {_CARD_ID_LENGTH} letters, digits, '-', '_' and '.', or a shorter node name",
+        )
+    return card_id
+
+
+def _refuse_duplicates(path: Path, what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SandboxError(f"the nodes file {path} has the {what} {name} twice")
+        seen.add(name)

@@ -1,0 +1,95 @@
+"""The nodes file and the default nodes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from accelkit.errors import SandboxError
+from accelkit.sandbox.nodes import NodeSpec, SimulatedCard, cards_file, load_nodes
+
+GIB = 2**30
+
+
+def write(folder, text):
+    path = folder / "nodes.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_by_default_there_are_equal_cards_cards_that_differ_and_none():
+    nodes = {node.name: [card.memory_bytes // GIB for card in node.cards] for node in load_nodes(None)}
+    assert nodes == {"node-1": [16] * 8, "node-2": [16, 16, 32, 32], "node-3": []}
+    assert {card.model for node in load_nodes(None) for card in node.cards} == {"sim-16g", "sim-32g"}
+
+
+def test_an_entry_with_a_count_is_as_many_cards(tmp_path):
+    text = """
+nodes:
+  - name: a
+    labels: {zone: z}
+    cpu: 4
+    memory: 8GiB
+    pods: 20
+    cards: [{count: 2, memory: 16GiB, model: m, numa: 0}, {memory: 24GiB}]
+  - name: b
+"""
+    first, second = load_nodes(write(tmp_path, text))
+    assert first == NodeSpec(
+        name="a",
+        labels={"zone": "z"},
+        cpu=4,
+        memory_bytes=8 * GIB,
+        pods=20,
+        cards=(
+            SimulatedCard(id="sim-a-0", model="m", memory_bytes=16 * GIB, numa=0),
+            SimulatedCard(id="sim-a-1", model="m", memory_bytes=16 * GIB, numa=0),
+            SimulatedCard(id="sim-a-2", model="sim-24g", memory_bytes=24 * GIB),
+        ),
+    )
+    assert second.cards == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nodes: [", "cannot be used"),
+        ("nodes: []", "describes no node"),
+        ("[]", "Expected `object`"),
+        ("nodes: [{name: a}, {name: a}]", "node name a twice"),
+        ("nodes: [{name: A_b}]", "no name for a node"),
+        ("nodes: [{name: a, pods: 0}]", "at least 1"),
+        ("nodes: [{name: a, crads: []}]", "unknown field `crads`"),
+        ("nodes: [{name: a, cards: [{memory: many}]}]", "not a size"),
+        ("nodes: [{name: a, cards: [{memory: 1GiB, count: 0}]}]", "count is between"),
+        ("nodes: [{name: a, cards: [{memory: 1GiB, count: 1000}, {memory: 1GiB, count: 1000}]}]", "more than"),
+        ("nodes: [{name: a, cards: [{memory: 1GiB, id: x, count: 2}]}]", "has no count"),
+        ("nodes: [{name: a, cards: [{memory: 1GiB, id: x}, {memory: 1GiB, id: x}]}]", "card id x twice"),
+        ("nodes: [{name: a, cards: [{memory: 1GiB, id: 'x y'}]}]", "no card id"),
+        (f"nodes: [{{name: {'a' * 60}, cards: [{{memory: 1GiB}}]}}]", "no card id"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, text, says):
+    path = write(tmp_path, text)
+    with pytest.raises(SandboxError) as failure:
+        load_nodes(path)
+    assert str(path) in str(failure.value)
+    assert says in str(failure.value)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(SandboxError, match="cannot be used"):
+        load_nodes(tmp_path / "none.yaml")
+
+
+def test_the_node_agent_reads_the_cards_with_their_index():
+    document = json.loads(cards_file(load_nodes(None)[1]))
+    assert document["version"] == 1
+    assert document["cards"][2] == {
+        "id": "sim-node-2-2",
+        "model": "sim-32g",
+        "memory_bytes": 32 * GIB,
+        "numa": None,
+        "index": 2,
+    }
