@@ -11,6 +11,7 @@ import click
 from accelkit import __version__
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
+from accelkit.node.command import node_agent
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s:%(lineno)d %(message)s"
 
@@ -37,3 +38,4 @@ def main(log_level: str) -> None:
 
 
 main.add_command(extender)
+main.add_command(node_agent)

@@ -1,0 +1,168 @@
+"""The service `accelkit node-agent`: finds the node's cards, publishes them, and serves them to the kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.cluster.feed import NODES
+from accelkit.errors import ApiError, ConfigurationError, DevicePluginError
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import Node
+from accelkit.node.discovery import FoundCard, discover
+from accelkit.node.grants import Grants
+from accelkit.node.kubelet import KUBELET_SOCKET
+from accelkit.node.plugin import DevicePlugin
+from accelkit.node.pods import NodePods
+from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.profiles import load_profiles
+
+log = logging.getLogger(__name__)
+
+_DISCOVER_SECONDS = 30.0
+_SOCKETS_SECONDS = 1.0
+_node = msgspec.json.Decoder(Node)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `accelkit node-agent` was told."""
+
+    node: str
+    root: Path
+    unit_bytes: int
+    dialect: str
+    kubeconfig: Path | None = None
+
+
+async def run(options: Options) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: no cluster is configured.
+        DevicePluginError: the cards are more than the kubelet takes.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with ApiClient(load_connection(options.kubeconfig)) as api:
+        pods = NodePods(api, options.node)
+        plugins = _plugins(options, load_dialect(options.dialect), pods)
+        stopping = asyncio.create_task(stop.wait())
+        tasks = {
+            stopping,
+            asyncio.create_task(pods.reflector.run()),
+            asyncio.create_task(_keep_cards(options, api, plugins)),
+            asyncio.create_task(_keep_registered(options.root, plugins)),
+        }
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks - done:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for plugin in plugins:
+            await plugin.stop()
+        for task in done - {stopping}:
+            task.result()
+    log.info("node agent ended")
+
+
+def _plugins(options: Options, dialect: Dialect, pods: NodePods) -> Sequence[DevicePlugin]:
+    memory, cards = dialect.resources.memory, dialect.resources.cards
+    memory_grants = Grants(whole=False, units=lambda share: share.memory_bytes // options.unit_bytes)
+    card_grants = Grants(whole=True, units=lambda _: 1)
+    return (
+        DevicePlugin(
+            options.root,
+            resource=memory,
+            whole=False,
+            unit_bytes=options.unit_bytes,
+            pods=pods,
+            grants=memory_grants,
+            other=(cards, card_grants),
+        ),
+        DevicePlugin(
+            options.root,
+            resource=cards,
+            whole=True,
+            unit_bytes=options.unit_bytes,
+            pods=pods,
+            grants=card_grants,
+            other=(memory, memory_grants),
+        ),
+    )
+
+
+async def _keep_cards(options: Options, api: ApiClient, plugins: Sequence[DevicePlugin]) -> None:
+    """Look for cards again and again; tell the kubelet and the cluster when they change."""
+    shown: Sequence[FoundCard] | None = None
+    while True:
+        try:
+            found = await asyncio.to_thread(discover, options.root, load_profiles().values())
+        except DevicePluginError as exc:
+            # Not readable is not absent: what was shown before stays.
+            log.warning("%s", exc)
+        else:
+            if found != shown:
+                log.info("found %d cards", len(found))
+                for plugin in plugins:
+                    await plugin.show(found)
+                shown = found
+        if shown is not None:
+            await _publish(options, api, shown)
+        await asyncio.sleep(_DISCOVER_SECONDS)
+
+
+async def _publish(options: Options, api: ApiClient, found: Sequence[FoundCard]) -> None:
+    path = f"{NODES}/{options.node}"
+    text = encode_inventory(Inventory(options.unit_bytes, tuple(card.card for card in found)))
+    try:
+        node = _node.decode(await api.get(path))
+        if node.annotation(INVENTORY_ANNOTATION) != text:
+            await api.patch(path, {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
+            log.info("published the inventory of %d cards", len(found))
+    except ApiError as exc:
+        log.warning("the inventory could not be published: %s", exc)
+
+
+async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin]) -> None:
+    """Serve and register, again whenever the kubelet has restarted or our sockets are gone."""
+    registered: tuple[int, int] | None = None
+    while True:
+        kubelet = _identity(root / KUBELET_SOCKET)
+        whole = all(plugin.socket.exists() for plugin in plugins)
+        if kubelet is not None and (kubelet != registered or not whole):
+            try:
+                for plugin in plugins:
+                    await plugin.start()
+                registered = kubelet
+            except DevicePluginError as exc:
+                registered = None
+                log.warning("%s", exc)
+        await asyncio.sleep(_SOCKETS_SECONDS)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    # A new kubelet makes a new socket; the inode alone may be the old one's, used again.
+    return found.st_ino, found.st_ctime_ns
+
+
+def check_root(root: Path) -> None:
+    """Refuse a root that is no host's.
+
+    Raises:
+        ConfigurationError: the folder is not there.
+    """
+    if not root.is_dir():
+        raise ConfigurationError(f"the host's root {root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")

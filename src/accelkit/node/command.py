@@ -1,0 +1,39 @@
+"""The command `accelkit node-agent`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from accelkit.model.units import parse_size
+from accelkit.node.agent import Options, check_root, run
+from accelkit.vendors.dialects import dialect_names
+
+
+@click.command("node-agent")
+@click.option("--node-name", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
+@click.option(
+    "--host-root",
+    envvar="ACCELKIT_HOST_ROOT",
+    default="/",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where the host's files lie.",
+)
+@click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
+@click.option(
+    "--dialect",
+    type=click.Choice(dialect_names()),
+    default="native",
+    show_default=True,
+    help="Whose resource names the node advertises.",
+)
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account, else KUBECONFIG."
+)
+def node_agent(node_name: str, host_root: Path, unit: str, dialect: str, kubeconfig: Path | None) -> None:
+    """Publish this node's cards and serve them to its kubelet."""
+    check_root(host_root)
+    asyncio.run(run(Options(node_name, host_root, parse_size(unit), dialect, kubeconfig)))

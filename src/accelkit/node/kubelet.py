@@ -1,0 +1,65 @@
+"""What the kubelet says: registration of our resources, and which devices containers hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import grpc
+
+from accelkit.errors import DevicePluginError
+from accelkit.node._proto import deviceplugin_pb2 as plugin_api
+from accelkit.node._proto import deviceplugin_pb2_grpc as plugin_grpc
+from accelkit.node._proto import podresources_pb2 as resources_api
+from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
+from accelkit.node.devices import by_card
+
+PLUGIN_FOLDER = Path("var/lib/kubelet/device-plugins")
+KUBELET_SOCKET = PLUGIN_FOLDER / "kubelet.sock"
+RESOURCES_SOCKET = Path("var/lib/kubelet/pod-resources/kubelet.sock")
+# The kubelet's client keeps gRPC's default and drops a plugin whose list is longer.
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+
+_REGISTER_SECONDS = 10.0
+_LIST_SECONDS = 2.0
+
+
+class Held:
+    """Which devices of a resource each container holds: {(namespace, pod, container): units by card}."""
+
+    def __init__(self, answer: resources_api.ListPodResourcesResponse, resource: str) -> None:
+        self.containers: dict[tuple[str, str, str], Counter[str]] = {}
+        for pod in answer.pod_resources:
+            for container in pod.containers:
+                ids = [i for group in container.devices if group.resource_name == resource for i in group.device_ids]
+                if ids:
+                    self.containers[pod.namespace, pod.name, container.name] = by_card(ids)
+
+
+async def register(root: Path, endpoint: str, resource: str) -> None:
+    """Register a plugin that already serves; the kubelet dials back before it answers.
+
+    Raises:
+        DevicePluginError: the kubelet refused or did not answer.
+    """
+    options = plugin_api.DevicePluginOptions(get_preferred_allocation_available=True)
+    request = plugin_api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource, options=options)
+    async with grpc.aio.insecure_channel(f"unix:{root / KUBELET_SOCKET}") as channel:
+        try:
+            await plugin_grpc.RegistrationStub(channel).Register(request, timeout=_REGISTER_SECONDS)
+        except grpc.aio.AioRpcError as exc:
+            raise DevicePluginError(f"the kubelet did not register {resource}: {exc.details()}") from exc
+
+
+async def held_devices(root: Path) -> resources_api.ListPodResourcesResponse:
+    """Ask which devices containers hold.
+
+    Raises:
+        DevicePluginError: the kubelet did not answer; then nothing is known, not nothing held.
+    """
+    async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}") as channel:
+        try:
+            stub = resources_grpc.PodResourcesListerStub(channel)
+            return await stub.List(resources_api.ListPodResourcesRequest(), timeout=_LIST_SECONDS)
+        except grpc.aio.AioRpcError as exc:
+            raise DevicePluginError(f"the kubelet's pod resources cannot be read: {exc.details()}") from exc

@@ -1,0 +1,211 @@
+"""One device plugin: one resource, one socket, the kubelet's DevicePlugin service (v1beta1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card, Health
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
+from accelkit.node.allocation import container_response
+from accelkit.node.devices import by_card, memory_ids
+from accelkit.node.discovery import FoundCard
+from accelkit.node.grants import Grants, Key, check_exclusive
+from accelkit.node.kubelet import MAX_MESSAGE_BYTES, PLUGIN_FOLDER, Held, held_devices, register
+from accelkit.node.pods import NodePods
+
+log = logging.getLogger(__name__)
+
+
+def device_list(cards: Sequence[Card], *, whole: bool, unit_bytes: int) -> api.ListAndWatchResponse:
+    """Return what the kubelet is told of the cards.
+
+    Raises:
+        DevicePluginError: the message is longer than the kubelet takes.
+    """
+    answer = api.ListAndWatchResponse()
+    for card in cards:
+        topology = None if card.numa is None else api.TopologyInfo(nodes=[api.NUMANode(ID=card.numa)])
+        # What is unknown stays in use: only a card known to be bad is taken out.
+        health = "Unhealthy" if card.health is Health.UNHEALTHY else "Healthy"
+        for device_id in [card.id] if whole else memory_ids(card, unit_bytes):
+            answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
+    if answer.ByteSize() > MAX_MESSAGE_BYTES:
+        raise DevicePluginError(
+            f"{len(answer.devices)} devices make a message of {answer.ByteSize()} bytes; "
+            f"the kubelet takes {MAX_MESSAGE_BYTES}",
+            next_step="choose a larger unit of memory",
+        )
+    return answer
+
+
+class DevicePlugin(api_grpc.DevicePluginServicer):
+    """Serves one resource to the kubelet.
+
+    Args:
+        root: the host's root folder.
+        resource: the extended resource.
+        whole: whether its devices are whole cards, or units of memory.
+        unit_bytes: bytes of one unit of memory.
+        pods: this node's pods with their assignments.
+        grants: what this resource's allocations were attributed to.
+        other: the same of the other resource, and its name.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        resource: str,
+        whole: bool,
+        unit_bytes: int,
+        pods: NodePods,
+        grants: Grants,
+        other: tuple[str, Grants],
+    ) -> None:
+        self._root = root
+        self._resource = resource
+        self._whole = whole
+        self._unit_bytes = unit_bytes
+        self._pods = pods
+        self._grants = grants
+        self._other_resource, self._other = other
+        self._cards: Sequence[FoundCard] = ()
+        self._devices = api.ListAndWatchResponse()
+        self._changed = asyncio.Condition()
+        self._server: grpc.aio.Server | None = None
+        self.endpoint = f"accelkit-{'cards' if whole else 'memory'}.sock"
+
+    @property
+    def socket(self) -> Path:
+        """Where this plugin serves."""
+        return self._root / PLUGIN_FOLDER / self.endpoint
+
+    async def show(self, cards: Sequence[FoundCard]) -> None:
+        """Tell the kubelet of these cards, now and at each change.
+
+        Raises:
+            DevicePluginError: there are more devices than the kubelet takes.
+        """
+        devices = device_list([found.card for found in cards], whole=self._whole, unit_bytes=self._unit_bytes)
+        async with self._changed:
+            self._cards, self._devices = cards, devices
+            self._changed.notify_all()
+
+    async def start(self) -> None:
+        """Serve, then register: the kubelet dials back before it answers.
+
+        Raises:
+            DevicePluginError: the socket cannot be made, or the kubelet refused.
+        """
+        await self.stop()
+        self.socket.unlink(missing_ok=True)
+        self._server = grpc.aio.server()
+        api_grpc.add_DevicePluginServicer_to_server(self, self._server)
+        try:
+            self._server.add_insecure_port(f"unix:{self.socket}")
+        except RuntimeError as exc:
+            raise DevicePluginError(f"cannot serve on {self.socket}: {exc}") from exc
+        await self._server.start()
+        await register(self._root, self.endpoint, self._resource)
+        log.info("registered %s: %d devices", self._resource, len(self._devices.devices))
+
+    async def stop(self) -> None:
+        """End all streams and remove the socket."""
+        if self._server is not None:
+            await self._server.stop(grace=0)
+            self._server = None
+            self.socket.unlink(missing_ok=True)
+
+    async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:  # noqa: ARG002, N802 - gRPC's signature
+        """Say that preferred allocation is offered."""
+        return api.DevicePluginOptions(get_preferred_allocation_available=True)
+
+    async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
+        """Send the devices, and again at each change."""
+        while True:
+            async with self._changed:
+                sent = self._devices
+            yield sent
+            async with self._changed:
+                while self._devices is sent:
+                    await self._changed.wait()
+
+    async def GetPreferredAllocation(  # noqa: N802 - gRPC's name
+        self, request: api.PreferredAllocationRequest, context: Any
+    ) -> api.PreferredAllocationResponse:
+        """Offer the devices of the cards that were assigned."""
+        held, _ = await self._held(context)
+        answer = api.PreferredAllocationResponse()
+        for wanted in request.container_requests:
+            chosen = self._prefer(wanted, held)
+            if not chosen:
+                await self._pods.refresh()
+                chosen = self._prefer(wanted, held)
+            answer.container_responses.add(deviceIDs=chosen)
+        return answer
+
+    async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
+        """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
+        held, others = await self._held(context)
+        answer = api.AllocateResponse()
+        try:
+            for container in request.container_requests:
+                ids = list(container.devices_ids)
+                check_exclusive(ids, others, whole=self._whole)
+                key = self._grants.attribute(self._pods.assigned(), held, ids)
+                log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
+                answer.container_responses.append(
+                    container_response(
+                        ids, self._cards, self._root, unit_bytes=None if self._whole else self._unit_bytes
+                    )
+                )
+        except DevicePluginError as exc:
+            log.warning("allocation of %s refused: %s", self._resource, exc)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(exc))
+        return answer
+
+    async def PreStartContainer(  # noqa: N802 - gRPC's name
+        self,
+        request: api.PreStartContainerRequest,  # noqa: ARG002 - gRPC's signature
+        context: Any,  # noqa: ARG002 - gRPC's signature
+    ) -> api.PreStartContainerResponse:
+        """Never called: the options do not ask for it."""
+        return api.PreStartContainerResponse()
+
+    def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, held: Collection[Key]) -> list[str]:
+        return self._grants.prefer(
+            self._pods.assigned(),
+            held,
+            available=wanted.available_deviceIDs,
+            taken=wanted.must_include_deviceIDs,
+            size=wanted.allocation_size,
+        )
+
+    async def _held(self, context: Any) -> tuple[set[Key], Mapping[str, str]]:
+        """Return who holds devices of this resource, and the cards that pods hold through the other one."""
+        pods = self._pods.assigned()
+        uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
+        for grants in (self._grants, self._other):
+            grants.keep({pod.uid for pod in pods})
+        try:
+            answer = await held_devices(self._root)
+        except DevicePluginError as exc:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(exc))
+        own, other = Held(answer, self._resource), Held(answer, self._other_resource)
+        keys = [_keys(side.containers, uids) for side in (own, other)]
+        others = self._other.cards(keys[1])
+        for (namespace, name, _), cards in other.containers.items():
+            others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
+        return keys[0], others
+
+
+def _keys(containers: Mapping[tuple[str, str, str], object], uids: Mapping[tuple[str, str], str]) -> set[Key]:
+    return {(uids[ns, pod], container) for ns, pod, container in containers if (ns, pod) in uids}

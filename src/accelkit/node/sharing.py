@@ -1,0 +1,270 @@
+"""Which nodes share their cards: our label put on, and everything of ours taken off again.
+
+A kubelet only sets the resources of a vanished device plugin to 0, some minutes after it is gone, and never deletes the
+keys. So `unshare` waits for these zeros, deletes the keys in the node's status and watches that they stay away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import NODES
+from accelkit.cluster.reflector import list_all
+from accelkit.errors import AccelkitError, ApiError, ConfigurationError, InventoryError, ServiceError
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.pod import Node
+from accelkit.vendors.profiles import presence_labels
+
+SHARE_LABEL: Final = "accelkit.io/share"
+RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
+_TABLES: Final = ("capacity", "allocatable")
+_POLL_SECONDS: Final = 0.5
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What was done. `before` and `after` hold, per node that changes, all that is ours on it.
+
+    Attributes:
+        changed: whether anything was (in check mode: would be) written.
+        before: per node: labels, annotations, capacity, allocatable.
+        after: the same afterwards.
+        nodes: the nodes that were chosen, sorted.
+    """
+
+    changed: bool
+    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    after: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    nodes: Sequence[str] = ()
+
+
+async def share(
+    api: ApiClient, *, nodes: Collection[str] = (), check: bool = False, wait_seconds: float = 0.0
+) -> Sharing:
+    """Put `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
+
+    Args:
+        api: an open client.
+        nodes: names; empty for all nodes with cards.
+        check: write nothing.
+        wait_seconds: where positive, wait that long for every node to offer its memory and cards.
+
+    Raises:
+        ConfigurationError: a named node does not exist.
+        ServiceError: a node does not offer anything in time.
+        ApiError: the API server refused or did not answer.
+    """
+    listed = await _list(api)
+    chosen = _named(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
+    names = tuple(sorted(node.metadata.name for node in chosen))
+    missing = {node.metadata.name: node for node in chosen if _label(node) != "true"}
+    before = {name: _marks(node) for name, node in missing.items()}
+    after = {name: {**marks, "labels": {SHARE_LABEL: "true"}} for name, marks in before.items()}
+    if not check:
+        await _each(missing, lambda name: _patch_metadata(api, name, {"labels": {SHARE_LABEL: "true"}}))
+    if wait_seconds > 0 and not (check and missing):
+        await _until(api, names, wait_seconds, offer_problem, "{count} of {all} nodes do not offer their cards: {list}")
+    return Sharing(bool(missing), before, after, names)
+
+
+async def unshare(
+    api: ApiClient,
+    *,
+    nodes: Collection[str] = (),
+    grace_seconds: float,
+    confirm_seconds: float,
+    check: bool = False,
+) -> Sharing:
+    """Take our label, annotation and resources off nodes: the named ones, else all that have any of these.
+
+    Args:
+        api: an open client.
+        nodes: names; empty for all nodes that carry something of ours.
+        grace_seconds: how long to wait for the kubelets to have given up the resources.
+        confirm_seconds: how long to watch that the deleted keys stay away.
+        check: write nothing.
+
+    Raises:
+        ConfigurationError: a named node does not exist.
+        ServiceError: a kubelet still offers our resources after the grace, or they came back.
+        ApiError: the API server refused or did not answer.
+    """
+    listed = await _list(api)
+    chosen = _named(listed, nodes) if nodes else list(listed.values())
+    marked = {node.metadata.name: node for node in chosen if _marks(node)}
+    names = tuple(sorted(nodes or marked))
+    before = {name: _marks(node) for name, node in marked.items()}
+    result = Sharing(bool(marked), before, {name: {} for name in marked}, names)
+    if check or not marked:
+        return result
+    own = {"labels": {SHARE_LABEL: None}, "annotations": {INVENTORY_ANNOTATION: None}}
+    await _each(marked, lambda name: _patch_metadata(api, name, own))
+    still = "{count} of {all} nodes still offer our resources: {list}"
+    await _until(api, marked, grace_seconds, _offer_left, still)
+    # An agent on its way out may have published its inventory once more.
+    await _each(marked, lambda name: _patch_metadata(api, name, own))
+    await _each(marked, lambda name: _delete_keys(api, name))
+    await _confirm(api, marked, confirm_seconds)
+    return result
+
+
+def offer_problem(node: Node) -> str:
+    """Return why a shared node offers no cards yet; empty where it does."""
+    text = node.annotation(INVENTORY_ANNOTATION)
+    if text is None:
+        return "its agent has published no inventory"
+    try:
+        cards = decode_inventory(text).cards
+    except InventoryError as exc:
+        return str(exc)
+    if not cards:
+        return "its agent found no card"
+    allocatable = node.status.allocatable or {}
+    absent = [name for name in RESOURCES if allocatable.get(name, "0") == "0"]
+    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else ""
+
+
+async def _list(api: ApiClient) -> dict[str, Node]:
+    nodes, _ = await list_all(api, NODES, Node)
+    return {node.metadata.name: node for node in nodes}
+
+
+def _named(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
+    wanted = sorted(set(names))
+    if unknown := [name for name in wanted if name not in listed]:
+        raise ConfigurationError(
+            f"there is no node {', '.join(unknown)}", next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}"
+        )
+    return [listed[name] for name in wanted]
+
+
+def _wants_sharing(node: Node) -> bool:
+    label = _label(node)
+    return label != "false" and (label is not None or _has_cards(node))
+
+
+def _has_cards(node: Node) -> bool:
+    labels = node.metadata.labels or {}
+    if any(labels.get(label) == "true" for label in presence_labels()):
+        return True
+    try:
+        return bool(decode_inventory(node.annotation(INVENTORY_ANNOTATION) or "").cards)
+    except InventoryError:
+        return False
+
+
+def _label(node: Node) -> str | None:
+    return (node.metadata.labels or {}).get(SHARE_LABEL)
+
+
+def _marks(node: Node) -> dict[str, dict[str, str]]:
+    inventory = node.annotation(INVENTORY_ANNOTATION)
+    label = _label(node)
+    marks = {
+        "labels": {} if label is None else {SHARE_LABEL: label},
+        # Its size stands for it: up to 64 KiB of JSON on one line is nothing to read in a diff.
+        "annotations": {} if inventory is None else {INVENTORY_ANNOTATION: f"{len(inventory)} bytes"},
+        **{table: _resources(node, table) for table in _TABLES},
+    }
+    return {kind: values for kind, values in marks.items() if values}
+
+
+def _resources(node: Node, table: str) -> dict[str, str]:
+    held: Mapping[str, str] = getattr(node.status, table) or {}
+    return {name: held[name] for name in RESOURCES if name in held}
+
+
+def _offer_left(node: Node) -> str:
+    left = [f"{name}: {n}" for table in _TABLES for name, n in _resources(node, table).items() if n != "0"]
+    return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else ""
+
+
+async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:
+    await api.patch(f"{NODES}/{name}", {"metadata": metadata})
+
+
+async def _delete_keys(api: ApiClient, name: str) -> None:
+    for _ in range(3):
+        node = (await _list_named(api, [name])).get(name)
+        if node is None:
+            return
+        operations: list[dict[str, str]] = []
+        for table in _TABLES:
+            for resource, value in _resources(node, table).items():
+                path = f"/status/{table}/{resource.replace('/', '~1')}"
+                # A kubelet that has begun to offer the resource again must not lose it.
+                operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
+        if not operations:
+            return
+        try:
+            await api.patch(f"{NODES}/{name}/status", operations, kind="json")
+        except ApiError as exc:
+            if exc.status not in (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT):
+                raise
+    raise ServiceError(
+        f"the status of node {name} changes faster than our resources can be deleted from it", next_step="try again"
+    )
+
+
+async def _confirm(api: ApiClient, names: Collection[str], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        back = sorted(name for name, node in (await _list_named(api, names)).items() if _marks(node))
+        if back:
+            raise ServiceError(
+                f"labels, annotations or resources of ours came back on {', '.join(back)}",
+                next_step="check that no node agent is left (DaemonSet, static pods), then try again",
+            )
+        if time.monotonic() >= deadline:
+            return
+        await asyncio.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+async def _until(
+    api: ApiClient, names: Collection[str], seconds: float, problem: Callable[[Node], str], sentence: str
+) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await _list_named(api, names)
+        problems = {name: text for name, node in sorted(found.items()) if (text := problem(node))}
+        if not problems:
+            return
+        if time.monotonic() >= deadline:
+            listing = "; ".join(f"{name}: {text}" for name, text in problems.items())
+            raise ServiceError(
+                f"after {seconds:g} s {sentence.format(count=len(problems), all=len(names), list=listing)}",
+                next_step="look at the node agent's pods there and at the node's Ready condition",
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
+    wanted = set(names)
+    return {name: node for name, node in (await _list(api)).items() if name in wanted}
+
+
+async def _each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with slots:
+            try:
+                await act(name)
+            except ApiError as exc:
+                # A node that was deleted in the meantime has nothing of ours.
+                if exc.status != HTTPStatus.NOT_FOUND:
+                    raise
+
+    results = await asyncio.gather(*(one(name) for name in names), return_exceptions=True)
+    for result in results:
+        if isinstance(result, AccelkitError):
+            raise result
+        if isinstance(result, BaseException):
+            raise result
