@@ -12,6 +12,7 @@ from accelkit import __version__
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
 from accelkit.node.command import node_agent
+from accelkit.report.command import inspect
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s:%(lineno)d %(message)s"
 
@@ -39,3 +40,4 @@ def main(log_level: str) -> None:
 
 main.add_command(extender)
 main.add_command(node_agent)
+main.add_command(inspect)
