@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
+
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.feed import NODES
 from accelkit.cluster.reflector import list_all
-from accelkit.errors import AccelkitError, ApiError, ConfigurationError, InventoryError, ServiceError
+from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.vendors.profiles import presence_labels
@@ -24,7 +26,7 @@ from accelkit.vendors.profiles import presence_labels
 SHARE_LABEL: Final = "accelkit.io/share"
 RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
 _TABLES: Final = ("capacity", "allocatable")
-_POLL_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 1.0
 _AT_ONCE: Final = 16
 
 
@@ -140,7 +142,8 @@ def _named(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
     wanted = sorted(set(names))
     if unknown := [name for name in wanted if name not in listed]:
         raise ConfigurationError(
-            f"there is no node {', '.join(unknown)}", next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}"
+            f"there is no node {', '.join(unknown)}",
+            next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}",
         )
     return [listed[name] for name in wanted]
 
@@ -192,9 +195,7 @@ async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]
 
 async def _delete_keys(api: ApiClient, name: str) -> None:
     for _ in range(3):
-        node = (await _list_named(api, [name])).get(name)
-        if node is None:
-            return
+        node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
         operations: list[dict[str, str]] = []
         for table in _TABLES:
             for resource, value in _resources(node, table).items():
@@ -264,7 +265,5 @@ async def _each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> 
 
     results = await asyncio.gather(*(one(name) for name in names), return_exceptions=True)
     for result in results:
-        if isinstance(result, AccelkitError):
-            raise result
         if isinstance(result, BaseException):
             raise result
