@@ -1,0 +1,219 @@
+"""The executables of the Kubernetes control plane: found, or built once from our Go module.
+
+Several of the paths in `Binaries` may be links to one binary that reads its role from its own name, so run them as
+they are and do not resolve them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from accelkit.errors import SandboxError
+
+__all__ = ["Binaries", "default_cache_dir", "find_binaries"]
+
+_REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_NAMES = (*_REQUIRED, "kubectl")
+_MODULE = Path(__file__).parent / "controlplane"
+_OLDEST_GO = (1, 24)  # what the module's go.mod asks for
+_PROGRESS_EVERY = 10.0
+_DEADLINE = 60 * 60.0  # of one go command: far above what slow machines need, it ends what hangs
+_TAIL_LINES = 20
+
+_Say = Callable[[str], None]
+_Source = Literal["KUBEBUILDER_ASSETS", "PATH", "cache", "build"]
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Absolute paths of executables, and the place they come from."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kubectl: Path | None
+    source: _Source
+
+
+def default_cache_dir(environ: Mapping[str, str]) -> Path:
+    """The folder of our builds: below `$ACCELKIT_CACHE`, else `$XDG_CACHE_HOME/accelkit`, else `~/.cache/accelkit`."""
+    if own := environ.get("ACCELKIT_CACHE"):
+        return Path(own) / "controlplane"
+    if xdg := environ.get("XDG_CACHE_HOME"):
+        return Path(xdg) / "accelkit" / "controlplane"
+    return Path(environ.get("HOME") or Path.home()) / ".cache" / "accelkit" / "controlplane"
+
+
+def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[[str], None]) -> Binaries:
+    """Finds all four components in one place: `KUBEBUILDER_ASSETS`, `PATH`, an earlier build, or else builds them.
+
+    Components of different places are never mixed, because their versions would differ. Only kubectl, which
+    tolerates that, comes from `PATH` where `KUBEBUILDER_ASSETS` has none.
+
+    Args:
+        environ: the environment variables to look at; `go` gets them too.
+        cache_dir: where builds are kept, a folder for each state of the Go module; made if absent.
+        say: takes a line of progress for the person who waits; called in the caller's thread.
+
+    Raises:
+        SandboxError: nothing was found and Go is absent, too old, failed or hung, or `cache_dir` is not writable.
+    """
+    on_path = _executables(environ.get("PATH", ""))
+    if assets := environ.get("KUBEBUILDER_ASSETS"):
+        found = _executables(assets)
+        missing = [name for name in _REQUIRED if name not in found]
+        if not missing:
+            return _binaries(on_path | found, "KUBEBUILDER_ASSETS")
+        say(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: looking elsewhere")
+    if on_path.keys() >= set(_REQUIRED):
+        return _binaries(on_path, "PATH")
+
+    # What is hashed is what gets written out and built, so a build is never filed under another state's name.
+    sources = {name: (_MODULE / name).read_bytes() for name in ("go.sum", "main.go", "go.mod")}
+    target = cache_dir.absolute() / hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
+    source: _Source = "cache"
+    if not _built(target):
+        go = _go(environ)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(target.with_suffix(".lock"), say):
+                if not _built(target):
+                    _build(target, sources, go, environ, say)
+                    source = "build"
+        except OSError as error:
+            message = f"cannot build the Kubernetes control plane in {cache_dir}: {error}"
+            raise SandboxError(message, next_step="set ACCELKIT_CACHE to a writable folder with space") from error
+    return _binaries(_executables(str(target)), source)
+
+
+def _executables(search_path: str) -> dict[str, Path]:
+    found = {name: shutil.which(name, path=search_path) for name in _NAMES}
+    return {name: Path(where).absolute() for name, where in found.items() if where}
+
+
+def _binaries(found: Mapping[str, Path], source: _Source) -> Binaries:
+    etcd, apiserver, controller_manager, scheduler = (found[name] for name in _REQUIRED)
+    return Binaries(etcd, apiserver, controller_manager, scheduler, found.get("kubectl"), source)
+
+
+def _built(target: Path) -> bool:
+    return len(_executables(str(target))) == len(_NAMES)
+
+
+def _go(environ: Mapping[str, str]) -> str:
+    """The path of a `go` that is new enough; raises SandboxError where there is none."""
+    seen = ""
+    if go := shutil.which("go", path=environ.get("PATH", "")):
+        # In / no go.mod of the caller's can make `go` speak for another toolchain.
+        answer = subprocess.run([go, "version"], env=environ, cwd="/", capture_output=True, text=True, check=False)
+        version = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
+        if version and (int(version[1]), int(version[2])) >= _OLDEST_GO:
+            return go
+        seen = f" ({go} is {version[0] if version else 'of unknown version'})"
+    raise SandboxError(
+        "no Kubernetes control plane binaries found",
+        next_step=f"set KUBEBUILDER_ASSETS to a folder with {', '.join(_REQUIRED[:-1])} and {_REQUIRED[-1]}, "
+        f"or install Go {'.'.join(map(str, _OLDEST_GO))} or newer (https://go.dev/dl) so that they can be built{seen}",
+    )
+
+
+@contextlib.contextmanager
+def _locked(path: Path, say: _Say) -> Iterator[None]:
+    """Holds the lock file; the file stays, since a process may be waiting on it when we leave."""
+    with path.open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("the Kubernetes control plane is being built by another process: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping[str, str], say: _Say) -> None:
+    """Makes `target`, whole or not at all: the binary and a link for each component. Call it with the lock held."""
+    for leftover in (target, *target.parent.glob(f".{target.name}-*")):
+        shutil.rmtree(leftover, ignore_errors=True)
+    log = target.with_suffix(".log")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as work:
+        # A copy, because the installed package may be read-only and `go` may rewrite files of the module it builds.
+        module, scratch, result = (Path(work, part) for part in ("module", "scratch", "result"))
+        for folder in (module, scratch, result):
+            folder.mkdir()
+        for file, content in sources.items():
+            (module / file).write_bytes(content)
+        # A workspace of the caller's must not take the module over; a killed `go` leaves its scratch files behind.
+        settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
+        run = functools.partial(_run, environ={**environ, **settings}, log=log, say=say)
+
+        version, ldflags = _version_and_ldflags(sources["go.mod"].decode())
+        say(f"building the Kubernetes {version} control plane: takes 5 to 15 minutes, once")
+        in_module = [go, "-C", str(module)]
+        run([*in_module, "mod", "download"], doing="downloading Go modules")
+        packages = run([*in_module, "list", "-mod=readonly", "-deps", "."], doing="listing Go packages")
+        flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-v", "-ldflags", ldflags]
+        compilation = [*in_module, "build", *flags, "-o", str(result / "controlplane"), "."]
+        run(compilation, doing="compiling", packages=packages)
+        for name in _NAMES:
+            (result / name).symlink_to("controlplane")
+        result.rename(target)
+    log.unlink()
+    say(f"built the Kubernetes {version} control plane in {time.monotonic() - start:.0f} s: {target}")
+
+
+def _version_and_ldflags(go_mod: str) -> tuple[str, str]:
+    """The pinned Kubernetes version, and linker flags that stamp it in as Kubernetes' own build scripts do."""
+    version, major, minor = re.findall(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", go_mod)[0]
+    # Modules do not tell their commit, and the unset value is a git placeholder that would show up in User-Agents.
+    stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return version, " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
+
+
+def _run(command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, say: _Say, packages: int = 0) -> int:
+    """Runs one `go` command with its output in `log`; returns how many lines that is.
+
+    With `packages`, progress counts the lines so far: `go build -v` prints each package it compiles, but none that
+    Go's own cache still holds, hence "up to". Raises SandboxError when the command fails or hangs.
+    """
+    start = time.monotonic()
+    outcome = ""
+    with log.open("wb") as output:
+        # A session of its own, so that the compilers can be ended together with `go`.
+        process = subprocess.Popen(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        while not outcome:
+            try:
+                outcome = f"ended with status {process.wait(_PROGRESS_EVERY)}"
+            except subprocess.TimeoutExpired:
+                elapsed = time.monotonic() - start
+                if elapsed > _DEADLINE:
+                    outcome = f"did not end within {_DEADLINE / 60:.0f} minutes"
+                count = f", {len(log.read_bytes().splitlines())} of up to {packages} packages" if packages else ""
+                say(f"{doing}: {elapsed:.0f} s{count}")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    lines = log.read_text(errors="replace").splitlines()
+    if process.returncode != 0:
+        tail = "\n  ".join(lines[-_TAIL_LINES:])
+        raise SandboxError(f"{doing} for the Kubernetes control plane {outcome}; {log} ends with:\n  {tail}")
+    return len(lines)
