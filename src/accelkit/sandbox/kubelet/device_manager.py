@@ -47,7 +47,7 @@ class Held:
 @dataclass
 class _Endpoint:
     options: PluginOptions
-    calls: PluginCalls
+    calls: PluginCalls | None
     stopped_at: float | None = None
 
 
@@ -144,17 +144,31 @@ class DeviceManager:
         for resource, held in sorted(self.held(pod_uid, container).items()):
             endpoint = self._endpoints.get(resource)
             if endpoint is not None and endpoint.options.pre_start:
-                await _running(resource, endpoint).calls.pre_start(sorted(held.device_ids))
+                await _calls(resource, endpoint).pre_start(sorted(held.device_ids))
 
     def release(self, pod_uid: str) -> None:
         """Frees all devices of a pod; a pod that holds none is fine."""
         self._held.pop(pod_uid, None)
         self._recompute()
 
-    def restore(self, pod_uid: str, container: str, held: Mapping[str, Held]) -> None:
+    def restore(self, pod_uid: str, container: str, resource: str, held: Held) -> None:
         """Takes over what a container holds since before a restart of the kubelet."""
-        self._held.setdefault(pod_uid, {})[container] = dict(held)
+        self._held.setdefault(pod_uid, {}).setdefault(container, {})[resource] = held
         self._recompute()
+
+    def restore_resource(self, resource: str) -> None:
+        """Takes over a resource from before a restart: without devices until its plugin comes back in time."""
+        self._healthy[resource], self._unhealthy[resource] = set(), set()
+        self._endpoints[resource] = _Endpoint(PluginOptions(), None, stopped_at=self._clock())
+
+    def allocations(self) -> list[tuple[str, str, str, Held]]:
+        """All that is held, as pod UID, container, resource and devices."""
+        return [
+            (pod_uid, container, resource, held)
+            for pod_uid, containers in self._held.items()
+            for container, resources in containers.items()
+            for resource, held in resources.items()
+        ]
 
     def held(self, pod_uid: str, container: str) -> Mapping[str, Held]:
         """What a container holds, by resource."""
@@ -196,7 +210,7 @@ class DeviceManager:
         endpoint = self._endpoints.get(resource)
         if endpoint is None:
             raise DevicePluginError(f"unknown Device Plugin {resource}")
-        grant = await _running(resource, endpoint).calls.allocate(sorted(chosen))
+        grant = await _calls(resource, endpoint).allocate(sorted(chosen))
         self._held.setdefault(pod_uid, {}).setdefault(container.name, {})[resource] = Held(frozenset(chosen), grant)
 
     def _check_health(self, resource: str, before: frozenset[str]) -> None:
@@ -231,7 +245,7 @@ class DeviceManager:
             raise DevicePluginError(f"endpoint not found in cache for a registered resource: {resource}")
         if not endpoint.options.preferred:
             return set()
-        calls = _running(resource, endpoint).calls
+        calls = _calls(resource, endpoint)
         try:
             answer = await calls.preferred(available=sorted(available), must_include=sorted(must_include), size=size)
         except DevicePluginError as exc:
@@ -260,7 +274,7 @@ class DeviceManager:
         self._allocated = allocated
 
 
-def _running(resource: str, endpoint: _Endpoint) -> _Endpoint:
-    if endpoint.stopped_at is not None:
+def _calls(resource: str, endpoint: _Endpoint) -> PluginCalls:
+    if endpoint.calls is None or endpoint.stopped_at is not None:
         raise DevicePluginError(f"endpoint of {resource} has been stopped")
-    return endpoint
+    return endpoint.calls

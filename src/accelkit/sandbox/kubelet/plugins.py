@@ -137,9 +137,7 @@ class _Registration(RegistrationServicer):
         return pb.Empty()
 
 
-async def _refuse(
-    context: grpc.aio.ServicerContext[pb.RegisterRequest, pb.Empty], exc: DevicePluginError
-) -> NoReturn:
+async def _refuse(context: grpc.aio.ServicerContext[pb.RegisterRequest, pb.Empty], exc: DevicePluginError) -> NoReturn:
     # An error without a code of its own is UNKNOWN in Go's server.
     await context.abort(grpc.StatusCode.UNKNOWN, str(exc))
     raise AssertionError

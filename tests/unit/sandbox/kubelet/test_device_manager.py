@@ -310,7 +310,7 @@ async def test_releasing_one_pod_leaves_the_other_its_devices():
 
 async def test_restored_devices_are_in_use():
     node = Node(4)
-    node.manager.restore("p", "main", {MEMORY: Held(frozenset(["card-00"]), Grant())})
+    node.manager.restore("p", "main", MEMORY, Held(frozenset(["card-00"]), Grant()))
     assert "card-00" not in await node.start("q", "main", APP, 3)
 
 

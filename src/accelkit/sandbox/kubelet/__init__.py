@@ -1,0 +1,5 @@
+"""A kubelet whose containers are simulated, but whose device manager, sockets and habits are the real one's."""
+
+from accelkit.sandbox.kubelet.kubelet import run_node
+
+__all__ = ["run_node"]

@@ -1,0 +1,178 @@
+"""One simulated node from its registration to its end.
+
+The node's root folder is its `/`: the sockets, the pods' logs and the description of its cards are in it. Everything
+else that a kubelet knows is on the API server, or in the checkpoint of the device manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError, SandboxError
+from accelkit.sandbox.kubelet.checkpoint import CHECKPOINT_NAME, load_checkpoint
+from accelkit.sandbox.kubelet.containers import NodeContext
+from accelkit.sandbox.kubelet.credentials import certificate_authority
+from accelkit.sandbox.kubelet.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.node_status import NodeStatus, node_labels, node_object
+from accelkit.sandbox.kubelet.plugins import PluginServer
+from accelkit.sandbox.kubelet.pod_resources import PodResourcesServer
+from accelkit.sandbox.kubelet.pods import Pods
+from accelkit.sandbox.nodes import NodeSpec, cards_file
+
+__all__ = ["run_node"]
+
+log = logging.getLogger(__name__)
+
+_STATUS_SECONDS = 10.0
+_STATUS_RETRY_SECONDS = 1.0
+_LEASE_SECONDS = 10.0
+_LEASE_DURATION_SECONDS = 40
+_REGISTRATION_SECONDS = 120.0
+_CONFLICT = 409
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+async def run_node(
+    spec: NodeSpec,
+    *,
+    root: Path,
+    api: ApiClient,
+    image: str,
+    plugin_grace_seconds: float,
+    admin_kubeconfig: Path,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Runs a node until cancelled; its processes are ended then, and its objects stay on the API server.
+
+    Args:
+        spec: the node.
+        root: the folder that is the node's `/`; made if absent.
+        api: a client that may do anything.
+        image: containers of this image, of any tag, are run as processes.
+        plugin_grace_seconds: for how long a resource outlives its device plugin; 300 in a real kubelet.
+        admin_kubeconfig: tells the API server's CA.
+        environ: of which a little is passed on to the processes.
+
+    Raises:
+        SandboxError: the node cannot register or listen.
+    """
+    changed = asyncio.Event()
+    # The choice among equal devices: any will do, but the same each time.
+    chance = random.Random(spec.name)  # noqa: S311 - no secret
+    manager = DeviceManager(clock=time.monotonic, grace_seconds=plugin_grace_seconds, chance=chance)
+    node = NodeContext(
+        name=spec.name,
+        root=root,
+        image=image,
+        api=api,
+        manager=manager,
+        authority=certificate_authority(admin_kubeconfig),
+        environ=environ,
+        now=_now,
+    )
+    plugin_folder = root / "var/lib/kubelet/device-plugins"
+    _prepare(root, spec, plugin_folder)
+    load_checkpoint(plugin_folder / CHECKPOINT_NAME, manager)
+    pods = Pods(node, plugin_folder / CHECKPOINT_NAME)
+    plugins = PluginServer(plugin_folder, manager, on_change=changed.set)
+    pod_resources = PodResourcesServer(root / "var/lib/kubelet/pod-resources", manager, active_pods=pods.active)
+    await _register(api, spec)
+    try:
+        await pod_resources.start()
+        await plugins.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_keep_status(api, spec, manager, changed), name=f"status {spec.name}")
+            group.create_task(_keep_lease(api, spec.name), name=f"lease {spec.name}")
+            group.create_task(pods.run(), name=f"pods {spec.name}")
+    finally:
+        await plugins.stop()
+        await pod_resources.stop()
+
+
+def _prepare(root: Path, spec: NodeSpec, plugin_folder: Path) -> None:
+    etc = root / "etc/accelkit"
+    try:
+        for folder in (etc, root / "dev", root / "var/log/pods", plugin_folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        (etc / "simulated-cards.json").write_bytes(cards_file(spec))
+    except OSError as exc:
+        raise SandboxError(f"the root of {spec.name} cannot be made in {root}: {exc}") from exc
+
+
+async def _register(api: ApiClient, spec: NodeSpec) -> None:
+    try:
+        async with asyncio.timeout(_REGISTRATION_SECONDS):
+            await _persist(lambda: _adopt(api, spec), what=f"registration of {spec.name}")
+    except TimeoutError as exc:
+        raise SandboxError(f"{spec.name} cannot register at {api.server}") from exc
+
+
+async def _adopt(api: ApiClient, spec: NodeSpec) -> None:
+    try:
+        await api.post("/api/v1/nodes", node_object(spec))
+    except ApiError as exc:
+        if exc.status != _CONFLICT:
+            raise
+        await api.patch(f"/api/v1/nodes/{spec.name}", {"metadata": {"labels": node_labels(spec)}})
+
+
+async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, changed: asyncio.Event) -> None:
+    status = NodeStatus(spec, now=_now, clock=time.monotonic)
+    while True:
+        changed.clear()
+        patch = status.patch(manager.resources())
+        try:
+            await api.patch(f"/api/v1/nodes/{spec.name}/status", patch)
+        except ApiError as exc:
+            log.warning("status not written node=%s reason=%s", spec.name, exc)
+            await asyncio.sleep(_STATUS_RETRY_SECONDS)
+            continue
+        status.written(patch)
+        expiry = manager.next_expiry()
+        delay = _STATUS_SECONDS if expiry is None else min(_STATUS_SECONDS, max(0.0, expiry - time.monotonic()))
+        try:
+            async with asyncio.timeout(delay):
+                await changed.wait()
+        except TimeoutError:
+            continue
+
+
+async def _keep_lease(api: ApiClient, name: str) -> None:
+    while True:
+        await _persist(lambda: _renew(api, name), what=f"lease of {name}")
+        await asyncio.sleep(_LEASE_SECONDS)
+
+
+async def _renew(api: ApiClient, name: str) -> None:
+    renewed = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    spec = {"holderIdentity": name, "leaseDurationSeconds": _LEASE_DURATION_SECONDS, "renewTime": renewed}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+    try:
+        await api.post(_LEASES, lease)
+    except ApiError as exc:
+        if exc.status != _CONFLICT:
+            raise
+        await api.patch(f"{_LEASES}/{name}", {"spec": spec})
+
+
+async def _persist(attempt: Callable[[], Awaitable[None]], *, what: str) -> None:
+    while True:
+        try:
+            await attempt()
+        except ApiError as exc:
+            log.warning("%s failed, again in %.0f s: %s", what, _STATUS_RETRY_SECONDS, exc)
+            await asyncio.sleep(_STATUS_RETRY_SECONDS)
+        else:
+            return
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,190 @@
+"""A container of our own image as a process of this machine.
+
+The process gets what a kubelet gives to a container: its arguments, its environment with fields of the pod, its host's
+files. It has no mount namespace: a manifest mounts each path P of the host at `/host` + P, and here `/host` in an
+environment value or an argument becomes the folder that is the simulated node's root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.errors import SandboxError
+from accelkit.sandbox.kubelet.wire import Container, EnvVar, Pod
+
+__all__ = ["NODE_ADDRESS", "ContainerProcess", "ProcessSpec", "process_spec", "repository"]
+
+# All simulated nodes and pods share this machine's loopback.
+NODE_ADDRESS = "127.0.0.1"
+
+_HOST_MOUNT = "/host"
+_HOST = re.compile(r"(^|(?<==))/host(?=/|$)")
+_REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
+_MAP_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_INHERITED = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "ACCELKIT_SANDBOX_ROOT")
+_KILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSpec:
+    """A command and its whole environment."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def repository(image: str) -> str:
+    """The name of an image without its tag and digest: `a.io:5000/b` of `a.io:5000/b:1@sha256:…`."""
+    name = image.partition("@")[0]
+    last = name.rpartition("/")[2]
+    return name[: len(name) - len(last) + last.find(":")] if ":" in last else name
+
+
+def process_spec(
+    pod: Pod,
+    container: Container,
+    *,
+    root: Path,
+    environ: Mapping[str, str],
+    granted: Mapping[str, str],
+    kubeconfig: Path,
+) -> ProcessSpec:
+    """What to run for a container.
+
+    Args:
+        pod: the pod, bound to its node.
+        container: one of its containers.
+        root: the folder that is the node's `/`.
+        environ: the kubelet's own environment, of which little is passed on.
+        granted: variables that device plugins gave to the container.
+        kubeconfig: the pod's own.
+
+    Raises:
+        SandboxError: the container asks for something a process cannot be given.
+    """
+    if container.command not in ([], ["accelkit"]):
+        raise SandboxError(f"container {container.name}: the command of our image is accelkit, not {container.command}")
+    host = str(root) if _mounts_host(pod, container) else _HOST_MOUNT
+    variables = dict(granted)
+    for variable in container.env:
+        variables[variable.name] = _rooted(_value(pod, variable, variables), host)
+    arguments = [_rooted(_expand(argument, variables), host) for argument in container.args]
+    inherited = {name: environ[name] for name in _INHERITED if name in environ}
+    return ProcessSpec(
+        command=(sys.executable, "-m", "accelkit", *arguments),
+        environment={**inherited, "KUBECONFIG": str(kubeconfig), **variables},
+    )
+
+
+class ContainerProcess:
+    """A running process and the processes it started; make it by `start`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, spec: ProcessSpec, *, log: Path) -> ContainerProcess:
+        """Starts the command with its output appended to `log`.
+
+        Raises:
+            SandboxError: the operating system refuses.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        # A kubelet that is killed must not leave processes behind that hold their ports.
+        tied = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
+        try:
+            with log.open("ab") as output:
+                process = await asyncio.create_subprocess_exec(
+                    *tied,
+                    *spec.command,
+                    env=spec.environment,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+        except OSError as exc:
+            raise SandboxError(f"{spec.command[0]} cannot be started: {exc}") from exc
+        return cls(process)
+
+    async def wait(self) -> int:
+        """Waits for the end; returns the exit code, 128 + n after signal n."""
+        code = await self._process.wait()
+        return 128 - code if code < 0 else code
+
+    async def stop(self, grace_seconds: float) -> int:
+        """Ends the process by SIGTERM, and by SIGKILL after the grace period; returns the exit code."""
+        try:
+            self._signal(signal.SIGTERM)
+            async with asyncio.timeout(grace_seconds):
+                return await self.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._signal(signal.SIGKILL)
+        async with asyncio.timeout(_KILL_SECONDS):
+            return await self.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The whole session, since a service may have started workers of its own.
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _rooted(text: str, host: str) -> str:
+    # A function, because a path may have what a replacement text takes for a reference.
+    return _HOST.sub(lambda _: host, text)
+
+
+def _mounts_host(pod: Pod, container: Container) -> bool:
+    paths = {volume.name: volume.host_path.path for volume in pod.spec.volumes if volume.host_path is not None}
+    return any(
+        mount.mount_path.rstrip("/") == (_HOST_MOUNT + paths[mount.name]).rstrip("/")
+        for mount in container.volume_mounts
+        if mount.name in paths
+    )
+
+
+def _value(pod: Pod, variable: EnvVar, defined: Mapping[str, str]) -> str:
+    if variable.value_from is None:
+        return _expand(variable.value, defined)
+    if variable.value_from.field_ref is None:
+        raise SandboxError(f"variable {variable.name}: only values and fields of the pod are known here")
+    return _field(pod, variable.value_from.field_ref.field_path)
+
+
+def _field(pod: Pod, path: str) -> str:
+    fields = {
+        "metadata.name": pod.metadata.name,
+        "metadata.namespace": pod.metadata.namespace,
+        "metadata.uid": pod.metadata.uid,
+        "spec.nodeName": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.hostIP": NODE_ADDRESS,
+        "status.podIP": NODE_ADDRESS,
+    }
+    if path in fields:
+        return fields[path]
+    if (found := _MAP_FIELD.fullmatch(path)) is not None:
+        entries = pod.metadata.labels if found[1] == "labels" else pod.metadata.annotations
+        return entries.get(found[2], "")
+    raise SandboxError(f"the field {path} is not known here")
+
+
+def _expand(text: str, defined: Mapping[str, str]) -> str:
+    def replacement(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "$"
+        return defined.get(found[1], found[0])
+
+    return _REFERENCE.sub(replacement, text)
