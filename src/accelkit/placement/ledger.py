@@ -37,8 +37,8 @@ class Ledger:
         self.unit_bytes = unit_bytes
         self.table = Table()
         self._nodes: dict[str, NodeEntry] = {}
-        self._rows: dict[str, int] = {}
         self._by_row: list[NodeEntry] = []
+        self._names: list[str] = []
         self._where: dict[str, str] = {}
         self._lock = threading.RLock()
 
@@ -168,9 +168,9 @@ class Ledger:
         """Return the entry of a row of the table."""
         return self._by_row[row]
 
-    def rows(self) -> dict[str, int]:
-        """Return the row of each node by name; callers change nothing."""
-        return self._rows
+    def names(self) -> list[str]:
+        """Return the names of all nodes in the order of the table's rows; callers change nothing."""
+        return self._names
 
     def nodes(self) -> Iterator[NodeEntry]:
         """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
@@ -194,8 +194,8 @@ class Ledger:
         if entry is None:
             entry = NodeEntry(name, self.table.add_row(), problem=Misfit(Reason.UNKNOWN_NODE, resolvable=False))
             self._nodes[name] = entry
-            self._rows[name] = entry.row
             self._by_row.append(entry)
+            self._names.append(name)
             self.table.update(entry)
         return entry
 

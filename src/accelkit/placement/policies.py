@@ -8,9 +8,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 MAX_SCORE: Final = 10  # the extender API's MaxExtenderPriority
 
 
@@ -26,17 +23,10 @@ def card_rank(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:
     return (free_bytes if policy is Policy.BINPACK else -free_bytes, index)
 
 
-def node_scores(policy: Policy, used_fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Score nodes 0 to MAX_SCORE by the fraction of their memory that is used.
+def node_score(policy: Policy, used_fraction: float) -> int:
+    """Score a node 0 to MAX_SCORE by the fraction of its memory that is used, 0 to 1.
 
-    Scores are stretched over the nodes compared: eleven steps over 0 to 1 would not tell one small share from none.
+    The first step is kept for "not used at all": one small share on a large node must tell it from an empty one.
     """
-    if used_fraction.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    low, high = float(used_fraction.min()), float(used_fraction.max())
-    if high == low:
-        return np.zeros(used_fraction.size, dtype=np.int64)
-    position = (used_fraction - low) / (high - low)
-    if policy is Policy.SPREAD:
-        position = 1.0 - position
-    return np.rint(position * MAX_SCORE).astype(np.int64)
+    packed = 0 if used_fraction <= 0 else 1 + round((MAX_SCORE - 1) * min(1.0, used_fraction))
+    return packed if policy is Policy.BINPACK else MAX_SCORE - packed

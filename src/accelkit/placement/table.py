@@ -46,9 +46,11 @@ class Table:
         self.changed_at: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.used_fraction: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         self._known: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        # Cards sorted by what is free, so that the n-th column answers "are there n cards with this much?".
         self._free: npt.NDArray[np.int64] = np.zeros((0, 1), dtype=np.int64)
         self._capacity: npt.NDArray[np.int64] = np.zeros((0, 1), dtype=np.int64)
-        self._empty: npt.NDArray[np.bool_] = np.zeros((0, 1), dtype=np.bool_)
+        self._empty: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._usable: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def add_row(self) -> int:
         """Append a row of an unknown node and return its number."""
@@ -61,39 +63,35 @@ class Table:
     def update(self, entry: NodeEntry) -> None:
         """Copy a node's present state into its row."""
         self.tick += 1
-        row = entry.row
-        self.changed_at[row] = self.tick
-        self._known[row] = entry.problem is None
-        self._free[row], self._capacity[row], self._empty[row] = _NONE, _NONE, False
-        states = entry.states()
+        row, states = entry.row, entry.states()
         if len(states) > self._free.shape[1]:
             self._grow(len(self._known), len(states))
-        used = total = 0
-        for column, state in enumerate(states):
-            capacity = state.card.capacity_bytes
-            total += capacity
-            used += capacity - max(0, state.free_bytes)
-            # A card of unknown memory is of use only whole; as a share it must not fit, not even for 0 bytes.
-            if state.card.health is not Health.UNHEALTHY:
-                self._free[row, column] = state.free_bytes if capacity else _NONE
-                self._capacity[row, column] = capacity
-                self._empty[row, column] = state.empty
-        self.used_fraction[row] = used / total if total else 0.0
+        self.changed_at[row] = self.tick
+        self._known[row] = entry.problem is None
+        usable = [state for state in states if state.card.health is not Health.UNHEALTHY]
+        # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
+        self._free[row] = _descending([s.free_bytes for s in usable if s.card.capacity_bytes], self._free.shape[1])
+        self._capacity[row] = _descending([s.card.capacity_bytes for s in usable], self._free.shape[1])
+        self._empty[row] = sum(state.empty for state in usable)
+        self._usable[row] = len(usable)
+        total = sum(state.card.capacity_bytes for state in states)
+        free = sum(max(0, state.free_bytes) for state in states)
+        self.used_fraction[row] = (total - free) / total if total else 0.0
 
-    def judge(self, request: PodRequest) -> npt.NDArray[np.int8]:
-        """Return FITS, FULL, NEVER or PROBLEM for each row. The request must be simple."""
+    def changed_since(self, tick: int) -> npt.NDArray[np.int64]:
+        """Return the rows that changed after `tick`."""
+        return np.nonzero(self.changed_at[: self.rows] > tick)[0]
+
+    def judge(self, request: PodRequest, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        """Return FITS, FULL, NEVER or PROBLEM for each of these rows. The request must be simple."""
         container = request.containers[0]
-        rows = slice(0, self.rows)
         if container.whole:
-            now, ever = self._empty[rows], self._capacity[rows] > _NONE
+            fits, possible = self._empty[rows] >= container.cards, self._usable[rows] >= container.cards
+        elif container.cards > self._free.shape[1]:
+            fits = possible = np.zeros(len(rows), dtype=np.bool_)
         else:
-            # An amount of at least one byte never fits a card of unknown memory, whose capacity counts as 0.
-            amount = max(1, container.memory_bytes)
-            now, ever = self._free[rows] >= amount, self._capacity[rows] >= amount
-        if container.cards == 1:
-            fits, possible = now.any(axis=1), ever.any(axis=1)
-        else:
-            fits, possible = now.sum(axis=1) >= container.cards, ever.sum(axis=1) >= container.cards
+            nth, amount = container.cards - 1, max(1, container.memory_bytes)
+            fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= amount
         codes = np.where(fits, FITS, np.where(possible, FULL, NEVER)).astype(np.int8)
         codes[~self._known[rows]] = PROBLEM
         return codes
@@ -104,7 +102,12 @@ class Table:
         self._known = _resized(self._known, (rows,), fill=False)
         self._free = _resized(self._free, (rows, columns), _NONE)
         self._capacity = _resized(self._capacity, (rows, columns), _NONE)
-        self._empty = _resized(self._empty, (rows, columns), fill=False)
+        self._empty = _resized(self._empty, (rows,), 0)
+        self._usable = _resized(self._usable, (rows,), 0)
+
+
+def _descending(values: list[int], length: int) -> list[int]:
+    return sorted(values, reverse=True) + [_NONE] * (length - len(values))
 
 
 def _resized(array: npt.NDArray[_Scalar], shape: tuple[int, ...], fill: float) -> npt.NDArray[_Scalar]:

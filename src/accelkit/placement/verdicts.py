@@ -1,35 +1,59 @@
 """Verdicts on all nodes for one shape of request, kept while the nodes do not change.
 
 Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, later
-ones only where nodes changed since. Simple shapes are judged by the table; others node by node with `fit.place`,
-once for each distinct state of cards.
+ones only where nodes changed since. Simple shapes are judged by the table; others node by node with `fit.place`, once
+for each distinct state of cards.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
+from itertools import compress
+from typing import Final
 
 from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
+from accelkit.placement.holding import NodeEntry
 from accelkit.placement.ledger import Ledger
 from accelkit.placement.misfit import Misfit, Reason
 from accelkit.placement.policies import Policy
 from accelkit.placement.table import FITS, FULL, NEVER, PROBLEM, is_simple
 
-_SHAPES = 64
+FITTING: Final = -1
+
+_SHAPES = 32
 _STATES = 20_000
 
 
 @dataclass(slots=True)
-class _Cached:
+class Verdict:
+    """The nodes that fit, and why each of the others does not; a node in neither is unknown to the ledger.
+
+    Sets and dictionaries by name, since a scheduler asks by name, thousands at a time; reasons are few and known by
+    their number in `reasons`.
+    """
+
+    fits: set[str] = field(default_factory=set)
+    failing: dict[str, int] = field(default_factory=dict)
+    reasons: list[Misfit] = field(default_factory=list)
     tick: int = -1
-    codes: npt.NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
-    misfits: list[Misfit | None] = field(default_factory=lambda: [None])
     by_state: dict[object, int] = field(default_factory=dict)
+
+    def number(self, misfit: Misfit) -> int:
+        """Return a reason's number."""
+        if misfit not in self.reasons:
+            self.reasons.append(misfit)
+        return self.reasons.index(misfit)
+
+    def put(self, node: str, number: int) -> None:
+        """Note the verdict on one node: a reason's number, or FITTING."""
+        if number == FITTING:
+            self.fits.add(node)
+            self.failing.pop(node, None)
+        else:
+            self.fits.discard(node)
+            self.failing[node] = number
 
 
 class Verdicts:
@@ -37,84 +61,74 @@ class Verdicts:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._shapes: OrderedDict[tuple[PodRequest, Policy], _Cached] = OrderedDict()
+        self._shapes: OrderedDict[tuple[PodRequest, Policy], Verdict] = OrderedDict()
 
-    def judge(self, request: PodRequest, policy: Policy) -> tuple[npt.NDArray[np.int16], list[Misfit | None]]:
-        """Return a code for each row of the ledger's table, and the misfit of each code; code 0 fits."""
+    def judge(self, request: PodRequest, policy: Policy) -> Verdict:
+        """Return the verdict on every node the ledger knows, as of now; callers change nothing."""
         key = (request, policy)
-        cached = self._shapes.get(key)
-        if cached is None:
-            cached = self._shapes[key] = _Cached()
+        verdict = self._shapes.get(key)
+        if verdict is None:
+            verdict = self._shapes[key] = Verdict()
             if len(self._shapes) > _SHAPES:
                 self._shapes.popitem(last=False)
         else:
             self._shapes.move_to_end(key)
-        table = self._ledger.table
-        if cached.tick != table.tick or len(cached.codes) != table.rows:
+        tick = self._ledger.table.tick
+        if verdict.tick != tick:
             if is_simple(request):
-                self._judge_simple(cached, request)
+                self._judge_simple(verdict, request)
             else:
-                self._judge_each(cached, request, policy)
-            cached.tick = table.tick
-        return cached.codes, cached.misfits
+                self._judge_each(verdict, request, policy)
+            verdict.tick = tick
+        return verdict
 
-    def _judge_simple(self, cached: _Cached, request: PodRequest) -> None:
-        container = request.containers[0]
+    def _judge_simple(self, verdict: Verdict, request: PodRequest) -> None:
+        container, table = request.containers[0], self._ledger.table
         if container.whole:
             reason = Reason.WHOLE_CARDS
         else:
             reason = Reason.MEMORY if container.cards == 1 else Reason.MEMORY_CARDS
-        codes = self._ledger.table.judge(request).astype(np.int16)
-        misfits: list[Misfit | None] = [None] * PROBLEM
-        misfits[FULL] = Misfit(reason, container.cards)
-        misfits[NEVER] = Misfit(reason, container.cards, resolvable=False)
-        troubled = np.nonzero(codes == PROBLEM)[0]
-        if troubled.size:
-            cached.misfits = misfits
-            for row in troubled.tolist():
-                problem = self._ledger.entry_at(row).problem
-                codes[row] = _code_of(cached, problem or Misfit(Reason.NO_INVENTORY))
-        cached.codes, cached.misfits = codes, misfits
+        numbers = {
+            FITS: FITTING,
+            FULL: verdict.number(Misfit(reason, container.cards)),
+            NEVER: verdict.number(Misfit(reason, container.cards, resolvable=False)),
+        }
+        rows = table.changed_since(verdict.tick)
+        codes = table.judge(request, rows)
+        if verdict.tick < 0:
+            # A new shape: whole columns at once, since one node after the other takes ten times as long.
+            names = self._ledger.names()
+            verdict.fits = set(compress(names, (codes == FITS).tolist()))
+            for code in (FULL, NEVER):
+                verdict.failing.update(dict.fromkeys(compress(names, (codes == code).tolist()), numbers[code]))
+            rows, codes = rows[codes == PROBLEM], codes[codes == PROBLEM]
+        for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
+            entry = self._ledger.entry_at(row)
+            verdict.put(entry.name, verdict.number(entry.problem) if entry.problem else numbers[code])
 
-    def _judge_each(self, cached: _Cached, request: PodRequest, policy: Policy) -> None:
-        table = self._ledger.table
-        codes = np.zeros(table.rows, dtype=np.int16)
-        codes[: len(cached.codes)] = cached.codes
-        changed = table.changed_at[: table.rows] > cached.tick
-        changed[len(cached.codes) :] = True
-        rows = np.nonzero(changed)[0]
-        if len(cached.by_state) > _STATES:
-            cached.by_state.clear()
-        for row in rows.tolist():
-            codes[row] = self._code(cached, request, policy, row)
-        cached.codes = codes
+    def _judge_each(self, verdict: Verdict, request: PodRequest, policy: Policy) -> None:
+        if len(verdict.by_state) > _STATES:
+            verdict.by_state.clear()
+        for row in self._ledger.table.changed_since(verdict.tick).tolist():
+            entry = self._ledger.entry_at(row)
+            verdict.put(entry.name, self._number(verdict, request, policy, entry))
 
-    def _code(self, cached: _Cached, request: PodRequest, policy: Policy, row: int) -> int:
-        entry = self._ledger.entry_at(row)
+    def _number(self, verdict: Verdict, request: PodRequest, policy: Policy, entry: NodeEntry) -> int:
         if entry.problem is not None:
-            return _code_of(cached, entry.problem)
-        states = entry.states()
-        # Card identities do not matter for whether a pod fits, but links name identities.
-        key = tuple(
-            (
-                s.free_bytes,
-                s.free_compute,
-                s.empty,
-                s.card.memory_bytes,
-                s.card.reserved_bytes,
-                s.card.model,
-                s.card.numa,
-            )
-            + ((s.card.health, s.card.id) if s.card.links else (s.card.health,))
-            for s in states
-        )
-        if key not in cached.by_state:
+            return verdict.number(entry.problem)
+        key = _state_key(entry)
+        if key not in verdict.by_state:
             placed = self._ledger.place(entry, request, policy)
-            cached.by_state[key] = FITS if isinstance(placed, Assignment) else _code_of(cached, placed)
-        return cached.by_state[key]
+            verdict.by_state[key] = FITTING if isinstance(placed, Assignment) else verdict.number(placed)
+        return verdict.by_state[key]
 
 
-def _code_of(cached: _Cached, misfit: Misfit) -> int:
-    if misfit not in cached.misfits:
-        cached.misfits.append(misfit)
-    return cached.misfits.index(misfit)
+def _state_key(entry: NodeEntry) -> tuple[object, ...]:
+    # Identities do not matter for whether a pod fits, but links name them.
+    return tuple(
+        (
+            *(state.free_bytes, state.free_compute, state.empty, state.card.memory_bytes, state.card.reserved_bytes),
+            *(state.card.model, state.card.numa, state.card.health, state.card.id if state.card.links else ""),
+        )
+        for state in entry.states()
+    )

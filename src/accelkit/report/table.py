@@ -79,7 +79,8 @@ def _name(share: ShareView) -> str:
 
 
 def _totals(totals: Totals) -> str:
-    return f"{_count(totals.cards, 'card')}, {format_bytes(totals.used_bytes)} of {format_bytes(totals.capacity_bytes)} used"
+    used, capacity = format_bytes(totals.used_bytes), format_bytes(totals.capacity_bytes)
+    return f"{_count(totals.cards, 'card')}, {used} of {capacity} used"
 
 
 def _count(number: int, noun: str) -> str:
