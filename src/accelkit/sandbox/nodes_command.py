@@ -1,0 +1,101 @@
+"""`accelkit nodes`: all simulated nodes of one sandbox, in one process. The sandbox starts it; people need not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import SandboxError
+from accelkit.sandbox.kubelet import run_node
+from accelkit.sandbox.nodes import NodeSpec, load_nodes
+
+__all__ = ["nodes"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _Facts(msgspec.Struct):
+    """The part of `sandbox.json` that is needed here."""
+
+    kubeconfig: str
+    image: str
+
+
+class _Options(msgspec.Struct):
+    """The part of `options.json` that is needed here; `plugin_grace` in seconds."""
+
+    plugin_grace: float = 300.0
+
+
+@click.command(hidden=True)
+@click.option(
+    "--root", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path), help="The sandbox's folder."
+)
+def nodes(root: Path) -> None:
+    """Run the simulated nodes of a sandbox until SIGTERM."""
+    asyncio.run(_run_until_told(root.absolute()))
+
+
+async def _run_until_told(root: Path) -> None:
+    running = asyncio.create_task(_run(root))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        log.info("simulated nodes ended")
+
+
+async def _run(root: Path) -> None:
+    facts = _read(root / "sandbox.json", _Facts)
+    options = _read(root / "options.json", _Options) if (root / "options.json").exists() else _Options()
+    given = root / "nodes.yaml"
+    specs = load_nodes(given if given.exists() else None)
+    kubeconfig = root / facts.kubeconfig
+    environ = {**os.environ, "ACCELKIT_SANDBOX_ROOT": str(root)}
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for spec in specs:
+                    group.create_task(_node(spec, root, facts, options, api, environ), name=spec.name)
+        except* SandboxError as failures:
+            # One line for the person who reads it; the others are of the same cause, or are found next time.
+            raise _first(failures) from None
+
+
+async def _node(
+    spec: NodeSpec, root: Path, facts: _Facts, options: _Options, api: ApiClient, environ: dict[str, str]
+) -> None:
+    await run_node(
+        spec,
+        root=root / "nodes" / spec.name,
+        api=api,
+        image=facts.image,
+        plugin_grace_seconds=options.plugin_grace,
+        admin_kubeconfig=root / facts.kubeconfig,
+        environ=environ,
+    )
+
+
+def _first(failures: BaseExceptionGroup[SandboxError]) -> SandboxError:
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _read(path: Path, type_: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=type_)
+    except (OSError, msgspec.MsgspecError) as exc:
+        raise SandboxError(f"{path} cannot be used: {exc}", next_step="is this the folder of a sandbox?") from exc
