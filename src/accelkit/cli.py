@@ -13,6 +13,7 @@ from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
 from accelkit.node.command import node_agent
 from accelkit.report.command import inspect
+from accelkit.sandbox.commands import sandbox
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s:%(lineno)d %(message)s"
 
@@ -41,3 +42,4 @@ def main(log_level: str) -> None:
 main.add_command(extender)
 main.add_command(node_agent)
 main.add_command(inspect)
+main.add_command(sandbox)

@@ -1,0 +1,97 @@
+"""The commands `accelkit sandbox …`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from accelkit.report.output import output_option, print_value
+from accelkit.sandbox import lifecycle
+from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, Options, SandboxPaths, default_root
+from accelkit.sandbox.nodes_command import nodes
+from accelkit.sandbox.supervisor import Supervisor
+
+_root = click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Its folder. Default: ACCELKIT_SANDBOX, else ~/.local/state/accelkit/sandbox.",
+)
+
+
+@click.group()
+def sandbox() -> None:
+    """Run a whole cluster on this machine: a real control plane, simulated nodes with cards."""
+
+
+@sandbox.command()
+@_root
+@click.option(
+    "--nodes",
+    "nodes_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="YAML of nodes and cards.",
+)
+@click.option(
+    "--extender-port", default=DEFAULT_EXTENDER_PORT, show_default=True, help="Where the extender will listen."
+)
+@click.option(
+    "--plugin-grace",
+    default=10.0,
+    show_default=True,
+    help="Seconds a resource outlives its device plugin (kubelet: 300).",
+)
+@click.option("--timeout", default=180.0, show_default=True, help="Seconds to wait for it.")
+def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_grace: float, timeout: float) -> None:
+    """Start the sandbox and wait until it is ready."""
+    options = Options(extender_port, plugin_grace, timeout)
+    facts = lifecycle.up(_paths(root), options, nodes_file, click.echo, os.environ)
+    click.echo(f"nodes: {', '.join(facts.nodes)}")
+    click.echo(f"use it:  export KUBECONFIG={facts.kubeconfig}")
+    click.echo("stop it: accelkit sandbox down" + (f" --root {root}" if root else ""))
+
+
+@sandbox.command()
+@_root
+def down(root: Path | None) -> None:
+    """Stop the sandbox and delete it; works from any state."""
+    lifecycle.down(_paths(root), click.echo)
+
+
+@sandbox.command()
+@_root
+@output_option
+def status(root: Path | None, output: str) -> None:
+    """Show what runs, and where."""
+    found = lifecycle.status(_paths(root))
+
+    def table() -> Table:
+        state = found.facts.state if found.running else "not running"
+        shown = Table("process", "pid", "state", "MiB", title=f"sandbox: {state}", title_justify="left", box=None)
+        for process in found.processes:
+            running = "running" if process.running else "ended"
+            shown.add_row(process.name, str(process.pid), running, str(process.memory_mib))
+        shown.caption = f"KUBECONFIG={found.facts.kubeconfig}"
+        return shown
+
+    print_value(found, output, table)
+
+
+@sandbox.command(hidden=True)
+@_root
+def supervise(root: Path | None) -> None:
+    """Be the sandbox's supervisor; `up` starts it."""
+    paths = _paths(root)
+    binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
+    asyncio.run(Supervisor(paths, paths.read_options(), binaries).run())
+
+
+sandbox.add_command(nodes)
+
+
+def _paths(root: Path | None) -> SandboxPaths:
+    return SandboxPaths(root.absolute() if root else default_root(os.environ))

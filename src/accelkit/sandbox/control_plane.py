@@ -1,0 +1,168 @@
+"""The control plane's processes: what each is started with, and how one sees that it is ready."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from accelkit.sandbox.binaries import Binaries
+from accelkit.sandbox.certificates import Authority, KeyPair, kubeconfig, service_account_keys
+from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
+from accelkit.sandbox.processes import Child
+
+_SERVICES = "10.96.0.0/16"
+_SERVER_NAMES = (
+    *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+    *("127.0.0.1", "10.96.0.1"),
+)
+USERS = {
+    "admin": ("admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Ports on the loopback address, free when they were chosen."""
+
+    etcd: int
+    etcd_peer: int
+    apiserver: int
+    controller_manager: int
+    scheduler: int
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Choose free ports."""
+        sockets = [socket.socket() for _ in range(5)]
+        try:
+            for one in sockets:
+                one.bind(("127.0.0.1", 0))
+            return cls(*(one.getsockname()[1] for one in sockets))
+        finally:
+            for one in sockets:
+                one.close()
+
+
+def write_certificates(paths: SandboxPaths, server: str) -> None:
+    """Make the authority, all certificates and the kubeconfigs."""
+    authority = Authority("accelkit-sandbox")
+    write_atomically(paths.pki / "ca.crt", authority.certificate)
+    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
+    for name, (user, group) in USERS.items():
+        pair = authority.client(user, group)
+        write_atomically(paths.kubeconfig(name), kubeconfig(server, authority.certificate, user, pair))
+    for name, pair in pairs.items():
+        _write_pair(paths, name, pair)
+
+
+def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
+    write_atomically(paths.pki / f"{name}.crt", pair.certificate)
+    write_atomically(paths.pki / f"{name}.key", pair.key)
+
+
+def plain_scheduler_config(paths: SandboxPaths) -> str:
+    """Return the configuration kube-scheduler starts with, before anybody adds an extender."""
+    return (
+        "# kube-scheduler of the accelkit sandbox\n"
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "clientConnection:\n"
+        f"  kubeconfig: {paths.kubeconfig('kube-scheduler')}\n"
+        "leaderElection:\n"
+        "  leaderElect: false\n"
+    )
+
+
+def etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+    """Return etcd, in memory as far as it can be: the sandbox does not outlive its machine."""
+    client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
+    return _child(
+        paths,
+        binaries.etcd,
+        "etcd",
+        *(f"--data-dir={paths.root / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn"),
+        *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
+        *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
+    )
+
+
+def apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: Options) -> Child:
+    """Return kube-apiserver, with the authorizers of a real cluster."""
+    pki = paths.pki
+    return _child(
+        paths,
+        binaries.kube_apiserver,
+        "kube-apiserver",
+        f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
+        *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={ports.apiserver}"),
+        "--endpoint-reconciler-type=none",
+        *(f"--tls-cert-file={pki / 'apiserver.crt'}", f"--tls-private-key-file={pki / 'apiserver.key'}"),
+        *(f"--client-ca-file={pki / 'ca.crt'}", "--authorization-mode=Node,RBAC", "--allow-privileged=true"),
+        "--service-account-issuer=https://kubernetes.default.svc",
+        *(f"--service-account-key-file={pki / 'sa.crt'}", f"--service-account-signing-key-file={pki / 'sa.key'}"),
+        f"--service-cluster-ip-range={_SERVICES}",
+        *options.apiserver_args,
+    )
+
+
+def controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+    """Return kube-controller-manager."""
+    pki = paths.pki
+    return _child(
+        paths,
+        binaries.kube_controller_manager,
+        "kube-controller-manager",
+        f"--kubeconfig={paths.kubeconfig('kube-controller-manager')}",
+        *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
+        *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
+        f"--root-ca-file={pki / 'ca.crt'}",
+        # A laptop that sleeps, or two busy cores, must not make all nodes unreachable.
+        "--node-monitor-grace-period=60s",
+    )
+
+
+def scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+    """Return kube-scheduler; all but its address is in its configuration file."""
+    return _child(
+        paths,
+        binaries.kube_scheduler,
+        "kube-scheduler",
+        f"--config={paths.scheduler_config}",
+        *("--bind-address=127.0.0.1", f"--secure-port={ports.scheduler}"),
+    )
+
+
+def answers(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
+    """Return a probe: whether `url` answers 200. Without an authority its certificate is not verified."""
+    context = ssl.create_default_context(cafile=authority)
+    if authority is None:
+        # kube-scheduler and kube-controller-manager sign their own certificates.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+
+    async def probe() -> bool:
+        timeout = aiohttp.ClientTimeout(total=2)
+        try:
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=context) as response:
+                return response.status == 200  # noqa: PLR2004 - HTTP's OK
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    return probe
+
+
+def environment(paths: SandboxPaths) -> dict[str, str]:
+    """Return the environment of the sandbox's processes: ours, and whose they are."""
+    return {**os.environ, ROOT_VARIABLE: str(paths.root)}
+
+
+def _child(paths: SandboxPaths, executable: Path, name: str, *arguments: str) -> Child:
+    return Child(name, [str(executable), *arguments], paths.logs / f"{name}.log", environment(paths))

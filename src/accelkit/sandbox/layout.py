@@ -1,0 +1,172 @@
+"""Where the sandbox keeps its things, and the facts it tells others: `sandbox.json`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import SandboxError
+
+FACTS_VERSION: Final = 1
+DEFAULT_EXTENDER_PORT: Final = 32766
+# Set for every process of a sandbox, so that `down` knows its own in any state.
+ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
+
+# sun_path of sockaddr_un, less the closing zero byte.
+_SOCKET_BYTES = 107
+_LONGEST_NODE = "node-00"
+_LONGEST_SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What `accelkit sandbox up` was told; kept in `options.json` for the processes it starts."""
+
+    extender_port: int = DEFAULT_EXTENDER_PORT
+    plugin_grace: float = 10.0
+    timeout: float = 180.0
+    apiserver_args: tuple[str, ...] = ()
+
+
+class Facts(msgspec.Struct):
+    """What others need to know of a sandbox; paths are absolute.
+
+    `state` is "starting", "ready" or "failed"; `processes` are process ids by name.
+    """
+
+    image: str
+    extender_port: int
+    supervisor_pid: int
+    version: int = FACTS_VERSION
+    state: str = "starting"
+    message: str = ""
+    binaries: str = ""
+    kubectl: str = ""
+    kubeconfig: str = ""
+    api_server: str = ""
+    scheduler_config: str = ""
+    scheduler_state: str = ""
+    scheduler_url: str = ""
+    extender_url: str = ""
+    nodes: list[str] = []
+    processes: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class SandboxPaths:
+    """The folders and files below the sandbox's root."""
+
+    root: Path
+
+    @property
+    def facts(self) -> Path:
+        """What others read."""
+        return self.root / "sandbox.json"
+
+    @property
+    def options(self) -> Path:
+        """What `up` was told."""
+        return self.root / "options.json"
+
+    @property
+    def nodes_file(self) -> Path:
+        """The user's nodes, absent where the default ones are meant."""
+        return self.root / "nodes.yaml"
+
+    @property
+    def nodes(self) -> Path:
+        """A folder per node, which is the node's `/`."""
+        return self.root / "nodes"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates and keys."""
+        return self.root / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """A log per process."""
+        return self.root / "logs"
+
+    @property
+    def scheduler_config(self) -> Path:
+        """What kube-scheduler runs with; it is restarted when this changes."""
+        return self.root / "kube-scheduler" / "config.yaml"
+
+    @property
+    def scheduler_state(self) -> Path:
+        """Which configuration the running kube-scheduler has."""
+        return self.root / "kube-scheduler" / "state.json"
+
+    def kubeconfig(self, user: str) -> Path:
+        """Return the kubeconfig of one user."""
+        return self.root / f"{user}.kubeconfig"
+
+    def read_facts(self) -> Facts | None:
+        """Return the facts, None where there are none that can be read."""
+        try:
+            return msgspec.json.decode(self.facts.read_bytes(), type=Facts)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def read_options(self) -> Options:
+        """Return what `up` was told.
+
+        Raises:
+            SandboxError: there is no sandbox here.
+        """
+        try:
+            return msgspec.json.decode(self.options.read_bytes(), type=Options)
+        except (OSError, msgspec.MsgspecError) as exc:
+            raise SandboxError(f"there is no sandbox in {self.root}", next_step="run `accelkit sandbox up`") from exc
+
+
+def default_root(environ: Mapping[str, str]) -> Path:
+    """Return `$ACCELKIT_SANDBOX`, else `$XDG_STATE_HOME/accelkit/sandbox`, else `~/.local/state/accelkit/sandbox`."""
+    if own := environ.get("ACCELKIT_SANDBOX"):
+        return Path(own).absolute()
+    state = environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path(environ.get("HOME") or Path.home()) / ".local" / "state"
+    return base / "accelkit" / "sandbox"
+
+
+def prepare(paths: SandboxPaths) -> None:
+    """Make the root folder, for its owner alone.
+
+    Raises:
+        SandboxError: it belongs to somebody else, cannot be made, or its name is too long for unix sockets.
+    """
+    longest = len(os.fsencode(paths.nodes / _LONGEST_NODE / _LONGEST_SOCKET))
+    if longest > _SOCKET_BYTES:
+        raise SandboxError(
+            f"{paths.root} is too long a name: unix sockets below it would pass {_SOCKET_BYTES} bytes",
+            next_step=f"set ACCELKIT_SANDBOX to a folder that is {longest - _SOCKET_BYTES} characters shorter",
+        )
+    try:
+        paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if paths.root.stat().st_uid != os.geteuid():
+            raise SandboxError(
+                f"{paths.root} belongs to another user", next_step="set ACCELKIT_SANDBOX to one of yours"
+            )
+        paths.root.chmod(0o700)
+        for folder in (paths.pki, paths.logs, paths.nodes, paths.scheduler_config.parent):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise SandboxError(
+            f"cannot use {paths.root}: {exc.strerror}", next_step="set ACCELKIT_SANDBOX to another folder"
+        ) from exc
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file so that a reader sees the old bytes or the new ones, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

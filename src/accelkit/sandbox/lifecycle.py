@@ -1,0 +1,179 @@
+"""Up, down and status: what a person does with a sandbox."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import SandboxError
+from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.layout import ROOT_VARIABLE, Facts, Options, SandboxPaths, prepare, write_atomically
+from accelkit.sandbox.nodes import load_nodes
+from accelkit.sandbox.processes import end_all, identify, of_sandbox, tail
+
+_Say = Callable[[str], None]
+
+_POLL_SECONDS = 0.2
+_STOP_SECONDS = 30.0
+
+
+class ProcessView(msgspec.Struct, frozen=True):
+    """A process of the sandbox; memory is resident, in MiB."""
+
+    name: str
+    pid: int
+    running: bool
+    memory_mib: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The facts and the processes; `running` is whether the supervisor is alive."""
+
+    running: bool
+    facts: Facts
+    processes: list[ProcessView]
+
+
+def up(paths: SandboxPaths, options: Options, nodes: Path | None, say: _Say, environ: Mapping[str, str]) -> Facts:
+    """Start a sandbox and wait until it is ready; one that runs already is left alone.
+
+    Raises:
+        SandboxError: why it did not start. Nothing of it runs then.
+    """
+    present = paths.read_facts()
+    if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
+        say(f"the sandbox in {paths.root} is up already")
+        return present
+    load_nodes(nodes)
+    if paths.root.exists():
+        down(paths, lambda _: None)
+    _check_port(options.extender_port)
+    # In the foreground, so that the minutes of a first build are seen.
+    find_binaries(environ, cache_dir=default_cache_dir(environ), say=say)
+    prepare(paths)
+    write_atomically(paths.options, msgspec.json.encode(options))
+    if nodes is not None:
+        write_atomically(paths.nodes_file, nodes.read_bytes())
+    log = paths.root / "supervisor.log"
+    with log.open("wb") as output:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "accelkit", "sandbox", "supervise", "--root", str(paths.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**environ, ROOT_VARIABLE: str(paths.root)},
+            start_new_session=True,
+        )
+    try:
+        facts = _await_ready(paths, supervisor, log, options.timeout, say)
+    except (SandboxError, KeyboardInterrupt):
+        text = tail(log, 20)
+        down(paths, lambda _: None)
+        say(text)
+        raise
+    say("the sandbox is ready")
+    return facts
+
+
+def down(paths: SandboxPaths, say: _Say) -> None:
+    """Stop everything of a sandbox and delete its folder, whatever state it is in.
+
+    Raises:
+        SandboxError: the folder cannot be deleted.
+    """
+    facts = paths.read_facts()
+    processes = of_sandbox(paths.root)
+    if not paths.root.exists() and not processes:
+        say(f"there is no sandbox in {paths.root}")
+        return
+    if not _is_ours(paths) and not processes:
+        raise SandboxError(f"{paths.root} does not look like a sandbox", next_step="delete it yourself if it is one")
+    if facts is not None and _is_supervisor(facts.supervisor_pid, paths) and (own := identify(facts.supervisor_pid)):
+        say("stopping the supervisor and what it started")
+        end_all([own], patience_seconds=_STOP_SECONDS)
+    # Whatever is left: a supervisor that was killed, processes that it could not end any more.
+    end_all(of_sandbox(paths.root), patience_seconds=5.0)
+    try:
+        shutil.rmtree(paths.root)
+    except FileNotFoundError:
+        pass
+    except OSError as exc:
+        raise SandboxError(f"{paths.root} cannot be deleted: {exc}") from exc
+    say(f"the sandbox in {paths.root} is gone")
+
+
+def status(paths: SandboxPaths) -> Status:
+    """Return what is known of a sandbox.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    facts = paths.read_facts()
+    if facts is None:
+        raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
+    pids = {"supervisor": facts.supervisor_pid, **facts.processes}
+    processes = [ProcessView(name, pid, identify(pid) is not None, _memory_mib(pid)) for name, pid in pids.items()]
+    return Status(_is_supervisor(facts.supervisor_pid, paths), facts, processes)
+
+
+def _await_ready(
+    paths: SandboxPaths, supervisor: subprocess.Popen[bytes], log: Path, seconds: float, say: _Say
+) -> Facts:
+    deadline = time.monotonic() + seconds
+    shown = 0
+    while True:
+        lines = log.read_text(errors="replace").splitlines()
+        for line in lines[shown:]:
+            if " starting " in line:
+                say(line.partition(" starting ")[2].join(("starting ", "")))
+        shown = len(lines)
+        facts = paths.read_facts()
+        if facts is not None and facts.state == "ready":
+            return facts
+        if supervisor.poll() is not None:
+            why = facts.message if facts is not None and facts.message else "its supervisor ended"
+            raise SandboxError(f"the sandbox did not start: {why}")
+        if time.monotonic() > deadline:
+            raise SandboxError(
+                f"the sandbox was not ready in {seconds:.0f} s", next_step="give it longer with --timeout"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as exc:
+            raise SandboxError(
+                f"port {port}, where the extender is to listen, is taken or not allowed ({exc.strerror})",
+                next_step="choose another one with --extender-port",
+            ) from exc
+
+
+def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
+    return any(process.pid == pid for process in of_sandbox(paths.root))
+
+
+def _is_ours(paths: SandboxPaths) -> bool:
+    # Deleting a folder is for ever: an empty one, or one with our files, nothing else.
+    if not paths.root.is_dir():
+        return False
+    return paths.options.exists() or paths.facts.exists() or not any(paths.root.iterdir())
+
+
+def _memory_mib(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
