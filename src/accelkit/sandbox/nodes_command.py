@@ -16,7 +16,7 @@ from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.errors import SandboxError
 from accelkit.sandbox.kubelet import run_node
-from accelkit.sandbox.nodes import NodeSpec, load_nodes
+from accelkit.sandbox.nodes import load_nodes
 
 __all__ = ["nodes"]
 
@@ -69,24 +69,19 @@ async def _run(root: Path) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 for spec in specs:
-                    group.create_task(_node(spec, root, facts, options, api, environ), name=spec.name)
+                    node = run_node(
+                        spec,
+                        root=root / "nodes" / spec.name,
+                        api=api,
+                        image=facts.image,
+                        plugin_grace_seconds=options.plugin_grace,
+                        admin_kubeconfig=kubeconfig,
+                        environ=environ,
+                    )
+                    group.create_task(node, name=spec.name)
         except* SandboxError as failures:
             # One line for the person who reads it; the others are of the same cause, or are found next time.
             raise _first(failures) from None
-
-
-async def _node(
-    spec: NodeSpec, root: Path, facts: _Facts, options: _Options, api: ApiClient, environ: dict[str, str]
-) -> None:
-    await run_node(
-        spec,
-        root=root / "nodes" / spec.name,
-        api=api,
-        image=facts.image,
-        plugin_grace_seconds=options.plugin_grace,
-        admin_kubeconfig=root / facts.kubeconfig,
-        environ=environ,
-    )
 
 
 def _first(failures: BaseExceptionGroup[SandboxError]) -> SandboxError:

@@ -1,0 +1,419 @@
+"""Simulated nodes under a real API server, scheduler and controller manager."""
+
+# ruff: noqa: ARG002, N802
+# The interface gives the methods of a plugin their names and arguments.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+import grpc
+import msgspec
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.cluster.reflector import Reflector
+from accelkit.errors import ApiError
+from accelkit.node._proto import deviceplugin_pb2 as pb
+from accelkit.node._proto.deviceplugin_pb2_grpc import (
+    DevicePluginServicer,
+    RegistrationStub,
+    add_DevicePluginServicer_to_server,
+)
+from accelkit.sandbox.kubelet import run_node
+from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 60
+CARD = "example.com/card"
+OTHER = "example.com/other"
+PODS = "/api/v1/namespaces/default/pods"
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+WHERE = os.pathsep.join((os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ["PATH"]))
+
+
+def free_ports(number):
+    sockets = [socket.socket() for _ in range(number)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        self.processes = []
+
+    def run(self, program, *arguments):
+        with (self.folder / f"{program}.log").open("ab") as log:
+            command = [shutil.which(program, path=WHERE), *(str(each) for each in arguments)]
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def start(self):
+        etcd, peer, api = free_ports(3)
+        key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+        (self.folder / "accounts.key").write_bytes(key)
+        (self.folder / "tokens.csv").write_text("secret,admin,admin,system:masters\n")
+        self.write_kubeconfig(api)
+        self.run(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls=http://127.0.0.1:{etcd}",
+            f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        )
+        self.run(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{etcd}",
+            f"--secure-port={api}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder / 'certificates'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder / 'accounts.key'}",
+            f"--service-account-signing-key-file={self.folder / 'accounts.key'}",
+        )
+        self.wait_for_api()
+        self.run(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--service-account-private-key-file={self.folder / 'accounts.key'}",
+            "--secure-port=0",
+            "--leader-elect=false",
+        )
+        self.run("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--secure-port=0", "--leader-elect=false")
+
+    def write_kubeconfig(self, port):
+        # The API server's own self-signed certificate, which it writes when it starts, has its issuer beside it.
+        authority = str(self.folder / "certificates" / "apiserver.crt")
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": authority}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }
+        self.kubeconfig.write_text(json.dumps(document))
+
+    def wait_for_api(self):
+        async def ready():
+            async with ApiClient(load_connection(self.kubeconfig)) as api:
+                await api.get("/readyz")
+
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            try:
+                asyncio.run(ready())
+            except (ApiError, OSError) as exc:
+                if time.monotonic() > deadline or any(each.poll() is not None for each in self.processes):
+                    log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
+                    pytest.fail(f"the API server does not start: {exc}\n{log}")
+                time.sleep(0.2)
+            else:
+                return
+
+    def stop(self):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait(DEADLINE)
+
+
+@pytest.fixture(scope="module")
+def control_plane():
+    missing = [program for program in PROGRAMS if shutil.which(program, path=WHERE) is None]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}: set KUBEBUILDER_ASSETS to a folder with them")
+    # Not tmp_path: the path of a UNIX socket is short.
+    folder = Path(tempfile.mkdtemp(prefix="ak-"))
+    plane = ControlPlane(folder)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def api(control_plane):
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+        yield api
+
+
+class Sandbox:
+    """One simulated node, and ways to wait for what the API server says of it."""
+
+    def __init__(self, api, name, root, kubeconfig):
+        self.api = api
+        self.name = name
+        self.root = root
+        self.kubeconfig = kubeconfig
+
+    async def until(self, path, name, reached):
+        """The first state of an object that is as wanted; None is an object that is not there."""
+        found = asyncio.get_running_loop().create_future()
+
+        def see(value):
+            if not found.done() and reached(value):
+                found.set_result(value)
+
+        def replace(objects):
+            see(objects[0] if objects else None)
+
+        def event(kind, value):
+            see(None if kind == "DELETED" else value)
+
+        query = {"fieldSelector": f"metadata.name={name}"}
+        reflector = Reflector(self.api, path, dict, query=query, on_replace=replace, on_event=event)
+        following = asyncio.create_task(reflector.run())
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return await found
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+
+    async def node(self, reached):
+        return await self.until("/api/v1/nodes", self.name, lambda node: node is not None and reached(node))
+
+    async def resource(self, name, capacity, allocatable):
+        def reached(node):
+            status = node["status"]
+            return (status["capacity"].get(name), status["allocatable"].get(name)) == (capacity, allocatable)
+
+        return await self.node(reached)
+
+    async def pod(self, name, phase):
+        return await self.until(PODS, name, lambda pod: pod is not None and pod["status"].get("phase") == phase)
+
+    async def create(self, name, *, containers, **spec):
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"nodeSelector": {"kubernetes.io/hostname": self.name}, "containers": containers, **spec},
+        }
+        await self.api.post(PODS, body)
+
+    async def delete(self, name):
+        await self.api.delete(f"{PODS}/{name}")
+        await self.until(PODS, name, lambda pod: pod is None)
+
+    def start(self):
+        spec = NodeSpec(name=self.name, cards=(SimulatedCard(id=f"sim-{self.name}-0", model="m", memory_bytes=2**34),))
+        return asyncio.create_task(
+            run_node(
+                spec,
+                root=self.root,
+                api=self.api,
+                image="accelkit.io/accelkit:test",
+                plugin_grace_seconds=0.5,
+                admin_kubeconfig=self.kubeconfig,
+            )
+        )
+
+
+async def stop(running):
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+
+
+@pytest.fixture
+async def sandbox(api, control_plane, request):
+    name = f"node-{zlib.crc32(request.node.name.encode())}"
+    # Pods cannot be made before the controller has made their service account.
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    sandbox = Sandbox(api, name, control_plane.folder / name, control_plane.kubeconfig)
+    running = sandbox.start()
+    await sandbox.until(accounts, "default", lambda account: account is not None)
+    await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
+    yield sandbox
+    if not running.done():
+        await stop(running)
+    await api.delete(f"/api/v1/nodes/{name}")
+
+
+class Plugin(DevicePluginServicer):
+    """Lists its devices once and serves until it is closed."""
+
+    def __init__(self, devices):
+        self.devices = devices
+        self.closed = asyncio.Event()
+
+    async def GetDevicePluginOptions(self, request, context):
+        return pb.DevicePluginOptions()
+
+    async def ListAndWatch(self, request, context):
+        yield pb.ListAndWatchResponse(devices=[pb.Device(ID=each, health="Healthy") for each in self.devices])
+        await self.closed.wait()
+
+    async def Allocate(self, request, context):
+        ids = ",".join(sorted(request.container_requests[0].devices_ids))
+        response = pb.ContainerAllocateResponse(
+            envs={"CARDS": ids}, devices=[pb.DeviceSpec(container_path="/dev/c", host_path="/dev/c", permissions="rw")]
+        )
+        return pb.AllocateResponse(container_responses=[response])
+
+
+@contextlib.asynccontextmanager
+async def plugin(sandbox, resource, devices):
+    folder = sandbox.root / "var/lib/kubelet/device-plugins"
+    endpoint = resource.partition("/")[2] + ".sock"
+    servicer, server = Plugin(devices), grpc.aio.server()
+    add_DevicePluginServicer_to_server(servicer, server)
+    server.add_insecure_port(f"unix:{folder / endpoint}")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{folder / 'kubelet.sock'}") as channel:
+            request = pb.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
+            await RegistrationStub(channel).Register(request, timeout=DEADLINE, wait_for_ready=True)
+        yield
+    finally:
+        servicer.closed.set()
+        await server.stop(0)
+
+
+def asking(resource, number, name="main"):
+    return [{"name": name, "image": "busybox", "resources": {"limits": {resource: str(number)}}}]
+
+
+def given(pod):
+    return json.loads(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
+
+
+async def test_a_node_registers_is_ready_and_has_its_labels_cards_and_lease(sandbox):
+    node = await sandbox.node(lambda node: {"type": "Ready", "status": "True"}.items() <= ready(node).items())
+    assert node["metadata"]["labels"]["feature.node.kubernetes.io/pci-simulated.present"] == "true"
+    assert node["status"]["capacity"]["pods"] == "110"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{sandbox.name}"
+    assert msgspec.json.decode(await sandbox.api.get(lease))["spec"]["holderIdentity"] == sandbox.name
+    cards = json.loads((sandbox.root / "etc/accelkit/simulated-cards.json").read_text())["cards"]
+    assert [card["id"] for card in cards] == [f"sim-{sandbox.name}-0"]
+
+
+def ready(node):
+    return next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
+
+
+async def test_a_pod_is_scheduled_runs_and_can_be_deleted(sandbox):
+    init = [{"name": "init", "image": "busybox"}, {"name": "side", "image": "busybox", "restartPolicy": "Always"}]
+    await sandbox.create("plain", containers=[{"name": "main", "image": "busybox"}], initContainers=init)
+    pod = await sandbox.pod("plain", "Running")
+    status = pod["status"]
+    assert {each["type"]: each["status"] for each in status["conditions"]}["Ready"] == "True"
+    assert "running" in status["containerStatuses"][0]["state"]
+    assert [next(iter(each["state"])) for each in status["initContainerStatuses"]] == ["terminated", "running"]
+    await sandbox.delete("plain")
+
+
+async def test_an_unregistered_resource_fails_admission(sandbox):
+    await sandbox.create("bad", containers=asking("example.com/none", 1), nodeName=sandbox.name)
+    pod = await sandbox.pod("bad", "Failed")
+    assert pod["status"]["reason"] == "UnexpectedAdmissionError"
+    assert pod["status"]["message"].startswith("Allocate failed due to cannot allocate unregistered device")
+    await sandbox.delete("bad")
+
+
+async def test_a_person_can_end_a_pod_by_annotation(sandbox):
+    await sandbox.create("ending", containers=[{"name": "main", "image": "busybox"}])
+    await sandbox.pod("ending", "Running")
+    await sandbox.api.patch(f"{PODS}/ending", {"metadata": {"annotations": {"sandbox.accelkit.io/exit": "1"}}})
+    pod = await sandbox.pod("ending", "Failed")
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    await sandbox.delete("ending")
+
+
+async def test_a_container_of_our_image_is_a_process(sandbox):
+    containers = [{"name": "main", "image": "accelkit.io/accelkit:other", "args": ["--version"]}]
+    await sandbox.create("ours", containers=containers, restartPolicy="Never")
+    pod = await sandbox.pod("ours", "Succeeded")
+    folder = f"default_ours_{pod['metadata']['uid']}"
+    assert "accelkit, version" in (sandbox.root / "var/log/pods" / folder / "main.log").read_text()
+    await sandbox.delete("ours")
+
+
+async def test_devices_are_given_held_and_freed(sandbox):
+    async with plugin(sandbox, CARD, ["a", "b"]):
+        await sandbox.resource(CARD, "2", "2")
+        await sandbox.create("both", containers=asking(CARD, 2))
+        pod = await sandbox.pod("both", "Running")
+        assert given(pod)["main"] == {
+            "environment": {"CARDS": "a,b"},
+            "devices": ["/dev/c"],
+            "mounts": [],
+            "device_ids": {CARD: ["a", "b"]},
+        }
+        await sandbox.create("late", containers=asking(CARD, 1), nodeName=sandbox.name)
+        late = await sandbox.pod("late", "Failed")
+        assert "Requested: 1, Available: 0" in late["status"]["message"]
+        await sandbox.delete("both")
+        await sandbox.create("next", containers=asking(CARD, 1))
+        await sandbox.pod("next", "Running")
+        await sandbox.delete("next")
+        await sandbox.delete("late")
+
+
+async def test_a_resource_outlives_its_plugin_for_a_while_and_then_stays_away(sandbox):
+    async with plugin(sandbox, CARD, ["a", "b"]):
+        await sandbox.resource(CARD, "2", "2")
+    await sandbox.resource(CARD, "2", "0")
+    await sandbox.resource(CARD, "0", "0")
+    gone = {"capacity": {CARD: None}, "allocatable": {CARD: None}}
+    await sandbox.api.patch(f"/api/v1/nodes/{sandbox.name}/status", {"status": gone})
+    async with plugin(sandbox, OTHER, ["x"]):
+        node = await sandbox.resource(OTHER, "1", "1")
+    assert CARD not in node["status"]["capacity"]
+    assert CARD not in node["status"]["allocatable"]
+
+
+async def test_a_restarted_kubelet_remembers_who_holds_what(api, control_plane):
+    sandbox = Sandbox(api, "again", control_plane.folder / "again", control_plane.kubeconfig)
+    running = sandbox.start()
+    await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
+    async with plugin(sandbox, CARD, ["a", "b"]):
+        await sandbox.resource(CARD, "2", "2")
+        await sandbox.create("kept", containers=asking(CARD, 1))
+        before = given(await sandbox.pod("kept", "Running"))
+        await stop(running)
+    running = sandbox.start()
+    await sandbox.resource(CARD, "0", "0")
+    async with plugin(sandbox, CARD, ["a", "b"]):
+        await sandbox.resource(CARD, "2", "2")
+        await sandbox.create("more", containers=asking(CARD, 1))
+        more = given(await sandbox.pod("more", "Running"))
+        kept = await sandbox.pod("kept", "Running")
+        assert given(kept) == before
+        held = {*before["main"]["device_ids"][CARD], *more["main"]["device_ids"][CARD]}
+        assert held == {"a", "b"}
+        for name in ("kept", "more"):
+            await sandbox.delete(name)
+    await stop(running)
+    await api.delete("/api/v1/nodes/again")
