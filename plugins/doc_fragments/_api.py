@@ -1,0 +1,25 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # Options of all modules that speak to the API server.
+    DOCUMENTATION = r"""
+options:
+  kubeconfig:
+    description:
+      - Path of the kubeconfig of the cluster.
+      - Without it, E(K8S_AUTH_KUBECONFIG) is used, then the pod's service account, E(KUBECONFIG) and C(~/.kube/config).
+    type: path
+  request_timeout:
+    description:
+      - Deadline, in seconds, of each request to the API server.
+    type: int
+    default: 30
+requirements:
+  - The Python package C(accelkit) on the host that runs the module; run it on the controller.
+"""

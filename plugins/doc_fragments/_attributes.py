@@ -1,0 +1,26 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # What each module promises.
+    DOCUMENTATION = r"""
+attributes:
+  check_mode:
+    description: Can run in check mode and say what would change, without changing it.
+  diff_mode:
+    description: Shows in diff mode what changed, or in check mode would change.
+"""
+
+    ACTIONGROUP_ACCELKIT = r"""
+attributes:
+  action_group:
+    description: Takes the defaults of C(module_defaults) for its action group.
+    support: full
+    membership:
+      - accelkit.kubernetes.accelkit
+"""

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: no promise is made about it.
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+
+IMPORT_TRACE = None
+try:
+    from accelkit.cluster.client import ApiClient
+    from accelkit.cluster.connection import load_connection
+    from accelkit.errors import AccelkitError
+except ImportError:
+    IMPORT_TRACE = traceback.format_exc()
+
+API_ARGUMENTS = {
+    "kubeconfig": {"type": "path", "fallback": (env_fallback, ["K8S_AUTH_KUBECONFIG"])},
+    "request_timeout": {"type": "int", "default": 30},
+}
+
+
+def api_module(**arguments) -> AnsibleModule:
+    """Return a module that speaks to the API server, or end it where accelkit is missing."""
+    module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True)
+    if IMPORT_TRACE is not None:
+        module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
+    return module
+
+
+def call(module: AnsibleModule, function):
+    """Run one coroutine function with an open client; an error of accelkit's ends the module with its sentence."""
+    try:
+        return asyncio.run(_with_client(module, function))
+    except AccelkitError as exc:
+        module.fail_json(msg=str(exc))
+
+
+async def _with_client(module: AnsibleModule, function):
+    kubeconfig = module.params["kubeconfig"]
+    connection = load_connection(Path(kubeconfig) if kubeconfig else None)
+    async with ApiClient(connection, timeout_seconds=module.params["request_timeout"]) as api:
+        return await function(api)

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: no promise is made about it.
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+# A missing accelkit is said by _api, before anything of this is called.
+with suppress(ImportError):
+    import msgspec
+
+    from accelkit.errors import ConfigurationError
+    from accelkit.model.units import parse_size
+    from accelkit.report.accounting import check
+    from accelkit.report.inspection import assemble, inspect_cluster
+
+
+async def inspected(api, nodes):
+    """Return the inspection of the named nodes, else of all with cards, and the same as plain data."""
+    inspection = await inspect_cluster(api)
+    if nodes:
+        known = {node.name: node for node in inspection.nodes}
+        unknown = sorted(set(nodes) - set(known))
+        if unknown:
+            raise ConfigurationError(
+                f"there is no node with cards named {', '.join(unknown)}",
+                next_step=f"choose among {', '.join(sorted(known)) or 'no nodes'}",
+            )
+        inspection = assemble([known[name] for name in sorted(set(nodes))], inspection.unit_bytes)
+    return inspection, msgspec.to_builtins(inspection)
+
+
+async def checked(api, nodes, min_free):
+    """Return the findings and the totals of the named nodes, else of all with cards, as plain data."""
+    min_free_bytes = parse_size(min_free) if min_free else 0
+    inspection, builtins = await inspected(api, nodes)
+    return msgspec.to_builtins(check(inspection, min_free_bytes=min_free_bytes)), builtins["totals"]

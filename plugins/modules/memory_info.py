@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: memory_info
+short_description: Show the cards of a cluster and what pods hold of them
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Reads nodes and pods from the API server and returns, per node and card, capacity, use and the shares of containers.
+  - It shows what C(accelkit inspect) shows, and needs no running extender.
+extends_documentation_fragment:
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_accelkit
+attributes:
+  check_mode:
+    support: full
+    details: It changes nothing.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  nodes:
+    description:
+      - Names of the nodes to show.
+      - Without it, all nodes with cards.
+    type: list
+    elements: str
+    default: []
+    aliases: [node]
+seealso:
+  - module: accelkit.kubernetes.memory_check
+"""
+
+EXAMPLES = r"""
+- name: Read all cards
+  accelkit.kubernetes.memory_info:
+    kubeconfig: ~/.kube/config
+  register: memory
+
+- name: Show what is free per node
+  ansible.builtin.debug:
+    msg: "{{ item.name }}: {{ item.totals.free_bytes | human_readable }} free"
+  loop: "{{ memory.inspection.nodes }}"
+  loop_control:
+    label: "{{ item.name }}"
+"""
+
+RETURN = r"""
+inspection:
+  description: The cluster's cards, as C(accelkit inspect -o json) prints them.
+  returned: success
+  type: dict
+  contains:
+    version:
+      description: Version of this structure.
+      type: int
+      sample: 1
+    unit_bytes:
+      description: Bytes of one unit of C(accelkit.io/memory); null where no node is shared.
+      type: int
+      sample: 1073741824
+    nodes:
+      description: One entry per node.
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name of the node.
+          type: str
+          sample: node-1
+        state:
+          description: V(shared), V(unknown) where its inventory cannot be used, or V(none).
+          type: str
+          sample: shared
+        problem:
+          description: Why the state is V(unknown), else empty.
+          type: str
+          sample: ''
+        cards:
+          description: Its cards, each with identity, model, amounts in bytes, health and shares.
+          type: list
+          elements: dict
+        unassigned:
+          description: Pods that hold cards of the node without an assignment that says which.
+          type: list
+          elements: dict
+        totals:
+          description: Sums over its cards.
+          type: dict
+    totals:
+      description: Sums over all cards shown.
+      type: dict
+      sample: {cards: 8, capacity_bytes: 137438953472, used_bytes: 8589934592, free_bytes: 128849018880}
+"""
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection import inspected
+
+
+def main():
+    module = api_module(nodes={"type": "list", "elements": "str", "default": [], "aliases": ["node"]})
+    _inspection, builtins = call(module, lambda api: inspected(api, module.params["nodes"]))
+    module.exit_json(changed=False, inspection=builtins)
+
+
+if __name__ == "__main__":
+    main()

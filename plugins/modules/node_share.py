@@ -1,0 +1,144 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_share
+short_description: Choose the nodes whose cards are shared
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Puts the label C(accelkit.io/share=true) on nodes, for any number of them in one call.
+  - Or takes everything of accelkit's off nodes again, that is the label, the annotation C(accelkit.io/inventory), and
+    the resources C(accelkit.io/memory) and C(accelkit.io/cards) in the node's capacity and allocatable.
+  - A kubelet only sets the resources of a vanished device plugin to 0. So with O(state=absent) the module waits for
+    that, deletes the keys from the node's status, and watches that they stay away.
+extends_documentation_fragment:
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_accelkit
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  state:
+    description:
+      - V(present) labels the nodes.
+      - V(absent) takes everything of accelkit's off them. Remove the node agent before, or with it.
+    type: str
+    choices: [present, absent]
+    default: present
+  nodes:
+    description:
+      - Names of the nodes; all must exist.
+      - Without it, and O(state=present), all nodes with cards. These are nodes that Node Feature Discovery or the
+        vendor's tools have labelled so, and nodes with an inventory. A node labelled C(accelkit.io/share=false) is left
+        out.
+      - Without it, and O(state=absent), all nodes that carry anything of accelkit's.
+    type: list
+    elements: str
+    default: []
+  wait_seconds:
+    description:
+      - With O(state=present), how long to wait until each node has an inventory and offers both resources; 0 for not at
+        all.
+      - In check mode it waits only where no node would change.
+    type: int
+    default: 0
+  grace_seconds:
+    description:
+      - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
+        minutes after the device plugin is gone.
+    type: int
+    default: 420
+  confirm_seconds:
+    description:
+      - With O(state=absent), how long to watch that nothing comes back. Kubelets report their status every ten seconds.
+    type: int
+    default: 15
+"""
+
+EXAMPLES = r"""
+- name: Share all nodes with cards
+  accelkit.kubernetes.node_share:
+    kubeconfig: ~/.kube/config
+
+- name: Share two nodes
+  accelkit.kubernetes.node_share:
+    nodes: [node-1, node-2]
+
+- name: Take everything off again
+  accelkit.kubernetes.node_share:
+    state: absent
+"""
+
+RETURN = r"""
+nodes:
+  description: The nodes that were chosen, sorted.
+  returned: success
+  type: list
+  elements: str
+  sample: [node-1, node-2]
+before:
+  description: What was accelkit's on each node that changes, as labels, annotations, capacity and allocatable.
+  returned: success
+  type: dict
+  sample: {node-1: {}}
+after:
+  description: The same afterwards.
+  returned: success
+  type: dict
+  sample: {node-1: {labels: {accelkit.io/share: 'true'}}}
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# A missing accelkit is said by _api, before anything of this is called.
+with suppress(ImportError):
+    from accelkit.node.sharing import share, unshare
+
+
+def main():
+    module = api_module(
+        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        nodes={"type": "list", "elements": "str", "default": []},
+        wait_seconds={"type": "int", "default": 0},
+        grace_seconds={"type": "int", "default": 420},
+        confirm_seconds={"type": "int", "default": 15},
+    )
+    result = call(module, lambda api: _apply(api, module))
+    before, after = dict(result.before), dict(result.after)
+    module.exit_json(
+        changed=result.changed,
+        nodes=list(result.nodes),
+        before=before,
+        after=after,
+        diff={"before": before, "after": after},
+    )
+
+
+def _apply(api, module):
+    given = module.params
+    if given["state"] == "present":
+        return share(api, nodes=given["nodes"], check=module.check_mode, wait_seconds=given["wait_seconds"])
+    return unshare(
+        api,
+        nodes=given["nodes"],
+        grace_seconds=given["grace_seconds"],
+        confirm_seconds=given["confirm_seconds"],
+        check=module.check_mode,
+    )
+
+
+if __name__ == "__main__":
+    main()
