@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# `ansible_collections.accelkit.kubernetes` is this checkout, for imports in this process.
+for _name, _paths in {"": [], ".accelkit": [], ".accelkit.kubernetes": [str(ROOT)]}.items():
+    _package = types.ModuleType(f"ansible_collections{_name}")
+    _package.__path__ = _paths
+    sys.modules.setdefault(_package.__name__, _package)
+
+
+@pytest.fixture(scope="session")
+def collections(tmp_path_factory):
+    """A folder in which accelkit.kubernetes is this checkout's plugins."""
+    folder = tmp_path_factory.mktemp("collections")
+    home = folder / "ansible_collections" / "accelkit" / "kubernetes"
+    home.mkdir(parents=True)
+    for name in ("plugins", "meta", "galaxy.yml"):
+        (home / name).symlink_to(ROOT / name)
+    return folder
+
+
+@pytest.fixture
+def run_module(capsys):
+    """Run a module's main with these arguments; return its JSON answer."""
+
+    def run(module, arguments, *, check=False):
+        with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+            module.main()
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def play(collections, tmp_path):
+    """Run tasks on this machine with ansible-playbook; return the results, one per task."""
+
+    def run(tasks, *options):
+        playbook = tmp_path / "play.json"
+        playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_COLLECTIONS_PATH": str(collections),
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        }
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), str(playbook), "-v", *options]
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return run

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _inspection
+from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
+
+from accelkit.errors import ApiError
+from accelkit.report.inspection import CardView, NodeView, Totals, assemble
+
+GIB = 2**30
+
+
+def card(name, capacity, used):
+    amounts = {"capacity_bytes": capacity * GIB, "used_bytes": used * GIB, "free_bytes": (capacity - used) * GIB}
+    return CardView(
+        id=name,
+        vendor="v",
+        model="m",
+        memory_bytes=capacity * GIB,
+        reserved_bytes=0,
+        **amounts,
+        used_compute=0,
+        whole=False,
+        health="healthy",
+        known=True,
+        shares=[],
+    )
+
+
+def node(name, *cards):
+    sums = [sum(getattr(c, key) for c in cards) for key in ("capacity_bytes", "used_bytes", "free_bytes")]
+    return NodeView(name, "shared", "", GIB, list(cards), [], Totals(len(cards), *sums))
+
+
+@pytest.fixture(autouse=True)
+def _cluster(monkeypatch, tmp_path):
+    cluster = assemble([node("a", card("a-0", 16, 4), card("a-1", 16, 14)), node("b", card("b-0", 16, 20))], GIB)
+
+    async def inspect(_api):
+        return cluster
+
+    monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
+        "current-context: c\n"
+    )
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
+
+
+def test_info_returns_what_inspect_shows(run_module):
+    answer = run_module(memory_info, {})
+    assert answer["changed"] is False
+    assert answer["inspection"]["version"] == 1
+    assert [each["name"] for each in answer["inspection"]["nodes"]] == ["a", "b"]
+    assert answer["inspection"]["totals"]["cards"] == 3
+
+
+def test_info_of_one_node_sums_that_node(run_module):
+    inspection = run_module(memory_info, {"node": ["b"]})["inspection"]
+    assert [each["name"] for each in inspection["nodes"]] == ["b"]
+    assert inspection["totals"] == {
+        "cards": 1,
+        "capacity_bytes": 16 * GIB,
+        "used_bytes": 20 * GIB,
+        "free_bytes": -4 * GIB,
+    }
+
+
+def test_check_names_every_card_over_capacity(run_module):
+    answer = run_module(memory_check, {})
+    assert answer["failed"]
+    assert answer["msg"] == "1 card is not in order: card b-0 of b has 16 GiB, its shares take 20 GiB"
+    assert [each["kind"] for each in answer["findings"]] == ["over_capacity"]
+
+
+def test_check_names_every_card_short_of_room(run_module):
+    answer = run_module(memory_check, {"min_free": "4GiB"}, check=True)
+    assert answer["msg"].startswith("2 cards are not in order: card a-1 of a has 2 GiB left, less than 4 GiB; card b-0")
+
+
+def test_check_of_sound_nodes_passes(run_module):
+    answer = run_module(memory_check, {"nodes": ["a"], "min_free": "2GiB"})
+    assert not answer.get("failed")
+    assert answer["findings"] == []
+    assert answer["totals"]["cards"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nodes": ["c"]}, "no node with cards named c; choose among a, b"),
+        ({"min_free": "lots"}, "'lots' is not a size; write it as"),
+        ({"kubeconfig": "/nowhere/config"}, "kubeconfig /nowhere/config cannot be read"),
+    ],
+)
+def test_bad_input_is_one_sentence(run_module, arguments, message):
+    answer = run_module(memory_check, arguments)
+    assert message in answer["msg"]
+    assert "exception" not in answer
+
+
+def test_an_api_server_that_refuses_is_one_sentence(run_module, monkeypatch):
+    async def refuse(_api):
+        raise ApiError("nodes is forbidden", status=403)
+
+    monkeypatch.setattr(_inspection, "inspect_cluster", refuse)
+    assert run_module(memory_info, {})["msg"] == "nodes is forbidden"
+
+
+def test_a_missing_accelkit_is_said(run_module, monkeypatch):
+    monkeypatch.setattr(_api, "IMPORT_TRACE", "Traceback")
+    assert "Failed to import the required Python library (accelkit)" in run_module(memory_info, {})["msg"]

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.modules import node_share
+
+from accelkit.errors import ServiceError
+from accelkit.node.sharing import Sharing
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    made = []
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
+        "current-context: c\n"
+    )
+
+    def record(name):
+        async def act(_api, **arguments):
+            made.append((name, arguments))
+            if arguments["nodes"] == ["bad"]:
+                raise ServiceError("it stays", next_step="try again")
+            return Sharing(changed=True, before={"a": {}}, after={"a": {"labels": {}}}, nodes=("a",))
+
+        return act
+
+    monkeypatch.setattr(node_share, "share", record("share"))
+    monkeypatch.setattr(node_share, "unshare", record("unshare"))
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
+    return made
+
+
+def test_present_shares(run_module, calls):
+    answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3})
+    assert calls == [("share", {"nodes": ["a"], "check": False, "wait_seconds": 3})]
+    assert answer["changed"]
+    assert answer["nodes"] == ["a"]
+    assert answer["diff"] == {"before": {"a": {}}, "after": {"a": {"labels": {}}}}
+
+
+def test_absent_takes_everything_off(run_module, calls):
+    run_module(node_share, {"state": "absent", "grace_seconds": 5, "confirm_seconds": 2}, check=True)
+    assert calls == [("unshare", {"nodes": [], "grace_seconds": 5, "confirm_seconds": 2, "check": True})]
+
+
+@pytest.mark.usefixtures("calls")
+def test_an_error_is_its_sentence(run_module):
+    assert run_module(node_share, {"nodes": ["bad"]})["msg"] == "it stays; try again"

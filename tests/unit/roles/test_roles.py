@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+MANIFEST_ROLES = {"extender": "accelkit-extender", "device_plugin": "accelkit-node-agent"}
+REQUIRED = {"scheduler_state_path"}
+
+
+def load(path):
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+def objects(role, **changed):
+    home = ROOT / "roles" / role
+    environment = Environment(  # noqa: S701 - renders YAML, where HTML escapes would be wrong
+        loader=FileSystemLoader(home / "templates"), undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["to_json"] = json.dumps
+    variables = load(home / "defaults" / "main.yml") | changed
+
+    def expanded(value):
+        if isinstance(value, dict):
+            return {key: expanded(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [expanded(each) for each in value]
+        return environment.from_string(value).render(variables) if isinstance(value, str) else value
+
+    own = load(home / "vars" / "main.yml")
+    for name in (f"__{role}_labels", f"__{role}_arguments", f"__{role}_mounts"):
+        variables[name] = expanded(own.get(name))
+    text = environment.get_template("objects.yaml.j2").render(variables)
+    return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(text)}
+
+
+def container(role, **changed):
+    kind = {"extender": "Deployment", "device_plugin": "DaemonSet"}[role]
+    spec = objects(role, **changed)[kind]["spec"]["template"]["spec"]
+    return spec["containers"][0], spec
+
+
+def test_versions_are_those_of_the_collection():
+    version = load(ROOT / "galaxy.yml")["version"]
+    for role in MANIFEST_ROLES:
+        defaults = load(ROOT / "roles" / role / "defaults" / "main.yml")
+        assert defaults[f"{role}_version"] == version
+        assert defaults[f"{role}_image"].endswith(f":{version}")
+    shared = load(ROOT / "playbooks" / "vars" / "roles.yml")
+    assert shared["accelkit_labels"]["app.kubernetes.io/version"] == version
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_specification_and_readme_agree(role):
+    home = ROOT / "roles" / role
+    defaults = load(home / "defaults" / "main.yml")
+    specifications = load(home / "meta" / "argument_specs.yml")["argument_specs"]
+    assert sorted(specifications) == ["apply", "check", "main", "remove"]
+    for specification in specifications.values():
+        options = specification["options"]
+        assert {name: option["default"] for name, option in options.items() if "default" in option} == defaults
+        assert {name for name, option in options.items() if option.get("required")} <= REQUIRED
+    rows = re.findall(r"^\| `(\w+)` \| ", (home / "README.md").read_text(), re.MULTILINE)
+    assert set(rows) == {*options, "apply", "check", "remove"}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_file_of_a_role_is_there(role):
+    names = {path.name for path in (ROOT / "roles" / role / "tasks").iterdir()}
+    assert {"main.yml", "apply.yml", "check.yml", "remove.yml"} <= names
+
+
+@pytest.mark.parametrize(("role", "name"), MANIFEST_ROLES.items())
+def test_objects_are_labelled_and_found_by_their_selector(role, name):
+    for each in objects(role).values():
+        assert each["metadata"]["name"] == name
+        assert sorted(each["metadata"]["labels"]) == [
+            "app.kubernetes.io/managed-by",
+            "app.kubernetes.io/name",
+            "app.kubernetes.io/part-of",
+            "app.kubernetes.io/version",
+        ]
+        if each["kind"] in ("Deployment", "DaemonSet"):
+            selector = each["spec"]["selector"]["matchLabels"]
+            assert selector.items() <= each["spec"]["template"]["metadata"]["labels"].items()
+            assert "app.kubernetes.io/version" not in selector
+
+
+def test_the_extender_may_only_read_bind_and_report():
+    rules = objects("extender")["ClusterRole"]["rules"]
+    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert allowed == {
+        ("nodes", "list"),
+        ("nodes", "watch"),
+        ("pods", "get"),
+        ("pods", "list"),
+        ("pods", "watch"),
+        ("pods/binding", "create"),
+        ("events", "create"),
+        ("events", "patch"),
+    }
+
+
+def test_the_node_agent_may_only_annotate_nodes_and_read_pods():
+    rules = objects("device_plugin")["ClusterRole"]["rules"]
+    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert allowed == {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch")}
+
+
+def test_the_extender_listens_on_loopback_with_the_given_options():
+    found, spec = container("extender", extender_port=4000, extender_policy="spread", extender_unit="256MiB")
+    assert found["args"] == [
+        *("extender", "--listen", "127.0.0.1:4000", "--plain-http", "--unit", "256MiB"),
+        *("--policy", "spread", "--dialect", "native"),
+    ]
+    assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
+    assert spec["hostNetwork"] is True
+    assert objects("extender")["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_the_node_agent_sees_its_host_below_one_root():
+    found, spec = container("device_plugin")
+    assert found["args"] == ["node-agent", "--unit", "1GiB", "--dialect", "native"]
+    assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    assert {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]} == {
+        name: f"/host{path}" for name, path in paths.items()
+    }
+    assert [mount["name"] for mount in found["volumeMounts"] if not mount.get("readOnly")] == ["device-plugins"]
+    assert spec["nodeSelector"] == {"accelkit.io/share": "true"}
+
+
+@pytest.mark.parametrize("role", MANIFEST_ROLES)
+def test_containers_cannot_gain_privileges(role):
+    found, spec = container(role)
+    security = found["securityContext"]
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
