@@ -23,7 +23,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
 @click.option("--client-ca", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
-@click.option("--policy", type=click.Choice(list(Policy)), default=Policy.BINPACK, show_default=True)
+@click.option("--policy", type=click.Choice([each.value for each in Policy]), default="binpack", show_default=True)
 @click.option(
     "--dialect",
     "dialects",

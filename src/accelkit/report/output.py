@@ -24,8 +24,8 @@ def output_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add `-o` to a command; it arrives as `output`."""
     return click.option(
         *("-o", "--output"),
-        type=click.Choice(list(Format)),
-        default=Format.TABLE,
+        type=click.Choice([each.value for each in Format]),
+        default="table",
         show_default=True,
         help="How to print it.",
     )(command)
