@@ -12,28 +12,27 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-import time
 import zlib
 from pathlib import Path
 
 import grpc
 import msgspec
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.cluster.reflector import Reflector
-from accelkit.errors import ApiError
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import (
     DevicePluginServicer,
     RegistrationStub,
     add_DevicePluginServicer_to_server,
 )
+from accelkit.sandbox.binaries import default_cache_dir
 from accelkit.sandbox.kubelet import run_node
+from accelkit.sandbox.layout import SandboxPaths
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
 
 pytestmark = pytest.mark.integration
@@ -46,134 +45,47 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 WHERE = os.pathsep.join((os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ["PATH"]))
 
 
-def free_ports(number):
-    sockets = [socket.socket() for _ in range(number)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-class ControlPlane:
-    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one folder."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.kubeconfig = folder / "kubeconfig"
-        self.processes = []
-
-    def run(self, program, *arguments):
-        with (self.folder / f"{program}.log").open("ab") as log:
-            command = [shutil.which(program, path=WHERE), *(str(each) for each in arguments)]
-            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
-
-    def start(self):
-        etcd, peer, api = free_ports(3)
-        key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-        )
-        (self.folder / "accounts.key").write_bytes(key)
-        (self.folder / "tokens.csv").write_text("secret,admin,admin,system:masters\n")
-        self.write_kubeconfig(api)
-        self.run(
-            "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
-            "--unsafe-no-fsync",
-            f"--listen-client-urls=http://127.0.0.1:{etcd}",
-            f"--advertise-client-urls=http://127.0.0.1:{etcd}",
-            f"--listen-peer-urls=http://127.0.0.1:{peer}",
-        )
-        self.run(
-            "kube-apiserver",
-            f"--etcd-servers=http://127.0.0.1:{etcd}",
-            f"--secure-port={api}",
-            "--bind-address=127.0.0.1",
-            f"--cert-dir={self.folder / 'certificates'}",
-            f"--token-auth-file={self.folder / 'tokens.csv'}",
-            "--authorization-mode=RBAC",
-            "--service-cluster-ip-range=10.0.0.0/24",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={self.folder / 'accounts.key'}",
-            f"--service-account-signing-key-file={self.folder / 'accounts.key'}",
-        )
-        self.wait_for_api()
-        self.run(
-            "kube-controller-manager",
-            f"--kubeconfig={self.kubeconfig}",
-            f"--service-account-private-key-file={self.folder / 'accounts.key'}",
-            "--secure-port=0",
-            "--leader-elect=false",
-        )
-        self.run("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--secure-port=0", "--leader-elect=false")
-
-    def write_kubeconfig(self, port):
-        # The API server's own self-signed certificate, which it writes when it starts, has its issuer beside it.
-        authority = str(self.folder / "certificates" / "apiserver.crt")
-        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": authority}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"token": "secret"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        }
-        self.kubeconfig.write_text(json.dumps(document))
-
-    def wait_for_api(self):
-        async def ready():
-            async with ApiClient(load_connection(self.kubeconfig)) as api:
-                await api.get("/readyz")
-
-        deadline = time.monotonic() + DEADLINE
-        while True:
-            try:
-                asyncio.run(ready())
-            except (ApiError, OSError) as exc:
-                if time.monotonic() > deadline or any(each.poll() is not None for each in self.processes):
-                    log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
-                    pytest.fail(f"the API server does not start: {exc}\n{log}")
-                time.sleep(0.2)
-            else:
-                return
-
-    def stop(self):
-        for process in reversed(self.processes):
-            process.kill()
-            process.wait(DEADLINE)
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
-def control_plane():
+def cluster():
+    """A sandbox with one node of its own, to which each test adds nodes that run in this process."""
     missing = [program for program in PROGRAMS if shutil.which(program, path=WHERE) is None]
-    if missing:
+    built = any(default_cache_dir(os.environ).glob("*/kube-apiserver"))
+    if missing and not built:
         pytest.skip(f"no {', '.join(missing)}: set KUBEBUILDER_ASSETS to a folder with them")
     # Not tmp_path: the path of a UNIX socket is short.
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
-    plane = ControlPlane(folder)
+    nodes = folder / "given.yaml"
+    nodes.write_text("nodes: [{name: own, cards: [{memory: 16GiB}]}]")
+    root = folder / "s"
+    command = [sys.executable, "-m", "accelkit", "sandbox"]
     try:
-        plane.start()
-        yield plane
+        up = [*command, "up", "--root", root, "--nodes", nodes, "--extender-port", str(free_port())]
+        subprocess.run(up, check=True, timeout=2 * DEADLINE)
+        yield SandboxPaths(root).read_facts()
     finally:
-        plane.stop()
+        subprocess.run([*command, "down", "--root", root], check=True, timeout=DEADLINE)
         shutil.rmtree(folder)
 
 
 @pytest.fixture
-async def api(control_plane):
-    async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+async def api(cluster):
+    async with ApiClient(load_connection(Path(cluster.kubeconfig))) as api:
         yield api
 
 
 class Sandbox:
     """One simulated node, and ways to wait for what the API server says of it."""
 
-    def __init__(self, api, name, root, kubeconfig):
+    def __init__(self, api, name, kubeconfig):
         self.api = api
         self.name = name
-        self.root = root
+        self.root = kubeconfig.parent / "nodes" / name
         self.kubeconfig = kubeconfig
 
     async def until(self, path, name, reached):
@@ -247,11 +159,11 @@ async def stop(running):
 
 
 @pytest.fixture
-async def sandbox(api, control_plane, request):
+async def sandbox(api, cluster, request):
     name = f"node-{zlib.crc32(request.node.name.encode())}"
     # Pods cannot be made before the controller has made their service account.
     accounts = "/api/v1/namespaces/default/serviceaccounts"
-    sandbox = Sandbox(api, name, control_plane.folder / name, control_plane.kubeconfig)
+    sandbox = Sandbox(api, name, Path(cluster.kubeconfig))
     running = sandbox.start()
     await sandbox.until(accounts, "default", lambda account: account is not None)
     await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
@@ -321,6 +233,12 @@ async def test_a_node_registers_is_ready_and_has_its_labels_cards_and_lease(sand
 
 def ready(node):
     return next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
+
+
+async def test_the_nodes_of_the_file_run_beside_the_control_plane(api, cluster):
+    own = Sandbox(api, "own", Path(cluster.kubeconfig))
+    await own.node(lambda node: "taints" not in node["spec"] and ready(node)["status"] == "True")
+    assert cluster.nodes == ["own"]
 
 
 async def test_a_pod_is_scheduled_runs_and_can_be_deleted(sandbox):
@@ -394,8 +312,8 @@ async def test_a_resource_outlives_its_plugin_for_a_while_and_then_stays_away(sa
     assert CARD not in node["status"]["allocatable"]
 
 
-async def test_a_restarted_kubelet_remembers_who_holds_what(api, control_plane):
-    sandbox = Sandbox(api, "again", control_plane.folder / "again", control_plane.kubeconfig)
+async def test_a_restarted_kubelet_remembers_who_holds_what(api, cluster):
+    sandbox = Sandbox(api, "again", Path(cluster.kubeconfig))
     running = sandbox.start()
     await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
     async with plugin(sandbox, CARD, ["a", "b"]):

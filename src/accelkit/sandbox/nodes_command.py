@@ -1,4 +1,4 @@
-"""`accelkit nodes`: all simulated nodes of one sandbox, in one process. The sandbox starts it; people need not."""
+"""`accelkit sandbox nodes`: all simulated nodes of one sandbox in one process; its supervisor starts it."""
 
 from __future__ import annotations
 
@@ -7,35 +7,19 @@ import logging
 import os
 import signal
 from pathlib import Path
-from typing import TypeVar
 
 import click
-import msgspec
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.errors import SandboxError
 from accelkit.sandbox.kubelet import run_node
+from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxPaths
 from accelkit.sandbox.nodes import load_nodes
 
 __all__ = ["nodes"]
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-
-class _Facts(msgspec.Struct):
-    """The part of `sandbox.json` that is needed here."""
-
-    kubeconfig: str
-    image: str
-
-
-class _Options(msgspec.Struct):
-    """The part of `options.json` that is needed here; `plugin_grace` in seconds."""
-
-    plugin_grace: float = 300.0
 
 
 @click.command(hidden=True)
@@ -59,19 +43,21 @@ async def _run_until_told(root: Path) -> None:
 
 
 async def _run(root: Path) -> None:
-    facts = _read(root / "sandbox.json", _Facts)
-    options = _read(root / "options.json", _Options) if (root / "options.json").exists() else _Options()
-    given = root / "nodes.yaml"
-    specs = load_nodes(given if given.exists() else None)
-    kubeconfig = root / facts.kubeconfig
-    environ = {**os.environ, "ACCELKIT_SANDBOX_ROOT": str(root)}
+    paths = SandboxPaths(root)
+    facts = paths.read_facts()
+    if facts is None:
+        raise SandboxError(f"{paths.facts} cannot be read", next_step="is this the folder of a sandbox?")
+    options = paths.read_options()
+    specs = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
+    kubeconfig = Path(facts.kubeconfig)
+    environ = {**os.environ, ROOT_VARIABLE: str(root)}
     async with ApiClient(load_connection(kubeconfig)) as api:
         try:
             async with asyncio.TaskGroup() as group:
                 for spec in specs:
                     node = run_node(
                         spec,
-                        root=root / "nodes" / spec.name,
+                        root=paths.nodes / spec.name,
                         api=api,
                         image=facts.image,
                         plugin_grace_seconds=options.plugin_grace,
@@ -87,10 +73,3 @@ async def _run(root: Path) -> None:
 def _first(failures: BaseExceptionGroup[SandboxError]) -> SandboxError:
     first = failures.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def _read(path: Path, type_: type[T]) -> T:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=type_)
-    except (OSError, msgspec.MsgspecError) as exc:
-        raise SandboxError(f"{path} cannot be used: {exc}", next_step="is this the folder of a sandbox?") from exc
