@@ -1,0 +1,68 @@
+# Every target is a line or two; CI runs the same ones.
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help demo demo-stop test lint format bench build lock proto clean
+
+help: ## Show this.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
+
+demo: .venv/demo ## Embedded cluster, installed by Ansible, with pods that share cards. Minutes; needs no root.
+	$(BIN)/python scripts/demo.py
+
+demo-stop: .venv/demo ## Stop and delete the embedded cluster.
+	$(BIN)/accelkit sandbox down
+
+test: .venv/dev ## Unit tests, then integration tests on a real API server and scheduler.
+	$(BIN)/pytest
+
+lint: .venv/dev ## Formatting, ruff, mypy, import contract, ansible-lint, yamllint.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .
+	$(BIN)/ansible-lint --offline --strict
+
+format: .venv/dev ## Rewrite the Python files as the linter wants them.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/dev ## Speed and memory as ratios, JSON.
+	$(BIN)/python bench/filter.py
+	$(BIN)/python bench/cluster.py
+
+build: .venv/dev ## Wheel and collection tarball, into dist/.
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/ansible-galaxy collection build --force --output-path dist
+
+lock: ## Resolve the dependencies anew, into the two lock files.
+	$(PYTHON) -m venv .venv && $(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --upgrade $(LOCK) --all-extras -o requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip compile --upgrade $(LOCK) --extra ansible -c requirements-dev.lock -o requirements.lock pyproject.toml
+LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	--no-emit-index-url --no-emit-find-links
+
+proto: .venv/dev ## Generate the messages of the kubelet's interfaces anew.
+	$(BIN)/python scripts/generate_proto.py
+
+clean: ## Delete what was built and installed here.
+	rm -rf .venv .cache build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The lock files name hashes, so what is installed is what was tested.
+.venv/demo: requirements.lock pyproject.toml
+	@echo "Preparing a Python environment in .venv (once, about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "accelkit needs Python 3.11 or newer; name one with PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
+		{ echo "Python cannot make environments here; on Debian: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python scripts/fetch_collections.py
+	@touch $@
+
+.venv/dev: requirements-dev.lock .venv/demo
+	@echo "Adding the tools for tests and checks (once, about a minute)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@

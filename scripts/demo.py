@@ -1,0 +1,119 @@
+"""`make demo`: an embedded cluster, installed by the playbook, with pods that share cards.
+
+Runs what a person would type, and shows it. Ends by itself and leaves the cluster up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from ruamel.yaml import YAML
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import AccelkitError, ApiError
+from accelkit.sandbox.layout import SandboxPaths, default_root
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PODS = "/api/v1/namespaces/default/pods"
+WAIT_SECONDS = 60
+
+
+def step(text: str) -> None:
+    """Announce what comes."""
+    print(f"\n\033[1m==> {text}\033[0m", flush=True)
+
+
+def run(*command: str) -> None:
+    """Show a command and run it; end with its code where it fails."""
+    print(f"$ {' '.join(command)}", flush=True)
+    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    code = subprocess.run(command, cwd=REPOSITORY, env=environ, check=False).returncode
+    if code:
+        print(f"\n{command[0]} failed with {code}; `make demo-stop` cleans up.", file=sys.stderr)
+        sys.exit(code)
+
+
+async def apply(api: ApiClient, name: str) -> list[str]:
+    """Create the pods of an example; one that is there already stays."""
+    print(f"$ kubectl apply -f examples/{name}", flush=True)
+    names = []
+    for pod in YAML(typ="safe", pure=True).load_all((REPOSITORY / "examples" / name).read_text()):
+        try:
+            await api.post(PODS, pod)
+        except ApiError as exc:
+            if exc.reason != "AlreadyExists":
+                raise
+        names.append(pod["metadata"]["name"])
+    return names
+
+
+async def outcome(api: ApiClient, name: str) -> str:
+    """Wait until a pod runs, or the scheduler has said why not; return what happened."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        pod = msgspec.json.decode(await api.get(f"{PODS}/{name}"))
+        if pod["status"].get("phase") == "Running":
+            given = msgspec.json.decode(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
+            cards = [f"{c}: {g['environment']['ACCELKIT_VISIBLE_DEVICES']}" for c, g in given.items()]
+            return f"Running on {pod['spec']['nodeName']}, cards {'; '.join(cards)}"
+        if pod["status"].get("phase") == "Failed":
+            return f"Failed: {pod['status'].get('message', '')}"
+        for condition in pod["status"].get("conditions", ()):
+            if condition.get("reason") == "Unschedulable":
+                return f"Pending: {condition['message'].partition('. no new claims')[0]}"
+        await asyncio.sleep(0.2)
+    return f"still undecided after {WAIT_SECONDS} s"
+
+
+async def examples(kubeconfig: Path) -> None:
+    """Create the examples one after the other, and say where each pod went."""
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        for title, name in (
+            ("Pods of 4, 8, 12 and 20 GiB ask for a share of cards of 16 GiB", "gcushare.yaml"),
+            ("A pod takes a whole card beside them", "whole-card.yaml"),
+            ("A pod with two containers, one of them split over two cards", "two-containers.yaml"),
+        ):
+            step(title)
+            for pod in await apply(api, name):
+                print(f"  {pod:<15} {await outcome(api, pod)}", flush=True)
+
+
+def main() -> int:
+    """Run the demonstration; return the exit code."""
+    started = time.monotonic()
+    paths = SandboxPaths(default_root(os.environ))
+    step("Start an embedded cluster: real control plane, three simulated nodes, two of them with cards")
+    run("accelkit", "sandbox", "up")
+    step("Install accelkit on it")
+    run("ansible-playbook", "site.yml", "-i", "inventories/sandbox")
+    try:
+        asyncio.run(examples(paths.kubeconfig("admin")))
+    except AccelkitError as exc:
+        print(f"Error: {exc}", file=sys.stderr)
+        return 1
+    step("What the cards hold now")
+    run("accelkit", "inspect")
+    kubectl = getattr(paths.read_facts(), "kubectl", "") or "kubectl"
+    print(
+        f"\nDone in {time.monotonic() - started:.0f} s. The cluster stays up. Go on with\n"
+        f"  export KUBECONFIG={paths.kubeconfig('admin')} PATH={BIN}:$PATH\n"
+        f"  {kubectl} get pods -o wide\n"
+        f"  {kubectl} delete pod share-8 && accelkit inspect\n"
+        "  ansible-playbook playbooks/verify.yml -i inventories/sandbox\n"
+        "  ansible-playbook playbooks/remove.yml -i inventories/sandbox\n"
+        "and stop it with\n"
+        "  make demo-stop"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
