@@ -1,0 +1,183 @@
+"""A real control plane for the tests: one sandbox for those that look at the API server, one with accelkit installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import ApiError
+from accelkit.sandbox.layout import SandboxPaths
+
+REPOSITORY = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PODS = "/api/v1/namespaces/default/pods"
+DEADLINE = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Sandbox:
+    """A sandbox under a short path, since unix sockets lie in it."""
+
+    def __init__(self, nodes: str | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="ak-"))
+        self.paths = SandboxPaths(self._folder / "s")
+        self.port = free_port()
+        arguments = ["up", "--root", str(self.paths.root), "--extender-port", str(self.port)]
+        if nodes is not None:
+            (self._folder / "nodes.yaml").write_text(nodes)
+            arguments += ["--nodes", str(self._folder / "nodes.yaml")]
+        self.command("sandbox", *arguments)
+        self.facts = self.paths.read_facts()
+        self.kubeconfig = Path(self.facts.kubeconfig)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "ACCELKIT_SANDBOX": str(self.paths.root),
+            "ACCELKIT_EXTENDER": self.facts.extender_url if hasattr(self, "facts") else "",
+            "KUBECONFIG": str(self.paths.kubeconfig("admin")),
+            "ANSIBLE_NOCOLOR": "1",
+        }
+
+    def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run `accelkit …`."""
+        command = [sys.executable, "-m", "accelkit", *arguments]
+        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=240, check=False)
+        assert not check or done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    def playbook(self, name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run `ansible-playbook … -i inventories/sandbox` from the checkout."""
+        command = [BIN / "ansible-playbook", name, "-i", "inventories/sandbox", *arguments]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=self.environ, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert not check or done.returncode == 0, f"{name} {arguments}:\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def inspect(self, *arguments: str) -> dict:
+        """Return `accelkit inspect -o json`."""
+        return json.loads(self.command("inspect", "-o", "json", *arguments).stdout)
+
+    def down(self) -> None:
+        self.command("sandbox", "down", "--root", str(self.paths.root))
+        shutil.rmtree(self._folder)
+
+
+class Cluster:
+    """The API of a sandbox, in words of the tests."""
+
+    def __init__(self, api: ApiClient, sandbox: Sandbox) -> None:
+        self.api = api
+        self.sandbox = sandbox
+
+    async def get(self, path: str) -> dict:
+        return msgspec.json.decode(await self.api.get(path))
+
+    async def create_pod(self, name: str, *, node: str | None = "node-1", **spec: object) -> dict:
+        """Create a pod; `memory` or `cards` for one container, or `containers` and `init` as {name: limits}."""
+        memory, cards = spec.pop("memory", None), spec.pop("cards", None)
+        containers = spec.pop("containers", None) or {
+            "main": {"accelkit.io/memory": memory} if memory is not None else {"accelkit.io/cards": cards}
+        }
+        init, annotations = spec.pop("init", {}), spec.pop("annotations", {})
+        body = {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "containers": [_container(n, limits) for n, limits in containers.items()],
+                "initContainers": [_container(n, limits) for n, limits in init.items()],
+                "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
+                **spec,
+            },
+        }
+        return msgspec.json.decode(await self.api.post(PODS, body))
+
+    async def until(self, name: str, accept, *, seconds: float = DEADLINE) -> dict:
+        """Wait until `accept(pod)` is true; return the pod."""
+        deadline = time.monotonic() + seconds
+        while True:
+            pod = await self.get(f"{PODS}/{name}")
+            if accept(pod):
+                return pod
+            assert time.monotonic() < deadline, f"pod {name} is {json.dumps(pod['status'])[:2000]}"
+            await asyncio.sleep(0.1)
+
+    async def running(self, name: str) -> dict:
+        """Wait until a pod runs; return what its containers were given."""
+        pod = await self.until(name, lambda pod: pod["status"]["phase"] in ("Running", "Failed"))
+        assert pod["status"]["phase"] == "Running", pod["status"]
+        return json.loads(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
+
+    async def refused(self, name: str) -> str:
+        """Wait until the scheduler found no node; return its words."""
+
+        def words(pod: dict) -> str:
+            conditions = pod["status"].get("conditions", ())
+            return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), "")
+
+        return words(await self.until(name, words))
+
+    async def delete_pods(self) -> None:
+        """Delete all pods of the test at once, and wait until they are gone and the ledger is empty."""
+        for pod in (await self.get(PODS))["items"]:
+            try:
+                await self.api.delete(f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+            except ApiError as exc:
+                assert exc.reason == "NotFound", exc
+        deadline = time.monotonic() + DEADLINE
+        while (await self.get(PODS))["items"] or self.sandbox.inspect()["totals"]["used_bytes"]:
+            assert time.monotonic() < deadline, "pods are not gone"
+            await asyncio.sleep(0.1)
+
+
+def _container(name: str, limits: dict) -> dict:
+    limits = dict(limits)
+    restart = limits.pop("restartPolicy", None)
+    container = {"name": name, "image": "busybox", "resources": {"limits": {k: str(v) for k, v in limits.items()}}}
+    return {**container, "restartPolicy": restart} if restart else container
+
+
+@pytest.fixture(scope="session")
+def control_plane():
+    """A sandbox with one node and nothing installed."""
+    sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]")
+    yield sandbox
+    sandbox.down()
+
+
+@pytest.fixture(scope="session")
+def installed():
+    """A sandbox on which site.yml has run."""
+    sandbox = Sandbox()
+    sandbox.playbook("site.yml")
+    yield sandbox
+    sandbox.down()
+
+
+@pytest.fixture
+async def cluster(installed):
+    """The installed sandbox, left without pods after the test."""
+    async with ApiClient(load_connection(installed.kubeconfig)) as api:
+        cluster = Cluster(api, installed)
+        yield cluster
+        await cluster.delete_pods()

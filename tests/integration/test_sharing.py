@@ -1,0 +1,124 @@
+"""Pods through the real kube-scheduler, the real extender, a kubelet's protocols and the real device plugin."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
+
+
+def cards_of(given: dict) -> set[str]:
+    """The cards that a container's device IDs name."""
+    return {device.partition("::")[0] for ids in given["device_ids"].values() for device in ids}
+
+
+async def test_gcushare_example(cluster):
+    for units in (4, 8, 12, 20):
+        await cluster.create_pod(f"share-{units}", memory=units)
+        if units != 20:
+            await cluster.running(f"share-{units}")
+    four, eight, twelve = [(await cluster.running(f"share-{u}"))["main"] for u in (4, 8, 12)]
+    assert cards_of(four) == cards_of(eight) == {"sim-node-1-0"}
+    assert cards_of(twelve) == {"sim-node-1-1"}
+    assert "1 insufficient accelkit.io/memory in one card" in await cluster.refused("share-20")
+    assert four["environment"]["ACCELKIT_VISIBLE_DEVICES"] == "sim-node-1-0"
+    assert four["environment"]["ACCELKIT_MEMORY_BYTES"] == str(4 * 2**30)
+    assert four["devices"] == ["/dev/accelkit0"]
+
+
+async def test_whole_card_stands_beside_shared_ones(cluster):
+    await cluster.create_pod("share", memory=4)
+    await cluster.running("share")
+    await cluster.create_pod("whole", cards=7)
+    whole = (await cluster.running("whole"))["main"]
+    assert cards_of(whole) == {f"sim-node-1-{card}" for card in range(1, 8)}
+    await cluster.create_pod("more", cards=1)
+    assert "1 insufficient free accelkit.io/cards" in await cluster.refused("more")
+
+
+async def test_two_containers_each_get_their_own_share(cluster):
+    annotation = {"accelkit.io/request": json.dumps({"worker": {"split": 2}})}
+    containers = {"server": {MEMORY: 16}, "worker": {MEMORY: 8}}
+    await cluster.create_pod("two", containers=containers, annotations=annotation)
+    given = await cluster.running("two")
+    assert len(cards_of(given["server"])) == 1
+    assert len(cards_of(given["worker"])) == 2
+    assert not cards_of(given["server"]) & cards_of(given["worker"])
+
+
+@pytest.mark.parametrize(("init", "app", "charged"), [(8, 4, 8), (4, 8, 8)])
+async def test_app_container_takes_over_the_devices_of_an_init_container(cluster, init, app, charged):
+    await cluster.create_pod("neighbour", memory=8)
+    await cluster.running("neighbour")
+    await cluster.create_pod("reuse", init={"prepare": {MEMORY: init}}, containers={"main": {MEMORY: app}})
+    given = await cluster.running("reuse")
+    assert cards_of(given["prepare"]) == cards_of(given["main"])
+    used = {card["id"]: card["used_bytes"] for card in cluster.sandbox.inspect("node-1")["nodes"][0]["cards"]}
+    # Binpack puts them beside the neighbour of 8.
+    assert used["sim-node-1-0"] == (8 + charged) * 2**30
+    assert sum(used.values()) == (8 + charged) * 2**30
+
+
+async def test_sidecar_keeps_its_devices(cluster):
+    sidecar = {"side": {MEMORY: 4, "restartPolicy": "Always"}, "prepare": {MEMORY: 8}}
+    await cluster.create_pod("sidecar", init=sidecar, containers={"main": {MEMORY: 4}})
+    given = await cluster.running("sidecar")
+    ids = {name: set(entry["device_ids"][MEMORY]) for name, entry in given.items()}
+    assert not ids["side"] & (ids["prepare"] | ids["main"])
+    assert ids["main"] < ids["prepare"]
+    assert cluster.sandbox.inspect()["totals"]["used_bytes"] == 12 * 2**30
+
+
+async def test_completed_pod_frees_its_share(cluster):
+    await cluster.create_pod("job", cards=8, restartPolicy="Never")
+    await cluster.running("job")
+    await cluster.create_pod("next", cards=8)
+    # Whole cards are counted by the scheduler itself too.
+    assert "1 Insufficient accelkit.io/cards" in await cluster.refused("next")
+    patch = {"metadata": {"annotations": {"sandbox.accelkit.io/exit": "0"}}}
+    await cluster.api.patch("/api/v1/namespaces/default/pods/job", patch)
+    await cluster.running("next")
+
+
+async def test_forced_deletion_frees_the_share_at_once(cluster):
+    await cluster.create_pod("first", cards=8)
+    await cluster.running("first")
+    await cluster.create_pod("second", cards=8)
+    await cluster.refused("second")
+    await cluster.api.delete("/api/v1/namespaces/default/pods/first", {"gracePeriodSeconds": 0})
+    await cluster.running("second")
+
+
+async def test_request_that_cannot_be_granted_says_why(cluster):
+    annotation = {"accelkit.io/request": json.dumps({"main": {"split": 3}})}
+    await cluster.create_pod("odd", memory=8, annotations=annotation)
+    assert "8 units do not divide over 3 cards" in await cluster.refused("odd")
+
+
+async def test_cards_that_differ_within_a_node(cluster):
+    for name in ("a", "b", "c"):
+        await cluster.create_pod(name, memory=24, node="node-2")
+    outcomes = [await cluster.until(name, settled) for name in ("a", "b", "c")]
+    # Two of the node's four cards have 32 GiB, the others 16.
+    assert sorted(pod["status"]["phase"] for pod in outcomes) == ["Pending", "Running", "Running"]
+
+
+async def test_equal_pods_at_once_never_share_more_than_a_card_has(cluster):
+    for number in range(12):
+        await cluster.create_pod(f"p{number}", memory=6, node="node-2")
+    outcomes = [await cluster.until(f"p{number}", settled) for number in range(12)]
+    # 16 GiB take two of 6, 32 GiB take five: 2 + 2 + 5 + 5.
+    assert all(pod["status"]["phase"] == "Running" for pod in outcomes)
+    view = cluster.sandbox.inspect("node-2")["nodes"][0]
+    assert all(card["used_bytes"] <= card["capacity_bytes"] for card in view["cards"])
+    assert view["totals"]["used_bytes"] == 72 * 2**30
+    assert cluster.sandbox.inspect("--from-api")["totals"] == cluster.sandbox.inspect()["totals"]
+
+
+def settled(pod: dict) -> bool:
+    reasons = [condition.get("reason") for condition in pod["status"].get("conditions", ())]
+    return pod["status"]["phase"] != "Pending" or "Unschedulable" in reasons
