@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Shared machines stall at random: a deadline per example would fail tests for the machine's sake.
+settings.register_profile(
+    "accelkit", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("accelkit")

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from accelkit.errors import QuantityError
+from accelkit.model.units import MAX_AMOUNT, format_bytes, parse_quantity, parse_size
+
+SCALES = {
+    **{"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18},
+    **{"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60},
+    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "e3": 1000, "E2": 100, "e-1": Decimal("0.1")},
+}
+NUMBERS = st.from_regex(r"[+-]?[0-9]{1,12}(\.[0-9]{1,12})?", fullmatch=True)
+
+
+@given(NUMBERS, st.sampled_from(sorted(SCALES)))
+@example("1.00000000000000000000000000001", "Gi")
+def test_a_quantity_is_what_exact_arithmetic_says_or_is_refused(number, suffix):
+    with localcontext(prec=200):
+        exact = Decimal(number) * SCALES[suffix]
+        whole = exact == exact.to_integral_value()
+    if whole and 0 <= exact <= MAX_AMOUNT:
+        assert parse_quantity(number + suffix) == exact
+    else:
+        with pytest.raises(QuantityError):
+            parse_quantity(number + suffix)
+
+
+@given(st.text(alphabet="0123456789.+-eEkKMGTPimnu ", max_size=12))
+@example("1ki")
+@example("1E")
+@example(".")
+def test_any_text_is_read_or_refused_with_a_sentence(text):
+    try:
+        assert 0 <= parse_quantity(text) <= MAX_AMOUNT
+    except QuantityError as error:
+        assert text in error.message
+
+
+@pytest.mark.parametrize("text", ["", " 8", "8 ", "0x10", "1_000", "٣", "Gi", "1GiB", "1Gii", "1e1000", "NaN", "inf"])
+def test_what_kubernetes_would_not_read_is_no_quantity(text):
+    with pytest.raises(QuantityError):
+        parse_quantity(text)
+
+
+@given(st.integers(0, MAX_AMOUNT))
+def test_an_integer_in_range_is_its_own_amount(number):
+    assert parse_quantity(number) == parse_quantity(str(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (-1, "is negative"),
+        ("-1Gi", "is negative"),
+        (MAX_AMOUNT + 1, "out of range"),
+        ("8Ei", "out of range"),
+        ("1e30", "out of range"),
+        ("1e999", "out of range"),
+        ("1m", "not a whole number"),
+        ("0.5", "not a whole number"),
+        ("1e-30", "not a whole number"),
+    ],
+)
+def test_a_refused_quantity_says_why(value, sentence):
+    with pytest.raises(QuantityError, match=sentence):
+        parse_quantity(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1GiB", 2**30),
+        ("0.1GB", 10**8),
+        ("512 MiB", 2**29),
+        ("1024", 1024),
+        (" 1Ti ", 2**40),
+        ("1.5KiB", 1536),
+        ("2K", 2000),
+        ("7B", 7),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "0", "0GiB", "0.3B", "1 GiB more", "1..5G", "16EiB", "1e9"])
+def test_a_size_that_nothing_can_be_shared_by_is_refused(text):
+    with pytest.raises(QuantityError):
+        parse_size(text)
+
+
+@given(
+    st.integers(1, 2**50) | st.builds(lambda n, s: n * 2**s, st.integers(1, 9999), st.sampled_from([10, 20, 30, 40]))
+)
+def test_an_exact_text_reads_back_as_the_same_bytes(amount):
+    text = format_bytes(amount)
+    if "." not in text:
+        assert parse_size(text) == amount
+    else:
+        number, unit = text.split()
+        scale = parse_size(f"1{unit}")
+        assert abs(float(number) * scale - amount) <= 0.051 * scale
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0"),
+        (16 * 2**30, "16 GiB"),
+        (10**8, "100 MB"),
+        (3 * 2**29 + 1, "1.5 GiB"),
+        (999, "999 B"),
+        (-4 * 2**30, "-4 GiB"),
+    ],
+)
+def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
+    assert format_bytes(amount) == text
