@@ -6,7 +6,7 @@ Base units are bytes of memory and thousandths of a card's compute.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
 from accelkit.errors import QuantityError
 
@@ -17,7 +17,9 @@ WHOLE_COMPUTE = 1000
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
-_QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMk]i?|Ki|[num]|[eE][+-]?[0-9]{1,3})?")
+_QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMK]i|[EPTGMk]|[num]|[eE][+-]?[0-9]{1,3})?")
+# Room for every digit of the two patterns: rounding would make a whole number of what is none.
+_EXACT = Context(prec=100)
 _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
 
 
@@ -37,7 +39,7 @@ def parse_quantity(text: str | int) -> int:
         if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
             return _checked(Decimal(number + suffix), text)
         scale = _BINARY.get(suffix) or _DECIMAL.get(suffix) or _FRACTION[suffix]
-        return _checked(Decimal(number) * scale, text)
+        return _checked(_EXACT.multiply(Decimal(number), scale), text)
     except InvalidOperation as exc:
         raise QuantityError(f"{text!r} is not a Kubernetes quantity") from exc
 
@@ -53,7 +55,7 @@ def parse_size(text: str) -> int:
         raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB")
     suffix = "k" if match[2] == "K" else match[2]
     try:
-        size = _checked(Decimal(match[1]) * (_BINARY.get(suffix) or _DECIMAL[suffix]), text)
+        size = _checked(_EXACT.multiply(Decimal(match[1]), _BINARY.get(suffix) or _DECIMAL[suffix]), text)
     except InvalidOperation as exc:
         raise QuantityError(f"{text!r} is not a size", next_step="write it as 1GiB, 256MiB or 0.1GB") from exc
     if size == 0:
