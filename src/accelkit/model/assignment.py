@@ -53,7 +53,7 @@ def decode_assignment(text: str) -> Assignment:
         if version != ASSIGNMENT_VERSION:
             raise AssignmentError(f"assignment version {version} is not known (this is version {ASSIGNMENT_VERSION})")
         assignment = _assignment.decode(text)
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, RecursionError) as exc:
         raise AssignmentError(f"assignment cannot be read: {exc}") from exc
     for container, shares in assignment.containers.items():
         for share in shares:

@@ -67,7 +67,7 @@ def decode_inventory(text: str) -> Inventory:
                 next_step="upgrade the extender to the node agent's version",
             )
         inventory = _inventory.decode(text)
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, RecursionError) as exc:
         raise InventoryError(f"inventory cannot be read: {exc}") from exc
     _check(inventory)
     return inventory

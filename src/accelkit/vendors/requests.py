@@ -169,5 +169,5 @@ def _refinements(pod: Pod) -> dict[str, Refinement]:
                     f"{REQUEST_ANNOTATION}: container {container} has the unknown key {key!r}", next_step=hint
                 )
         return msgspec.json.decode(text, type=dict[str, Refinement])
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, RecursionError) as exc:
         raise RequestError(f"{REQUEST_ANNOTATION} cannot be read: {exc}") from exc
