@@ -57,8 +57,8 @@ def decode_inventory(text: str) -> Inventory:
     Raises:
         InventoryError: too long, malformed, of another version, or with values that cannot be.
     """
-    if len(text) > MAX_INVENTORY_BYTES:
-        raise InventoryError(f"inventory of {len(text)} bytes is over the limit of {MAX_INVENTORY_BYTES}")
+    if (length := len(text.encode())) > MAX_INVENTORY_BYTES:
+        raise InventoryError(f"inventory of {length} bytes is over the limit of {MAX_INVENTORY_BYTES}")
     try:
         version = _version.decode(text).version
         if version != INVENTORY_VERSION:
