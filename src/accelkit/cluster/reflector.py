@@ -128,8 +128,6 @@ class Reflector(Generic[T]):
             except ApiError as exc:
                 if exc.status == _GONE:
                     self._version = ""
-                    log.info("watch of %s is too old, listing again", self._path)
-                    continue
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
                     failures = 0

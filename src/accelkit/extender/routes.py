@@ -98,7 +98,7 @@ class Routes:
         try:
             result = FilterResult(Error=problem) if problem else self._verbs.filter(self._args.decode(body))
         except (msgspec.MsgspecError, BadArgsError) as exc:
-            result = FilterResult(Error=f"accelkit filter: {exc}")
+            result = FilterResult(Error=f"accelkit cannot use the arguments of filter: {exc}")
         if result.Error:
             self._metrics.errors.labels("filter").inc()
         return Reply(200, self._encode(result))
@@ -108,13 +108,13 @@ class Routes:
             return Reply(200, self._encode(self._verbs.prioritize(self._args.decode(body))))
         except (msgspec.MsgspecError, BadArgsError) as exc:
             self._metrics.errors.labels("prioritize").inc()
-            return self._refuse(400, f"accelkit prioritize: {exc}")
+            return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
 
     async def _bind(self, body: bytes) -> Reply:
         try:
             error = self._trouble() or await self._binder.bind(self._binding.decode(body))
         except msgspec.MsgspecError as exc:
-            error = f"accelkit bind: {exc}"
+            error = f"accelkit cannot use the arguments of bind: {exc}"
         if error:
             self._metrics.errors.labels("bind").inc()
         return Reply(200, self._encode(BindingResult(error)))

@@ -113,7 +113,7 @@ async def serve(listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Re
         interface=Interfaces.RSGI,
         http=HTTPModes.auto,
         websockets=False,
-        log_level=LogLevels.warning,
+        log_level=LogLevels.error,
         ssl_cert=listen.certificate,
         ssl_key=listen.key,
         ssl_ca=listen.client_ca,

@@ -36,9 +36,11 @@ def _node(node: NodeView) -> Iterator[Text]:
         title.append(f"  {node.problem}", style="yellow")
     yield title
     width = max((len(card.id) for card in node.cards), default=0)
+    name_width = max((len(_name(share)) for card in node.cards for share in card.shares), default=0)
     for card in node.cards:
         yield _card(card, width)
-        yield from _shares(card, width)
+        for share in card.shares:
+            yield _share(share, width, max(_BAR - 2, name_width))
     for stray in node.unassigned:
         yield Text(f"  ? {stray.namespace}/{stray.pod} holds cards, but which is not known: {stray.problem}", "yellow")
 
@@ -63,15 +65,14 @@ def _card(card: CardView, width: int) -> Text:
     return line
 
 
-def _shares(card: CardView, width: int) -> Iterator[Text]:
-    for share in card.shares:
-        amount = "whole card" if share.whole else format_bytes(share.memory_bytes)
-        line = Text(f"  {'':<{width}}  └ {_name(share):<{_BAR}} {amount:>10}")
-        if share.compute and not share.whole:
-            line.append(f", compute {share.compute / 10:g} %")
-        if share.stage != "confirmed":
-            line.append(f"  ({share.stage})", style="bright_black")
-        yield line
+def _share(share: ShareView, width: int, name_width: int) -> Text:
+    amount = "whole card" if share.whole else format_bytes(share.memory_bytes)
+    line = Text(f"  {'':<{width}}  └ {_name(share):<{name_width}}  {amount:>9}")
+    if share.compute and not share.whole:
+        line.append(f", compute {share.compute / 10:g} %")
+    if share.stage != "confirmed":
+        line.append(f"  ({share.stage})", style="bright_black")
+    return line
 
 
 def _name(share: ShareView) -> str:
