@@ -123,10 +123,14 @@ class Reflector(Generic[T]):
             try:
                 if not self._version:
                     await self._list()
+                started = time.monotonic()
                 await self._watch()
                 failures = 0
-            except ApiError as exc:
-                if exc.status == _GONE:
+                if time.monotonic() - started < _BACK_OFF_SECONDS[0]:
+                    # A server that ends each watch at once must not be asked without pause.
+                    await asyncio.sleep(_BACK_OFF_SECONDS[0])
+            except (ApiError, msgspec.MsgspecError) as exc:
+                if not isinstance(exc, ApiError) or exc.status == _GONE:
                     self._version = ""
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
