@@ -1,0 +1,129 @@
+"""site.yml, verify.yml and remove.yml on a sandbox of their own, and the modules."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PODS, REPOSITORY, Cluster, Sandbox
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+OURS = "accelkit.io"
+# What a node's own kubelet and controllers change all the time.
+VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "generation")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    sandbox = Sandbox()
+    yield sandbox
+    sandbox.down()
+
+
+async def nodes(sandbox: Sandbox) -> list[dict]:
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        return [stable(node) for node in (await Cluster(api, sandbox).get("/api/v1/nodes"))["items"]]
+
+
+def stable(value):
+    if isinstance(value, dict):
+        return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
+    return [stable(entry) for entry in value] if isinstance(value, list) else value
+
+
+def changed(output: str) -> int:
+    return sum(int(count) for count in re.findall(r"changed=(\d+)", output.partition("PLAY RECAP")[2]))
+
+
+async def test_install_verify_and_remove_leave_no_trace(sandbox):
+    config = Path(sandbox.facts.scheduler_config)
+    before, config_before = await nodes(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
+
+    preview = sandbox.playbook("site.yml", "--check", "--diff")
+    assert changed(preview.stdout) > 0
+    assert "+  - urlPrefix" in preview.stdout or "+- urlPrefix" in preview.stdout, preview.stdout
+    assert await nodes(sandbox) == before
+    assert config.read_bytes() == config_before[0]
+
+    assert changed(sandbox.playbook("site.yml").stdout) > 0
+    assert changed(sandbox.playbook("site.yml").stdout) == 0
+    assert changed(sandbox.playbook("site.yml", "--check", "--diff").stdout) == 0
+    installed = {node["metadata"]["name"]: node for node in await nodes(sandbox)}
+    assert installed["node-1"]["status"]["allocatable"]["accelkit.io/memory"] == "128"
+    assert installed["node-1"]["status"]["allocatable"]["accelkit.io/cards"] == "8"
+    assert "accelkit.io/share" not in installed["node-3"]["metadata"]["labels"]
+    assert changed(sandbox.playbook("playbooks/verify.yml").stdout) == 0
+
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        cluster = Cluster(api, sandbox)
+        await cluster.create_pod("stays", memory=4)
+        await cluster.running("stays")
+        sandbox.playbook("playbooks/remove.yml")
+        # A running pod keeps running; its assignment is the one thing that stays.
+        assert (await cluster.get(f"{PODS}/stays"))["status"]["phase"] == "Running"
+        await api.delete(f"{PODS}/stays", {"gracePeriodSeconds": 0})
+
+    after = await nodes(sandbox)
+    assert OURS not in json.dumps([node["status"].get("capacity") for node in after])
+    assert after == before
+    assert (config.read_bytes(), config.stat().st_mode, config.stat().st_uid) == config_before
+    assert changed(sandbox.playbook("playbooks/remove.yml").stdout) == 0
+    sandbox.playbook("site.yml")
+
+
+def test_without_a_sandbox_the_playbook_says_what_to_do(tmp_path):
+    command = [Path(sys.executable).parent / "ansible-playbook", "site.yml", "-i", "inventories/sandbox"]
+    environ = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert "accelkit sandbox up" in done.stdout + done.stderr
+
+
+def test_another_cluster_is_refused_with_a_sentence(tmp_path):
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}\n")
+    command = [Path(sys.executable).parent / "ansible-playbook", "site.yml", "-i", tmp_path]
+    environ = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert "embedded sandbox only" in done.stdout + done.stderr
+
+
+def test_modules_show_and_check_the_accounting(installed):
+    shown = module(installed, "memory_info", {})
+    assert {node["name"] for node in shown["inspection"]["nodes"]} == {"node-1", "node-2"}
+    assert not module(installed, "memory_check", {}).get("failed")
+    short = module(installed, "memory_check", {"min_free": "24GiB"})
+    assert short["failed"]
+    assert {finding["kind"] for finding in short["findings"]} == {"low_free"}
+
+
+def module(sandbox: Sandbox, name: str, arguments: dict) -> dict:
+    """Run a module of the collection on this machine."""
+    command = [
+        *(Path(sys.executable).parent / "ansible", "localhost", "-c", "local"),
+        *("-m", f"accelkit.kubernetes.{name}", "-a", json.dumps({"kubeconfig": str(sandbox.kubeconfig), **arguments})),
+        *("-e", f"ansible_python_interpreter={sys.executable}"),
+    ]
+    environ = {
+        **sandbox.environ,
+        "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.json",
+    }
+    assert shutil.which(command[0])
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    return json.loads(done.stdout)["plays"][0]["tasks"][0]["hosts"]["localhost"]
