@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.model.assignment import Share
+from accelkit.model.request import Kind
+from accelkit.placement.charges import Charge, charges
+
+INIT, SIDECAR, APP = Kind.INIT, Kind.SIDECAR, Kind.APP
+WHOLE = Share("a", 16, 1000, whole=True)
+
+
+def cost(*steps):
+    """What a pod costs card `a`; steps are (kind, bytes) or (kind, share)."""
+    order = [(str(number), kind) for number, (kind, _) in enumerate(steps)]
+    shares = [amount if isinstance(amount, Share) else Share("a", amount) for _, amount in steps]
+    return charges(order, {str(number): (share,) for number, share in enumerate(shares)})["a"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([(INIT, 8), (APP, 4)], 8),
+        ([(INIT, 4), (APP, 8)], 8),
+        ([(INIT, 8), (APP, 4), (APP, 8)], 12),
+        ([(SIDECAR, 4), (INIT, 8), (APP, 4)], 12),
+        ([(INIT, 8), (SIDECAR, 4), (APP, 4)], 8),
+        ([(INIT, 8), (SIDECAR, 4), (APP, 8)], 12),
+        ([(INIT, 4), (INIT, 8), (APP, 2)], 8),
+        ([(INIT, 8), (INIT, 4), (APP, 8)], 8),
+        ([(APP, 4), (APP, 4)], 8),
+    ],
+)
+def test_a_pod_costs_a_card_the_different_devices_it_holds_there(steps, expected):
+    assert cost(*steps).memory_bytes == expected
+
+
+def test_compute_is_passed_on_as_memory_is():
+    assert cost((INIT, Share("a", 1, 600)), (APP, Share("a", 1, 400)), (APP, Share("a", 1, 400))).compute == 800
+
+
+def test_a_whole_card_passed_on_costs_one_card():
+    assert cost((INIT, WHOLE), (APP, WHOLE)) == Charge(16, 1000, whole=True)
+
+
+def test_a_whole_card_is_not_handed_to_a_container_that_asks_for_memory():
+    # They are devices of two resources, so nothing of the one is there to be taken for the other.
+    assert cost((INIT, WHOLE), (APP, 4)).memory_bytes == 20
+
+
+def test_memory_is_not_handed_to_a_container_that_asks_for_the_whole_card():
+    assert cost((INIT, 4), (APP, WHOLE)).memory_bytes == 20
+
+
+def test_cards_are_charged_one_by_one():
+    shares = {"i": (Share("a", 8), Share("b", 2)), "c": (Share("b", 4),)}
+    found = charges([("i", INIT), ("c", APP)], shares)
+    assert {card: charge.memory_bytes for card, charge in found.items()} == {"a": 8, "b": 4}
+
+
+def test_a_container_that_the_pod_does_not_name_is_charged_too():
+    assert charges([("c", INIT)], {"c": (Share("a", 8),), "ghost": (Share("a", 10),)})["a"].memory_bytes == 10
+    assert charges([], {"ghost": (Share("a", 3),), "other": (Share("a", 4),)})["a"].memory_bytes == 7
+
+
+def test_a_container_without_cards_costs_nothing():
+    assert charges([("c", APP), ("d", APP)], {"c": ()}) == {}
+
+
+class Kubelet:
+    """The device manager's bookkeeping for one pod: explicit device IDs, reusable ones taken before fresh ones."""
+
+    def __init__(self):
+        self.fresh = {"a": iter(range(10_000)), "b": iter(range(10_000))}
+        self.reusable = set()
+        self.held = set()
+
+    def allocate(self, card, count, kind, draw):
+        pool = draw(st.permutations(sorted(device for device in self.reusable if device[0] == card)))
+        taken = set(pool[:count])
+        while len(taken) < count:
+            taken.add((card, next(self.fresh[card])))
+        self.held |= taken
+        if kind is INIT:
+            self.reusable |= taken
+        else:
+            self.reusable -= taken
+
+
+@given(st.data(), st.lists(st.tuples(st.sampled_from(Kind), st.sampled_from("ab"), st.integers(1, 9)), max_size=6))
+def test_the_charge_is_what_a_kubelet_takes_of_the_card(data, steps):
+    steps.sort(key=lambda step: step[0] is APP)
+    kubelet = Kubelet()
+    for kind, card, count in steps:
+        kubelet.allocate(card, count, kind, data.draw)
+    order = [(str(number), kind) for number, (kind, _, _) in enumerate(steps)]
+    shares = {str(number): (Share(card, count),) for number, (_, card, count) in enumerate(steps)}
+    found = {card: charge.memory_bytes for card, charge in charges(order, shares).items()}
+    held = [card for card, _ in kubelet.held]
+    assert found == {card: held.count(card) for card in set(held)}
