@@ -37,20 +37,24 @@ class CardTally:
     whole_pool: bool = False
 
     def take(self, share: Share, kind: Kind) -> None:
-        """Add a container's share, from the pool first."""
+        """Add a container's share, from the pool first; whole cards and memory are pools of two resources."""
+        if share.whole:
+            if not self.whole_pool:
+                self.memory_bytes += share.memory_bytes
+                self.compute += share.compute
+            self.whole = True
+            self.whole_pool = kind is Kind.INIT
+            return
         reused_memory = min(self.memory_pool, share.memory_bytes)
         reused_compute = min(self.compute_pool, share.compute)
         self.memory_bytes += share.memory_bytes - reused_memory
         self.compute += share.compute - reused_compute
-        self.whole = self.whole or share.whole
         if kind is Kind.INIT:
             self.memory_pool += share.memory_bytes - reused_memory
             self.compute_pool += share.compute - reused_compute
-            self.whole_pool = self.whole_pool or share.whole
         else:
             self.memory_pool -= reused_memory
             self.compute_pool -= reused_compute
-            self.whole_pool = self.whole_pool and not share.whole
 
     def charge(self) -> Charge:
         """Return what the pod costs the card so far."""
