@@ -8,9 +8,9 @@ cards and is not used up, the kubelet's own draw decides and the pod is refused 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations_with_replacement
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
@@ -22,6 +22,7 @@ from accelkit.placement.policies import Policy, card_rank
 
 # Real pods need a few dozen steps; past this a request is a puzzle that would hold up the scheduler.
 _MAX_STEPS = 5000
+_MAX_CONTAINERS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ def place(states: Sequence[CardState], request: PodRequest, policy: Policy) -> A
 
     `Misfit.resolvable` is left True: whether the pod would fit the empty node is the caller's second question.
     """
+    if len(request.containers) > _MAX_CONTAINERS:
+        return Misfit(Reason.TOO_COMPLEX)
     search = _Search([state for state in states if state.card.health is not Health.UNHEALTHY], request, policy)
     chosen = search.solve(0)
     return search.misfit() if chosen is None else Assignment(chosen)
@@ -64,6 +67,8 @@ class _Search:
         self._policy = policy
         self._tallies = [CardTally() for _ in states]
         self._chosen: dict[str, tuple[int, ...]] = {}
+        # A link may be reported from one end only.
+        self._linked = {card for state in states for link in state.card.links for card in (state.card.id, link.to)}
         self._steps = 0
         self._deepest = -1
         self._reason = Misfit(Reason.MEMORY)
@@ -78,16 +83,7 @@ class _Search:
             return {}
         container = self._containers[depth]
         kept = self._tallies
-        tried = set[tuple[object, ...]]()
         for cards in self._choices(container, depth):
-            self._steps += 1
-            if self._steps > _MAX_STEPS:
-                return None
-            # Cards that look alike fail alike.
-            signature = tuple(self._signature(index) for index in cards)
-            if signature in tried:
-                continue
-            tried.add(signature)
             shares = tuple(self._share(container, index) for index in cards)
             self._tallies = [_copy(tally) if index in cards else tally for index, tally in enumerate(kept)]
             for index, share in zip(cards, shares, strict=True):
@@ -111,20 +107,44 @@ class _Search:
             self._note(depth, self._why(container))
             return
         fitting.sort(key=lambda i: card_rank(self._policy_of(container), self._rank_bytes(container, i), i))
-        candidates: Iterator[tuple[int, ...]]
         if len(pool) > container.cards:
-            # Only whole cards come here: any of the pool will do, the pod is charged for all of them anyway.
-            candidates = combinations([i for i in fitting if i in pool], container.cards)
+            # Only whole cards come here; the kubelet draws from the pool as it likes, so every draw must do.
+            if missing or not self._agree(container, pool, together=container.cards > 1):
+                self._note(depth, Misfit(Reason.REUSE, container.cards, container.container))
+                return
+            candidates = self._subsets(container, (), [i for i in fitting if i in pool])
+        elif self._agree(container, pool, together=True):
+            candidates = self._subsets(container, tuple(pool), [i for i in fitting if i not in pool])
         else:
-            others = combinations([i for i in fitting if i not in pool], container.cards - len(pool))
-            candidates = (tuple(pool) + rest for rest in others)
+            candidates = iter(())
         found = False
         for cards in candidates:
-            if self._meets_constraints(container, cards):
-                found = True
-                yield cards
+            found = True
+            yield cards
         if not found:
             self._note(depth, Misfit(Reason.CONSTRAINT, container.cards, container.container))
+
+    def _subsets(
+        self, container: ContainerRequest, chosen: tuple[int, ...], others: Sequence[int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Fill `chosen` up from `others` in their order, leaving what breaks a constraint as soon as it does."""
+        missing = container.cards - len(chosen)
+        if missing == 0:
+            yield chosen
+            return
+        tried = set[tuple[object, ...]]()
+        for position in range(len(others) - missing + 1):
+            # Cards that look alike fail alike.
+            index = others[position]
+            signature = self._signature(index)
+            if signature in tried:
+                continue
+            tried.add(signature)
+            self._steps += 1
+            if self._steps > _MAX_STEPS:
+                return
+            if all(self._pair_agrees(container, index, other) for other in (index, *chosen)):
+                yield from self._subsets(container, (*chosen, index), others[position + 1 :])
 
     def _pool_is_predictable(self, container: ContainerRequest, pool: list[int]) -> bool:
         if not pool or container.whole:
@@ -155,14 +175,16 @@ class _Search:
             and state.card.capacity_bytes > 0
         )
 
-    def _meets_constraints(self, container: ContainerRequest, cards: tuple[int, ...]) -> bool:
-        chosen = [self._states[i].card for i in cards]
-        if container.numa and (chosen[0].numa is None or any(card.numa != chosen[0].numa for card in chosen)):
+    def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
+        """Whether cards meet the container's constraints, each alone or all together."""
+        pairs = combinations_with_replacement(cards, 2) if together else ((index, index) for index in cards)
+        return all(self._pair_agrees(container, a, b) for a, b in pairs)
+
+    def _pair_agrees(self, container: ContainerRequest, one: int, other: int) -> bool:
+        a, b = self._states[one].card, self._states[other].card
+        if container.numa and (a.numa is None or a.numa != b.numa):
             return False
-        return not container.link or all(
-            any(link.to == b.id and container.link in ("any", link.kind) for link in a.links)
-            for a, b in combinations(chosen, 2)
-        )
+        return not container.link or one == other or _has_link(a, b, container.link) or _has_link(b, a, container.link)
 
     def _why(self, container: ContainerRequest) -> Misfit:
         if container.model and not any(s.card.model == container.model for s in self._states):
@@ -192,7 +214,7 @@ class _Search:
     def _signature(self, index: int) -> tuple[object, ...]:
         state, tally = self._states[index], self._tallies[index]
         card = state.card
-        alone = index if card.links else -1
+        alone = index if card.id in self._linked else -1
         return (
             *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes, card.model, card.numa, alone),
             *(tally.memory_bytes, tally.memory_pool, tally.compute, tally.compute_pool, tally.whole, tally.whole_pool),
@@ -204,6 +226,10 @@ class _Search:
         if container.whole:
             return Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
         return Share(card.id, container.memory_bytes, container.compute)
+
+
+def _has_link(card: Card, other: Card, kind: str) -> bool:
+    return any(link.to == other.id and kind in ("any", link.kind) for link in card.links)
 
 
 def _copy(tally: CardTally) -> CardTally:
