@@ -37,15 +37,22 @@ def sandbox() -> None:
     help="YAML of nodes and cards.",
 )
 @click.option(
-    "--extender-port", default=DEFAULT_EXTENDER_PORT, show_default=True, help="Where the extender will listen."
+    "--extender-port",
+    type=click.IntRange(1, 65535),
+    default=DEFAULT_EXTENDER_PORT,
+    show_default=True,
+    help="Where the extender will listen.",
 )
 @click.option(
     "--plugin-grace",
+    type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
     help="Seconds a resource outlives its device plugin (kubelet: 300).",
 )
-@click.option("--timeout", default=180.0, show_default=True, help="Seconds to wait for it.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=180.0, show_default=True, help="Seconds to wait for it."
+)
 def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_grace: float, timeout: float) -> None:
     """Start the sandbox and wait until it is ready."""
     options = Options(extender_port, plugin_grace, timeout)
@@ -94,4 +101,5 @@ sandbox.add_command(nodes)
 
 
 def _paths(root: Path | None) -> SandboxPaths:
-    return SandboxPaths(root.absolute() if root else default_root(os.environ))
+    # One spelling, since the processes of a sandbox are found by it.
+    return SandboxPaths((root or default_root(os.environ)).resolve())

@@ -88,7 +88,8 @@ def etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
         paths,
         binaries.etcd,
         "etcd",
-        *(f"--data-dir={paths.root / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn"),
+        # The name is that of --initial-cluster, whatever ETCD_NAME the user's environment has.
+        *(f"--data-dir={paths.root / 'etcd'}", "--name=default", "--unsafe-no-fsync", "--log-level=warn"),
         *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
         *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
     )

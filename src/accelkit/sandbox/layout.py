@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,6 @@ ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
 
 # sun_path of sockaddr_un, less the closing zero byte.
 _SOCKET_BYTES = 107
-_LONGEST_NODE = "node-00"
 _LONGEST_SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
@@ -48,6 +47,7 @@ class Facts(msgspec.Struct):
     kubectl: str = ""
     kubeconfig: str = ""
     api_server: str = ""
+    etcd: str = ""
     scheduler_config: str = ""
     scheduler_state: str = ""
     scheduler_url: str = ""
@@ -102,6 +102,11 @@ class SandboxPaths:
         """Which configuration the running kube-scheduler has."""
         return self.root / "kube-scheduler" / "state.json"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that `prepare` makes, by which a sandbox is known that has lost its files."""
+        return self.pki, self.logs, self.nodes, self.scheduler_config.parent
+
     def kubeconfig(self, user: str) -> Path:
         """Return the kubeconfig of one user."""
         return self.root / f"{user}.kubeconfig"
@@ -134,26 +139,51 @@ def default_root(environ: Mapping[str, str]) -> Path:
     return base / "accelkit" / "sandbox"
 
 
-def prepare(paths: SandboxPaths) -> None:
-    """Make the root folder, for its owner alone.
+def check_length(paths: SandboxPaths, nodes: Iterable[str]) -> None:
+    """Refuse a root below which the unix sockets of `nodes` would not fit into the kernel's address.
 
     Raises:
-        SandboxError: it belongs to somebody else, cannot be made, or its name is too long for unix sockets.
+        SandboxError: the root and the longest of the names are too long together.
     """
-    longest = len(os.fsencode(paths.nodes / _LONGEST_NODE / _LONGEST_SOCKET))
-    if longest > _SOCKET_BYTES:
+    longest = max(nodes, key=lambda node: len(os.fsencode(node)))
+    excess = len(os.fsencode(paths.nodes / longest / _LONGEST_SOCKET)) - _SOCKET_BYTES
+    if excess > 0:
         raise SandboxError(
-            f"{paths.root} is too long a name: unix sockets below it would pass {_SOCKET_BYTES} bytes",
-            next_step=f"set ACCELKIT_SANDBOX to a folder that is {longest - _SOCKET_BYTES} characters shorter",
+            f"{paths.root} is too long a name: unix sockets of node {longest} below it would pass"
+            f" {_SOCKET_BYTES} bytes",
+            next_step=f"set ACCELKIT_SANDBOX to a folder whose name is {excess} bytes shorter",
         )
+
+
+def check_owner(paths: SandboxPaths) -> None:
+    """Refuse a root that is somebody else's; one that does not exist is nobody's.
+
+    Raises:
+        SandboxError: it belongs to another user, or that cannot be told.
+    """
+    try:
+        owner = paths.root.stat().st_uid
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise SandboxError(
+            f"cannot use {paths.root}: {exc.strerror}", next_step="set ACCELKIT_SANDBOX to another folder"
+        ) from exc
+    if owner != os.geteuid():
+        raise SandboxError(f"{paths.root} belongs to another user", next_step="set ACCELKIT_SANDBOX to one of yours")
+
+
+def prepare(paths: SandboxPaths) -> None:
+    """Make the root folder and those below it, for their owner alone.
+
+    Raises:
+        SandboxError: it belongs to somebody else, or cannot be made.
+    """
     try:
         paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if paths.root.stat().st_uid != os.geteuid():
-            raise SandboxError(
-                f"{paths.root} belongs to another user", next_step="set ACCELKIT_SANDBOX to one of yours"
-            )
+        check_owner(paths)
         paths.root.chmod(0o700)
-        for folder in (paths.pki, paths.logs, paths.nodes, paths.scheduler_config.parent):
+        for folder in paths.folders:
             folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as exc:
         raise SandboxError(

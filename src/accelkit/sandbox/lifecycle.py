@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,14 +16,26 @@ import msgspec
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
-from accelkit.sandbox.layout import ROOT_VARIABLE, Facts, Options, SandboxPaths, prepare, write_atomically
+from accelkit.sandbox.layout import (
+    ROOT_VARIABLE,
+    Facts,
+    Options,
+    SandboxPaths,
+    check_length,
+    check_owner,
+    prepare,
+    write_atomically,
+)
 from accelkit.sandbox.nodes import load_nodes
-from accelkit.sandbox.processes import end_all, identify, of_sandbox, tail
+from accelkit.sandbox.processes import end_all, of_sandbox, tail
 
 _Say = Callable[[str], None]
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
+_SWEEPS = 3
+# What the supervisor itself says of its progress, as cli.py formats it.
+_PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor:\d+ (.*)")
 
 
 class ProcessView(msgspec.Struct, frozen=True):
@@ -46,13 +59,14 @@ def up(paths: SandboxPaths, options: Options, nodes: Path | None, say: _Say, env
     """Start a sandbox and wait until it is ready; one that runs already is left alone.
 
     Raises:
-        SandboxError: why it did not start. Nothing of it runs then.
+        SandboxError: why it did not start. Nothing of it runs then; its folder stays, for the logs.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
         say(f"the sandbox in {paths.root} is up already")
         return present
-    load_nodes(nodes)
+    check_length(paths, [node.name for node in load_nodes(nodes)])
+    check_owner(paths)
     if paths.root.exists():
         down(paths, lambda _: None)
     _check_port(options.extender_port)
@@ -75,9 +89,7 @@ def up(paths: SandboxPaths, options: Options, nodes: Path | None, say: _Say, env
     try:
         facts = _await_ready(paths, supervisor, log, options.timeout, say)
     except (SandboxError, KeyboardInterrupt):
-        text = tail(log, 20)
-        down(paths, lambda _: None)
-        say(text)
+        _stop(paths, lambda _: None)
         raise
     say("the sandbox is ready")
     return facts
@@ -87,20 +99,15 @@ def down(paths: SandboxPaths, say: _Say) -> None:
     """Stop everything of a sandbox and delete its folder, whatever state it is in.
 
     Raises:
-        SandboxError: the folder cannot be deleted.
+        SandboxError: a process does not end, the folder is not a sandbox's or cannot be deleted.
     """
-    facts = paths.read_facts()
     processes = of_sandbox(paths.root)
     if not paths.root.exists() and not processes:
         say(f"there is no sandbox in {paths.root}")
         return
     if not _is_ours(paths) and not processes:
         raise SandboxError(f"{paths.root} does not look like a sandbox", next_step="delete it yourself if it is one")
-    if facts is not None and _is_supervisor(facts.supervisor_pid, paths) and (own := identify(facts.supervisor_pid)):
-        say("stopping the supervisor and what it started")
-        end_all([own], patience_seconds=_STOP_SECONDS)
-    # Whatever is left: a supervisor that was killed, processes that it could not end any more.
-    end_all(of_sandbox(paths.root), patience_seconds=5.0)
+    _stop(paths, say)
     try:
         shutil.rmtree(paths.root)
     except FileNotFoundError:
@@ -118,10 +125,32 @@ def status(paths: SandboxPaths) -> Status:
     """
     facts = paths.read_facts()
     if facts is None:
+        if paths.facts.exists():
+            raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
         raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
+    # A pid alone says little: it may be another's by now.
+    ours = {process.pid for process in of_sandbox(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
-    processes = [ProcessView(name, pid, identify(pid) is not None, _memory_mib(pid)) for name, pid in pids.items()]
-    return Status(_is_supervisor(facts.supervisor_pid, paths), facts, processes)
+    processes = [
+        ProcessView(name, pid, pid in ours, _memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
+    ]
+    return Status(facts.supervisor_pid in ours, facts, processes)
+
+
+def _stop(paths: SandboxPaths, say: _Say) -> None:
+    facts = paths.read_facts()
+    supervisor = [process for process in of_sandbox(paths.root) if facts and process.pid == facts.supervisor_pid]
+    if supervisor:
+        say("stopping the supervisor and what it started")
+        end_all(supervisor, patience_seconds=_STOP_SECONDS)
+    # Whatever is left of a supervisor that was killed; more than once, for what these start before they end.
+    for _ in range(_SWEEPS):
+        if not (left := of_sandbox(paths.root)):
+            return
+        end_all(left, patience_seconds=5.0)
+    if left := of_sandbox(paths.root):
+        pids = ", ".join(str(process.pid) for process in left)
+        raise SandboxError(f"processes of {paths.root} do not end: {pids}", next_step="try again as their owner")
 
 
 def _await_ready(
@@ -130,20 +159,27 @@ def _await_ready(
     deadline = time.monotonic() + seconds
     shown = 0
     while True:
-        lines = log.read_text(errors="replace").splitlines()
+        # Asked first, so that the last words of one that ends are read below.
+        ended = supervisor.poll() is not None
+        # Up to the last line break: what follows is still being written.
+        lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
         for line in lines[shown:]:
-            if " starting " in line:
-                say(line.partition(" starting ")[2].join(("starting ", "")))
+            if progress := _PROGRESS.search(line):
+                say(progress[1])
         shown = len(lines)
         facts = paths.read_facts()
+        if ended:
+            why = facts.message if facts is not None and facts.message else f"its supervisor ended:\n{tail(log)}"
+            raise SandboxError(
+                f"the sandbox did not start: {why}",
+                next_step=f"the logs in {paths.root} stay until `accelkit sandbox up` or `accelkit sandbox down`",
+            )
         if facts is not None and facts.state == "ready":
             return facts
-        if supervisor.poll() is not None:
-            why = facts.message if facts is not None and facts.message else "its supervisor ended"
-            raise SandboxError(f"the sandbox did not start: {why}")
         if time.monotonic() > deadline:
             raise SandboxError(
-                f"the sandbox was not ready in {seconds:.0f} s", next_step="give it longer with --timeout"
+                f"the sandbox was not ready in {seconds:.0f} s:\n{tail(log)}",
+                next_step=f"look at the logs in {paths.root}, or give it longer with --timeout",
             )
         time.sleep(_POLL_SECONDS)
 
@@ -165,10 +201,12 @@ def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
 
 
 def _is_ours(paths: SandboxPaths) -> bool:
-    # Deleting a folder is for ever: an empty one, or one with our files, nothing else.
+    # Deleting a folder is for ever: one with our files or all our folders, or with nothing but these; no other.
     if not paths.root.is_dir():
         return False
-    return paths.options.exists() or paths.facts.exists() or not any(paths.root.iterdir())
+    if paths.options.exists() or paths.facts.exists() or all(folder.is_dir() for folder in paths.folders):
+        return True
+    return set(paths.root.iterdir()) <= set(paths.folders)
 
 
 def _memory_mib(pid: int) -> int:

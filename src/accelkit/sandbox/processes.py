@@ -14,13 +14,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
 
+# Loaded here, since little is safe between fork and exec.
+_LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.1
+_KILL_SECONDS = 5.0
 _TAIL_LINES = 12
 
 
@@ -44,28 +48,48 @@ def identify(pid: int) -> Identity | None:
 
 
 def of_sandbox(root: Path) -> list[Identity]:
-    """Return every process that carries this sandbox's root in its environment, ourselves excluded."""
+    """Return every process that carries this sandbox's root in its environment, save ourselves and our ancestors.
+
+    A shell that has the variable, and runs `accelkit sandbox down`, is not of the sandbox.
+    """
     wanted = os.fsencode(f"{ROOT_VARIABLE}={root}")
+    lineage = _lineage(os.getpid())
     found: list[Identity] = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in lineage:
             continue
+        identity = identify(int(entry.name))
         with suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0") and (identity := identify(int(entry.name))):
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            # Asked again, so that the environment is that of the process and not of the next one with its pid.
+            if identity is not None and wanted in variables and identify(identity.pid) == identity:
                 found.append(identity)
     return found
 
 
 def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
     """Ask processes to end, wait, and kill those that do not."""
-    for number, patience in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, 5.0)):
-        alive = [process for process in processes if identify(process.pid) == process]
-        for process in alive:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, number)
+    for number, patience in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, _KILL_SECONDS)):
+        for process in processes:
+            send(process, number)
         deadline = time.monotonic() + patience
-        while any(identify(process.pid) == process for process in alive) and time.monotonic() < deadline:
+        while any(identify(process.pid) == process for process in processes) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
+
+
+def send(process: Identity, number: signal.Signals) -> None:
+    """Signal a process; nothing happens where it has ended, even if its pid is another's by now."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        # The descriptor holds on to one process: if the identity is right now, the signal goes to the right one.
+        if identify(process.pid) == process:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
 
 
 def tail(path: Path, lines: int = _TAIL_LINES) -> str:
@@ -92,6 +116,7 @@ class Child:
         self._command = list(command)
         self._environ = dict(environ)
         self._process: asyncio.subprocess.Process | None = None
+        self._identity: Identity | None = None
 
     @property
     def pid(self) -> int:
@@ -118,10 +143,11 @@ class Child:
                     stderr=output,
                     env=self._environ,
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=partial(_die_with, os.getpid()),
                 )
             except OSError as exc:
                 raise SandboxError(f"{self._command[0]} cannot be run: {exc.strerror}") from exc
+        self._identity = identify(self._process.pid)
 
     async def wait(self) -> int:
         """Wait until it ends; return its exit code."""
@@ -134,9 +160,13 @@ class Child:
             SandboxError: it ended, or the time is up.
         """
         deadline = time.monotonic() + seconds
-        while not await probe():
+        while True:
+            answered = await probe()
+            # Looked at after the answer: another process may answer where ours could not listen.
             if not self.running:
                 raise SandboxError(f"{self.name} ended while starting:\n{tail(self.log)}\nits log is {self.log}")
+            if answered:
+                return
             if time.monotonic() > deadline:
                 raise SandboxError(
                     f"{self.name} was not ready in {seconds:.0f} s:\n{tail(self.log)}\nits log is {self.log}"
@@ -144,19 +174,42 @@ class Child:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def stop(self, *, patience_seconds: float = 10.0) -> None:
-        """End it: SIGTERM, patience, SIGKILL to its whole session."""
-        process = self._process
+        """End it: SIGTERM, patience, SIGKILL to its whole session.
+
+        Raises:
+            SandboxError: it does not end even so.
+        """
+        process, identity = self._process, self._identity
         if process is None or process.returncode is not None:
             return
-        process.terminate()
+        if identity is not None:
+            send(identity, signal.SIGTERM)
         try:
             await asyncio.wait_for(process.wait(), patience_seconds)
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            if identity is not None and identify(identity.pid) == identity:
+                with suppress(ProcessLookupError):
+                    os.killpg(identity.pid, signal.SIGKILL)
+            try:
+                await asyncio.wait_for(process.wait(), _KILL_SECONDS)
+            except TimeoutError as exc:
+                raise SandboxError(f"{self.name} ({process.pid}) does not end by SIGKILL") from exc
 
 
-def _die_with_parent() -> None:
+def _lineage(pid: int) -> set[int]:
+    found = {pid}
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            break
+        found.add(pid)
+    return found
+
+
+def _die_with(parent: int) -> None:
     # A supervisor that is killed must not leave an API server behind.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It was killed before the line above, which then tells nothing.
+        os._exit(1)

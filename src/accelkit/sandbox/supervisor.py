@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -68,6 +69,7 @@ class Supervisor:
             kubectl=str(binaries.kubectl or ""),
             kubeconfig=str(paths.kubeconfig("admin")),
             api_server=server,
+            etcd=f"http://127.0.0.1:{self._ports.etcd}",
             scheduler_config=str(paths.scheduler_config),
             scheduler_state=str(paths.scheduler_state),
             scheduler_url=f"https://127.0.0.1:{self._ports.scheduler}",
@@ -79,6 +81,7 @@ class Supervisor:
 
         Raises:
             SandboxError: something did not start, or ended.
+            OSError: a file below the root cannot be written.
         """
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,15 +92,17 @@ class Supervisor:
             await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
-        except SandboxError as exc:
-            self._tell(state="failed", message=exc.message)
+        except (SandboxError, OSError) as exc:
+            self._tell(state="failed", message=str(exc))
             raise
         finally:
-            for task in (stopping, running):
-                task.cancel()
-            await asyncio.gather(stopping, running, return_exceptions=True)
+            await _cancel(stopping, running)
             for child in reversed(self._children):
-                await child.stop()
+                try:
+                    await child.stop()
+                except SandboxError as exc:
+                    # One that does not end must not keep the others running.
+                    log.warning("%s", exc)
             log.info("sandbox stopped")
 
     async def _run(self) -> None:
@@ -135,9 +140,7 @@ class Supervisor:
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _cancel(*tasks)
 
     async def _start(self, child: Child, url: str) -> Child:
         log.info("starting %s", child.name)
@@ -166,41 +169,47 @@ class Supervisor:
             delay = min(high, 2 * delay)
 
     async def _keep_scheduler(self, child: Child) -> None:
-        delay, high = _BACK_OFF_SECONDS
-        restarts, error = -1, ""
+        low, high = _BACK_OFF_SECONDS
+        delay = low
+        state = SchedulerState(pid=0, config_sha256="", ready=False, restarts=-1)
         while True:
-            restarts += 1
             digest = self._config_digest()
+            # What was wrong with another configuration is not said of this one.
+            error = state.error if digest == state.config_sha256 else ""
             log.info("starting %s", child.name)
             await child.start()
-            self._tell_scheduler(SchedulerState(child.pid, digest, ready=False, restarts=restarts, error=error))
+            state = SchedulerState(child.pid, digest, ready=False, restarts=state.restarts + 1, error=error)
+            self._tell_scheduler(state)
+            changed = asyncio.create_task(self._config_changed(digest))
             try:
-                changed = asyncio.create_task(self._config_changed(digest))
-                starting = asyncio.create_task(
-                    child.ready(control_plane.answers(self._facts.scheduler_url + "/readyz"), seconds=_START_SECONDS)
-                )
-                await asyncio.wait({changed, starting}, return_when=asyncio.FIRST_COMPLETED)
-                if starting.done():
-                    starting.result()
-                    error, delay = "", _BACK_OFF_SECONDS[0]
-                    self._tell_scheduler(SchedulerState(child.pid, digest, ready=True, restarts=restarts))
-                    self._tell(state="ready")
-                    ended = asyncio.create_task(child.wait())
-                    await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
-                    ended.cancel()
-                    if not changed.done():
-                        error = tail(child.log)
-            except SandboxError:
-                error = tail(child.log)
-                self._tell_scheduler(SchedulerState(child.pid, digest, ready=False, restarts=restarts, error=error))
-                log.warning("kube-scheduler ended, again in %.0f s or when its configuration changes", delay)
-                await asyncio.wait({changed}, timeout=delay)
-                delay = min(high, 2 * delay)
+                error = await self._attend_scheduler(child, state, changed)
+                state = msgspec.structs.replace(state, error=error)
+                self._tell_scheduler(state)
+                self._tell()
+                if error:
+                    log.warning("kube-scheduler failed, again in %.0f s or when its configuration changes", delay)
+                    await asyncio.wait({changed}, timeout=delay)
+                delay = low if changed.done() else min(high, 2 * delay)
             finally:
-                starting.cancel()
-                changed.cancel()
-                await asyncio.gather(starting, changed, return_exceptions=True)
+                await _cancel(changed)
             await child.stop()
+
+    async def _attend_scheduler(self, child: Child, state: SchedulerState, changed: asyncio.Task[None]) -> str:
+        """Follow kube-scheduler; return its last log lines once it fails, or "" once its configuration changes."""
+        probe = control_plane.answers(self._facts.scheduler_url + "/readyz")
+        starting = asyncio.create_task(child.ready(probe, seconds=_START_SECONDS))
+        ended = asyncio.create_task(child.wait())
+        try:
+            await asyncio.wait({changed, starting}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and starting.exception() is None:
+                self._tell_scheduler(msgspec.structs.replace(state, ready=True, error=""))
+                self._tell(state="ready")
+                await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if changed.done():
+                return ""
+            return tail(child.log) or f"kube-scheduler failed without a word in {child.log}"
+        finally:
+            await _cancel(starting, ended)
 
     async def _config_changed(self, digest: str) -> None:
         while self._config_digest() == digest:  # noqa: ASYNC110 - other programs write the file, no event tells
@@ -221,3 +230,9 @@ class Supervisor:
         self._facts.message = message or self._facts.message
         self._facts.processes = {child.name: child.pid for child in self._children if child.running}
         write_atomically(self._paths.facts, msgspec.json.format(msgspec.json.encode(self._facts), indent=2))
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,277 @@
+"""A sandbox from its start to its end, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import SandboxError
+from accelkit.sandbox import lifecycle
+from accelkit.sandbox.binaries import default_cache_dir
+from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, prepare
+from accelkit.sandbox.processes import identify, of_sandbox
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+DEADLINE = 60
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+WHERE = os.pathsep.join((os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ["PATH"]))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def accelkit_sandbox(*arguments):
+    """Runs the command as a person does; returns its exit code and all that it said."""
+    command = [sys.executable, "-m", "accelkit", "sandbox", *map(str, arguments)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=4 * DEADLINE, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def eventually(look, wanted):
+    """The first thing seen that is as wanted; files and process lists tell nobody that they change."""
+    deadline = time.monotonic() + DEADLINE
+    while not wanted(seen := look()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.05)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def programs():
+    missing = [program for program in PROGRAMS if shutil.which(program, path=WHERE) is None]
+    if missing and not any(default_cache_dir(os.environ).glob("*/kube-apiserver")):
+        pytest.skip(f"no {', '.join(missing)}: set KUBEBUILDER_ASSETS to a folder with them")
+
+
+@contextmanager
+def short_root():
+    # Not tmp_path: the path of a UNIX socket is short.
+    folder = Path(tempfile.mkdtemp(prefix="ak-"))
+    root = folder / "s"
+    try:
+        yield root
+    finally:
+        accelkit_sandbox("down", "--root", root)
+        left = of_sandbox(root)
+        shutil.rmtree(folder)
+        assert left == []
+
+
+@pytest.fixture
+def root():
+    with short_root() as root:
+        yield root
+
+
+@pytest.fixture(scope="module")
+def running(programs):
+    with short_root() as root:
+        code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
+        assert code == 0, said
+        assert f"export KUBECONFIG={root}/admin.kubeconfig" in said
+        assert f"accelkit sandbox down --root {root}" in said
+        said = said.splitlines()
+        assert [line for line in said if line.startswith("starting")] == [
+            *(f"starting {program}" for program in PROGRAMS),
+            "starting the simulated nodes",
+        ]
+        yield SandboxPaths(root)
+
+
+async def test_the_api_server_is_ready_and_controllers_work(running):
+    facts = running.read_facts()
+    async with ApiClient(load_connection(Path(facts.kubeconfig))) as api:
+        assert api.server == facts.api_server
+        assert await api.get("/readyz") == b"ok"
+        query = {"watch": "1", "fieldSelector": "metadata.name=default"}
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        async with api.stream(accounts, query=query, silence_seconds=DEADLINE) as events:
+            assert json.loads(await anext(events))["type"] == "ADDED"
+
+
+def test_up_twice_leaves_the_first_alone(running):
+    before = running.read_facts()
+    code, said = accelkit_sandbox("up", "--root", running.root)
+    assert (code, "is up already" in said) == (0, True), said
+    assert running.read_facts().supervisor_pid == before.supervisor_pid
+
+
+def test_status_tells_of_every_process(running):
+    code, said = accelkit_sandbox("status", "--root", running.root, "-o", "json")
+    status = json.loads(said)
+    names = {process["name"] for process in status["processes"]}
+    assert (code, status["running"], status["facts"]["state"]) == (0, True, "ready")
+    assert names >= {"supervisor", *PROGRAMS}
+    assert all(process["running"] and process["memory_mib"] > 0 for process in status["processes"])
+
+
+def scheduler_state(paths):
+    return json.loads(paths.scheduler_state.read_bytes())
+
+
+@contextmanager
+def scheduler_config(paths, content):
+    """Another configuration for a while; yields how to wait for a state that follows."""
+    original = paths.scheduler_config.read_bytes()
+    before = eventually(lambda: scheduler_state(paths), lambda state: state["ready"])
+
+    def follow(wanted):
+        return eventually(lambda: scheduler_state(paths), wanted)
+
+    try:
+        paths.scheduler_config.write_bytes(content(original))
+        yield before, follow
+    finally:
+        paths.scheduler_config.write_bytes(original)
+        follow(lambda state: state["ready"] and state["config_sha256"] == before["config_sha256"])
+
+
+def test_a_changed_configuration_restarts_the_scheduler(running):
+    with scheduler_config(running, lambda original: original + b"parallelism: 8\n") as (before, follow):
+        state = follow(lambda state: state["ready"] and state["config_sha256"] != before["config_sha256"])
+    assert state["restarts"] == before["restarts"] + 1
+    assert (state["pid"] != before["pid"], state["error"]) == (True, "")
+
+
+def test_ready_is_unsaid_before_the_old_scheduler_ends(running):
+    held = eventually(lambda: scheduler_state(running), lambda state: state["ready"])["pid"]
+    # Stopped, it cannot follow the SIGTERM, so what is said meanwhile is said of it.
+    os.kill(held, signal.SIGSTOP)
+    try:
+        with scheduler_config(running, lambda original: original + b"parallelism: 9\n") as (_, follow):
+            state = follow(lambda state: not state["ready"])
+            os.kill(held, signal.SIGCONT)
+            assert state["pid"] == held
+    finally:
+        if identify(held) is not None:
+            os.kill(held, signal.SIGCONT)
+
+
+def test_a_bad_configuration_is_reported_and_a_good_one_recovers(running):
+    with scheduler_config(running, lambda _: b"kind: Nonsense\n") as (before, follow):
+        state = follow(lambda state: state["error"])
+        assert "Nonsense" in state["error"]
+        assert not state["ready"]
+        again = follow(lambda state: state["restarts"] >= before["restarts"] + 2)
+        assert again["error"], "the reason stays while it is tried again"
+    assert scheduler_state(running)["error"] == ""
+    assert running.read_facts().state == "ready"
+
+
+def test_a_scheduler_that_is_killed_is_started_again(running):
+    before = eventually(lambda: scheduler_state(running), lambda state: state["ready"])
+    os.kill(before["pid"], signal.SIGKILL)
+    state = eventually(lambda: scheduler_state(running), lambda now: now["ready"] and now["pid"] != before["pid"])
+    assert state["config_sha256"] == before["config_sha256"]
+
+
+def test_nodes_that_are_killed_are_started_again(running):
+    def nodes():
+        return running.read_facts().processes.get("nodes", 0)
+
+    before = eventually(nodes, bool)
+    os.kill(before, signal.SIGKILL)
+    eventually(nodes, lambda pid: pid not in (0, before))
+    assert running.read_facts().state == "ready"
+
+
+def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
+    code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
+    assert code == 0, said
+    os.kill(SandboxPaths(root).read_facts().supervisor_pid, signal.SIGKILL)
+    code, said = accelkit_sandbox("down", "--root", root)
+    assert code == 0, said
+    assert of_sandbox(root) == []
+    assert not root.exists()
+
+
+def test_a_component_that_ends_takes_all_others_with_it(programs, root):
+    code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
+    assert code == 0, said
+    paths = SandboxPaths(root)
+    os.kill(paths.read_facts().processes["etcd"], signal.SIGKILL)
+    assert eventually(lambda: of_sandbox(root), lambda processes: not processes) == []
+    facts = paths.read_facts()
+    assert facts.state == "failed"
+    assert facts.message.startswith("etcd ended")
+    code, said = accelkit_sandbox("status", "--root", root, "-o", "json")
+    assert not any(process["running"] for process in json.loads(said)["processes"])
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
+    said = []
+    options = Options(extender_port=free_port(), apiserver_args=("--no-such-option",))
+    paths = SandboxPaths(root)
+    with pytest.raises(SandboxError, match=r"kube-apiserver ended while starting:[^$]*no-such-option") as failure:
+        lifecycle.up(paths, options, None, said.append, os.environ)
+    assert "accelkit sandbox down" in failure.value.next_step
+    assert said == ["starting etcd", "starting kube-apiserver", "sandbox stopped"]
+    assert of_sandbox(root) == []
+    assert (paths.logs / "kube-apiserver.log").exists()
+
+
+def test_a_taken_port_is_named_with_the_option_that_helps(root):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = accelkit_sandbox("up", "--root", root, "--extender-port", port)
+    assert (code, f"port {port}" in said, "--extender-port" in said) == (1, True, True), said
+    assert not root.exists()
+
+
+def test_down_of_nothing_says_so(root):
+    assert accelkit_sandbox("down", "--root", root) == (0, f"there is no sandbox in {root}\n")
+
+
+@pytest.mark.parametrize("facts", [None, b"{"])
+def test_down_works_on_a_sandbox_that_lost_its_facts(root, facts):
+    paths = SandboxPaths(root)
+    prepare(paths)
+    (root / "backup").mkdir()
+    if facts is not None:
+        paths.facts.write_bytes(facts)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, ROOT_VARIABLE: str(root)}) as left:
+        lifecycle.down(paths, lambda _: None)
+        assert left.wait(DEADLINE) == -signal.SIGTERM
+    assert not root.exists()
+
+
+def test_down_works_on_a_sandbox_that_was_hardly_begun(root):
+    (root / "pki").mkdir(parents=True)
+    assert accelkit_sandbox("down", "--root", root)[0] == 0
+    assert not root.exists()
+
+
+def test_down_never_deletes_a_folder_that_is_no_sandbox(root):
+    root.mkdir()
+    (root / "thesis").touch()
+    code, said = accelkit_sandbox("down", "--root", root)
+    assert (code, "does not look like a sandbox" in said) == (1, True)
+    assert (root / "thesis").exists()
+
+
+def test_a_root_is_the_same_by_whatever_name(root):
+    paths = SandboxPaths(root)
+    prepare(paths)
+    link = root.with_name("link")
+    link.symlink_to(root)
+    assert accelkit_sandbox("down", "--root", link)[0] == 0
+    assert not root.exists()

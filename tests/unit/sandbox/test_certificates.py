@@ -1,0 +1,109 @@
+"""The sandbox's certificates as a verifier sees them, and the kubeconfigs that carry them."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import stat
+from datetime import UTC, datetime
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from accelkit.sandbox.certificates import Authority, kubeconfig, service_account_keys
+from accelkit.sandbox.control_plane import write_certificates
+from accelkit.sandbox.layout import SandboxPaths, prepare
+
+
+def certificate(pem):
+    return x509.load_pem_x509_certificate(pem)
+
+
+def verify(authority, leaf, name):
+    store = Store([certificate(authority)])
+    PolicyBuilder().store(store).time(datetime.now(UTC)).build_server_verifier(name).verify(certificate(leaf), [])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    paths = SandboxPaths(tmp_path_factory.mktemp("s"))
+    prepare(paths)
+    write_certificates(paths, "https://127.0.0.1:1")
+    return paths
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(x509.DNSName(f"kubernetes{rest}") for rest in ("", ".default", ".default.svc")),
+        x509.DNSName("localhost"),
+        *(x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "10.96.0.1")),
+    ],
+)
+def test_the_apiserver_is_verified_under_each_of_its_names(written, name):
+    verify((written.pki / "ca.crt").read_bytes(), (written.pki / "apiserver.crt").read_bytes(), name)
+
+
+def test_a_server_is_not_verified_under_another_name_or_by_another_authority():
+    authority, name = Authority("a"), x509.DNSName("localhost")
+    pair = authority.server("s", ["localhost"])
+    with pytest.raises(VerificationError):
+        verify(authority.certificate, pair.certificate, x509.DNSName("elsewhere"))
+    with pytest.raises(VerificationError):
+        verify(Authority("a").certificate, pair.certificate, name)
+
+
+def test_a_clients_user_and_group_stand_in_its_subject():
+    authority = Authority("a")
+    client = certificate(authority.client("u", "system:masters").certificate)
+    client.verify_directly_issued_by(certificate(authority.certificate))
+    names = {attribute.oid: attribute.value for attribute in client.subject}
+    assert names == {NameOID.COMMON_NAME: "u", NameOID.ORGANIZATION_NAME: "system:masters"}
+    usage = client.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
+def test_a_certificate_is_valid_now_and_goes_with_its_key():
+    pair = Authority("a").client("u")
+    leaf, key = certificate(pair.certificate), load_pem_private_key(pair.key, None)
+    assert isinstance(key.curve, ec.SECP256R1)
+    assert leaf.public_key() == key.public_key()
+    assert leaf.not_valid_before_utc < datetime.now(UTC) < leaf.not_valid_after_utc
+
+
+def test_service_account_keys_belong_together():
+    pair = service_account_keys()
+    assert load_pem_public_key(pair.certificate) == load_pem_private_key(pair.key, None).public_key()
+
+
+def test_a_kubeconfig_has_all_that_it_needs_in_it():
+    authority = Authority("a")
+    pair = authority.client("u")
+    document = json.loads(kubeconfig("https://s", authority.certificate, "u", pair))
+    (context,), (cluster,), (user,) = document["contexts"], document["clusters"], document["users"]
+    assert context["name"] == document["current-context"]
+    assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}
+    assert cluster["cluster"]["server"] == "https://s"
+    embedded = [cluster["cluster"]["certificate-authority-data"], *user["user"].values()]
+    assert [base64.b64decode(each) for each in embedded] == [authority.certificate, pair.certificate, pair.key]
+
+
+def test_whoever_holds_a_key_is_its_owner_alone(written):
+    files = [*written.pki.glob("*.key"), *written.root.glob("*.kubeconfig")]
+    assert len(files) == 5
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_each_component_has_the_user_that_rbac_knows(written):
+    def subject(user):
+        data = json.loads(written.kubeconfig(user).read_bytes())["users"][0]["user"]["client-certificate-data"]
+        return certificate(base64.b64decode(data)).subject.rfc4514_string()
+
+    assert subject("admin") == "CN=admin,O=system:masters"
+    assert subject("kube-scheduler") == "CN=system:kube-scheduler"
+    assert subject("kube-controller-manager") == "CN=system:kube-controller-manager"

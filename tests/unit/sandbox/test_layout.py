@@ -1,0 +1,115 @@
+"""Where the sandbox lies, and the files by which its processes know of each other."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from accelkit.errors import SandboxError
+from accelkit.sandbox import layout
+from accelkit.sandbox.layout import Facts, Options, SandboxPaths, check_length, default_root, prepare, write_atomically
+
+SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"ACCELKIT_SANDBOX": "/s", "XDG_STATE_HOME": "/x", "HOME": "/h"}, "/s"),
+        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/accelkit/sandbox"),
+        ({"XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/accelkit/sandbox"),
+        ({"HOME": "/h"}, "/h/.local/state/accelkit/sandbox"),
+    ],
+)
+def test_the_root_is_ours_then_that_of_xdg_then_below_home(environ, expected):
+    assert default_root(environ) == Path(expected)
+
+
+def test_a_relative_root_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert default_root({"ACCELKIT_SANDBOX": "s"}) == tmp_path / "s"
+
+
+def root_with_sockets_of(length, node):
+    return Path("/" + "r" * (length - len(f"//nodes/{node}/{SOCKET}")))
+
+
+def test_the_longest_socket_may_take_all_107_bytes():
+    root = root_with_sockets_of(107, "node-long")
+    assert len(str(root / "nodes" / "node-long" / SOCKET)) == 107
+    check_length(SandboxPaths(root), ["a", "node-long"])
+
+
+def test_one_byte_more_is_refused_with_the_limit_the_node_and_what_to_set():
+    paths = SandboxPaths(root_with_sockets_of(108, "node-long"))
+    with pytest.raises(SandboxError, match=r"node-long .* 107 bytes; set ACCELKIT_SANDBOX .* 1 bytes shorter"):
+        check_length(paths, ["a", "node-long"])
+
+
+def test_the_folders_are_for_their_owner_alone(tmp_path):
+    paths = SandboxPaths(tmp_path / "a" / "s")
+    prepare(paths)
+    assert {mode(folder) for folder in (paths.root, *paths.folders)} == {0o700}
+
+
+def test_an_open_root_is_closed_and_a_second_time_is_fine(tmp_path):
+    paths = SandboxPaths(tmp_path / "s")
+    paths.root.mkdir()
+    paths.root.chmod(0o755)
+    prepare(paths)
+    prepare(paths)
+    assert mode(paths.root) == 0o700
+
+
+def test_the_root_of_another_user_is_refused_and_left_alone(tmp_path, monkeypatch):
+    other = os.geteuid() + 1
+    monkeypatch.setattr(layout.os, "geteuid", lambda: other)
+    with pytest.raises(SandboxError, match="belongs to another user"):
+        prepare(SandboxPaths(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_root_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "s").touch()
+    with pytest.raises(SandboxError, match="cannot use"):
+        prepare(SandboxPaths(tmp_path / "s"))
+
+
+def test_a_file_is_replaced_as_a_whole_with_nothing_left_beside_it(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"a much longer text before")
+    write_atomically(path, b"after")
+    assert (path.read_bytes(), mode(path)) == (b"after", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_facts_are_read_as_they_were_written(tmp_path):
+    paths = SandboxPaths(tmp_path)
+    facts = Facts(image="i", extender_port=1, supervisor_pid=2, nodes=["n"], processes={"etcd": 3})
+    write_atomically(paths.facts, msgspec.json.encode(facts))
+    assert paths.read_facts() == facts
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b'{"image": 1}'])
+def test_facts_that_cannot_be_read_are_unknown(tmp_path, content):
+    paths = SandboxPaths(tmp_path)
+    if content is not None:
+        paths.facts.write_bytes(content)
+    assert paths.read_facts() is None
+
+
+def test_options_come_back_and_their_absence_says_what_to_do(tmp_path):
+    paths = SandboxPaths(tmp_path)
+    with pytest.raises(SandboxError, match="run `accelkit sandbox up`"):
+        paths.read_options()
+    options = Options(extender_port=1, apiserver_args=("--v=1",))
+    write_atomically(paths.options, msgspec.json.encode(options))
+    assert paths.read_options() == options
