@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Sequence
 
@@ -34,6 +35,9 @@ _WRITE_SECONDS = 5
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL = 1.0
 _CONFLICT, _NOT_FOUND = 409, 404
+
+# Names stand in paths of the API server, where anything else would lead elsewhere.
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 _pod = msgspec.json.Decoder(Pod)
 
@@ -68,6 +72,8 @@ class Binder:
         for name, value in msgspec.structs.asdict(args).items():
             if not value:
                 return f"{name} is missing"
+            if name != "PodUID" and not _NAME.fullmatch(value):
+                return f"{name} {value[:100]!r} is no name of a Kubernetes object"
         node, task = self._under_way.get(args.PodUID, ("", None))
         if task is None:
             task = asyncio.create_task(self._bind(args))
@@ -146,13 +152,16 @@ class Binder:
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> str:
         held = self._ledger.holding(ref.uid)
+        # The reservation may stand for an earlier Binding, accepted or unanswered; then this refusal does not end it.
+        ours = held is not None and held.stage is Stage.RESERVED and ref.uid not in self._unsettled
         if failure.unanswered:
-            if held is not None:
-                self.doubt(held)
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
         elif failure.status != _CONFLICT:
-            self._ledger.release(ref.uid)
+            if ours:
+                self._ledger.release(ref.uid)
             return f"binding {ref} to {node}: {failure}"
+        if held is not None:
+            self.doubt(held)
         try:
             pod = await self._read(ref)
         except ApiError:
@@ -163,7 +172,7 @@ class Binder:
             return pod
         if pod.spec.node_name:
             return self._bound_already(ref, pod, node)
-        if not failure.unanswered:
+        if ours and not failure.unanswered:
             self._ledger.release(ref.uid)
         return f"binding {ref} to {node}: {failure}"
 

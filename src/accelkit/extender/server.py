@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from granian._granian import RSGIProtocolClosed
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.log import LogLevels
 from granian.server.embed import Server
@@ -21,6 +22,7 @@ from accelkit.extender.routes import Reply
 
 # 5,000 whole node objects of 20 KB fit; kube-scheduler sends them where nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
+_MAX_PORT = 65535
 
 
 class _Headers(Protocol):
@@ -65,13 +67,14 @@ def parse_listen(
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
+    wrong = ConfigurationError(f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766")
     try:
         loopback = ipaddress.ip_address(host).is_loopback
         number = int(port)
     except ValueError as exc:
-        raise ConfigurationError(
-            f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766"
-        ) from exc
+        raise wrong from exc
+    if not 0 < number <= _MAX_PORT:
+        raise wrong
     if plain_http:
         if not loopback:
             raise ConfigurationError(
@@ -99,7 +102,11 @@ async def serve(listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Re
     _check_port(listen)
 
     async def application(scope: _Scope, protocol: _HttpProtocol) -> None:
-        body = await _body(scope, protocol)
+        try:
+            body = await _body(scope, protocol)
+        except RSGIProtocolClosed:
+            # The caller hung up amid its body; nobody waits for an answer.
+            return
         if body is None:
             reply = Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES)
         else:

@@ -65,7 +65,8 @@ class Verbs:
             kept = list(compress(whole, map(fits, names)))
             failed, result = len(names) - len(kept), FilterResult(Nodes=RawNodes(kept))
         if failed:
-            all_asked = failed == len(verdict.failing) and len(names) - failed == len(verdict.fits)
+            # Nearly always every node of the cluster is asked about; equal counts alone do not say that.
+            all_asked = failed == len(verdict.failing) and verdict.failing.keys() == set(filterfalse(fits, names))
             rest = verdict.failing if all_asked else _failing(verdict, filterfalse(fits, names))
             _explain(result, rest, verdict, self.dialect_of(args))
         return result
