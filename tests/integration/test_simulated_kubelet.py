@@ -20,6 +20,7 @@ from pathlib import Path
 import grpc
 import msgspec
 import pytest
+import pytest_asyncio
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
@@ -35,7 +36,8 @@ from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.layout import SandboxPaths
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
 
-pytestmark = pytest.mark.integration
+# One event loop for all, since connections that a cancelled watch leaves behind are closed in the background.
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 DEADLINE = 60
 CARD = "example.com/card"
@@ -73,7 +75,7 @@ def cluster():
         shutil.rmtree(folder)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(cluster):
     async with ApiClient(load_connection(Path(cluster.kubeconfig))) as api:
         yield api
@@ -158,7 +160,7 @@ async def stop(running):
     assert running.cancelled()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def sandbox(api, cluster, request):
     name = f"node-{zlib.crc32(request.node.name.encode())}"
     # Pods cannot be made before the controller has made their service account.
