@@ -1,0 +1,178 @@
+"""`place` against a search through every choice, and against every draw the kubelet may make."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from accelkit.model.assignment import Assignment
+from accelkit.model.card import Card, Health, Link
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.fit import CardState, place
+from accelkit.placement.misfit import Reason
+from accelkit.placement.policies import Policy
+
+NAMES = "abcd"
+
+
+@st.composite
+def card_states(draw):
+    cards = []
+    for name in NAMES[: draw(st.integers(1, 4))]:
+        memory = draw(st.sampled_from([None, 8, 16]))
+        links = draw(st.lists(st.builds(Link, st.sampled_from(NAMES), st.sampled_from(["x", "y"])), max_size=2))
+        card = Card(
+            name,
+            "v",
+            draw(st.sampled_from("mn")),
+            memory,
+            numa=draw(st.sampled_from([None, 0, 1])),
+            links=tuple(links),
+            health=draw(st.sampled_from([*Health, Health.HEALTHY])),
+        )
+        empty = draw(st.booleans())
+        free = card.capacity_bytes if empty else draw(st.integers(-2, card.capacity_bytes))
+        cards.append(CardState(card, free, 1000 if empty else draw(st.sampled_from([0, 500, 1000])), empty=empty))
+    return cards
+
+
+@st.composite
+def requests(draw):
+    kinds = sorted(draw(st.lists(st.sampled_from(Kind), min_size=1, max_size=4)), key=lambda kind: kind is Kind.APP)
+    containers = []
+    for number, kind in enumerate(kinds):
+        whole = draw(st.sampled_from([False, False, True]))
+        plain = draw(st.booleans())
+        containers.append(
+            ContainerRequest(
+                str(number),
+                kind,
+                draw(st.sampled_from([1, 1, 2, 3])),
+                0 if whole else draw(st.sampled_from([2, 4, 8, 16])),
+                0 if whole or plain else draw(st.sampled_from([0, 500])),
+                whole=whole,
+                model="" if plain else draw(st.sampled_from(["", "m"])),
+                same_card_as="" if plain or not number else draw(st.sampled_from(["", str(number - 1)])),
+                link="" if plain else draw(st.sampled_from(["", "any", "x"])),
+                numa="" if plain else draw(st.sampled_from(["", "single"])),
+                policy=draw(st.sampled_from(["", *Policy])),
+            )
+        )
+    return PodRequest(tuple(containers))
+
+
+class Pod:
+    """A pod that grows container by container on explicit devices; `take` says whether it may be so."""
+
+    def __init__(self, states):
+        self.states = {state.card.id: state for state in states}
+        self.cards = {}
+        self.devices = {name: set() for name in self.states}
+        self.reusable = {name: set() for name in self.states}
+        self.compute = dict.fromkeys(self.states, 0)
+        self.compute_pool = dict.fromkeys(self.states, 0)
+        self.whole = set()
+        self.whole_pool = set()
+
+    def take(self, container, cards):
+        self.cards[container.container] = cards
+        if not self.allowed(container, cards):
+            return False
+        return self.take_whole(container, cards) if container.whole else self.take_memory(container, cards)
+
+    def allowed(self, container, cards):
+        found = [self.states[name].card for name in cards]
+        if any(card.health is Health.UNHEALTHY for card in found):
+            return False
+        if container.model and any(card.model != container.model for card in found):
+            return False
+        if container.same_card_as and not set(cards) <= set(self.cards[container.same_card_as]):
+            return False
+        if container.numa and (found[0].numa is None or len({card.numa for card in found}) > 1):
+            return False
+        kinds = {"x", "y"} if container.link == "any" else {container.link}
+        ends = {(card.id, link.to) for card in found for link in card.links if link.kind in kinds}
+        return not container.link or all((a, b) in ends or (b, a) in ends for a, b in combinations(cards, 2))
+
+    def take_whole(self, container, cards):
+        draws = list(combinations(self.whole_pool, len(cards))) or [cards]
+        if cards not in [tuple(sorted(draw)) for draw in draws] or not all(self.allowed(container, d) for d in draws):
+            return False
+        if len(self.whole_pool) < len(cards) and not self.whole_pool <= set(cards):
+            return False
+        for name in set(cards) - self.whole_pool:
+            if not self.states[name].empty or self.devices[name] or name in self.whole or self.compute[name]:
+                return False
+        self.whole |= set(cards)
+        self.whole_pool = self.whole_pool | set(cards) if container.kind is Kind.INIT else self.whole_pool - set(cards)
+        return True
+
+    def take_memory(self, container, cards):
+        held = {name: len(pool) for name, pool in self.reusable.items() if pool}
+        wanted = container.memory_bytes * len(cards)
+        if sum(held.values()) > wanted:
+            # The kubelet draws any of them: only on one card is it known of which.
+            if set(held) != set(cards):
+                return False
+        elif any(name not in cards or count > container.memory_bytes for name, count in held.items()):
+            return False
+        return all([self.take_from(container, name) for name in cards])
+
+    def take_from(self, container, name):
+        state = self.states[name]
+        taken = set(sorted(self.reusable[name])[: container.memory_bytes])
+        first = len(self.devices[name])
+        taken |= set(range(first, first + container.memory_bytes - len(taken)))
+        self.devices[name] |= taken
+        reused = min(self.compute_pool[name], container.compute)
+        self.compute[name] += container.compute - reused
+        if container.kind is Kind.INIT:
+            self.reusable[name] |= taken
+            self.compute_pool[name] += container.compute - reused
+        else:
+            self.reusable[name] -= taken
+            self.compute_pool[name] -= reused
+        room = len(self.devices[name]) <= state.free_bytes and self.compute[name] <= state.free_compute
+        return room and name not in self.whole
+
+
+def possible(states, request, choice):
+    pod = Pod(states)
+    return all(pod.take(container, cards) for container, cards in zip(request.containers, choice, strict=True))
+
+
+def any_choice(states, request):
+    names = [state.card.id for state in states]
+    return any(
+        possible(states, request, choice)
+        for choice in product(*(list(combinations(names, container.cards)) for container in request.containers))
+    )
+
+
+@given(card_states(), requests(), st.sampled_from(Policy))
+@settings(max_examples=400)
+def test_a_fit_is_found_exactly_where_there_is_one_and_it_holds_for_every_draw(states, request, policy):
+    placed = place(states, request, policy)
+    if isinstance(placed, Assignment):
+        event("fits")
+        choice = [tuple(sorted(share.card for share in placed.containers[c.container])) for c in request.containers]
+        assert possible(states, request, choice)
+    else:
+        event(f"does not fit: {placed.reason}")
+        assert placed.reason is Reason.TOO_COMPLEX or not any_choice(states, request)
+
+
+@given(card_states(), requests(), st.sampled_from(Policy))
+@settings(max_examples=150)
+def test_every_share_is_what_its_container_asks_for(states, request, policy):
+    placed = place(states, request, policy)
+    cards = {state.card.id: state.card for state in states}
+    for container in request.containers if isinstance(placed, Assignment) else ():
+        shares = placed.containers[container.container]
+        assert len({share.card for share in shares}) == len(shares) == container.cards
+        for share in shares:
+            whole = (cards[share.card].capacity_bytes, 1000, True)
+            asked = whole if container.whole else (container.memory_bytes, container.compute, False)
+            assert (share.memory_bytes, share.compute, share.whole) == asked
