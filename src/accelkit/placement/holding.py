@@ -78,20 +78,27 @@ class Unassigned:
 
 @dataclass(slots=True)
 class CardUse:
-    """What is held of one card."""
+    """What is held of one card.
+
+    Whole holders are counted: more than one is a mistake, but what others have bound is never refused.
+    """
 
     used_bytes: int = 0
     used_compute: int = 0
     holders: int = 0
-    whole: bool = False
+    whole_holders: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether somebody holds all of the card."""
+        return self.whole_holders > 0
 
     def add(self, charge: Charge, sign: int) -> None:
-        """Count a charge in (+1) or out (-1); a whole card has one holder at most."""
+        """Count a charge in (+1) or out (-1)."""
         self.used_bytes += sign * charge.memory_bytes
         self.used_compute += sign * charge.compute
         self.holders += sign
-        if charge.whole:
-            self.whole = sign > 0
+        self.whole_holders += sign * charge.whole
 
 
 @dataclass(slots=True)
