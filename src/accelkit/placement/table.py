@@ -70,7 +70,9 @@ class Table:
         self._known[row] = entry.problem is None
         usable = [state for state in states if state.card.health is not Health.UNHEALTHY]
         # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
-        self._free[row] = _descending([s.free_bytes for s in usable if s.card.capacity_bytes], self._free.shape[1])
+        # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
+        free_bytes = [max(_NONE, state.free_bytes) for state in usable if state.card.capacity_bytes]
+        self._free[row] = _descending(free_bytes, self._free.shape[1])
         self._capacity[row] = _descending([s.card.capacity_bytes for s in usable], self._free.shape[1])
         self._empty[row] = sum(state.empty for state in usable)
         self._usable[row] = len(usable)
