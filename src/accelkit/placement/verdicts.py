@@ -124,11 +124,13 @@ class Verdicts:
 
 
 def _state_key(entry: NodeEntry) -> tuple[object, ...]:
-    # Identities do not matter for whether a pod fits, but links name them.
+    # Identities do not matter for whether a pod fits, unless links name them.
+    linked = any(card.links for card in entry.cards())
     return tuple(
         (
             *(state.free_bytes, state.free_compute, state.empty, state.card.memory_bytes, state.card.reserved_bytes),
-            *(state.card.model, state.card.numa, state.card.health, state.card.id if state.card.links else ""),
+            *(state.card.model, state.card.numa, state.card.health),
+            *((state.card.id, state.card.links) if linked else ()),
         )
         for state in entry.states()
     )
