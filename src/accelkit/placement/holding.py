@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,8 +56,8 @@ class Holding:
 class Unassigned:
     """A pod bound to a node without an assignment that can be read: it holds cards, but nobody said which.
 
-    Its memory is counted on every card of the node, and, if it asks for whole cards, every empty card counts as taken,
-    so that nothing is promised twice.
+    Its memory and compute are counted on every card of the node, and, if it asks for whole cards, every empty card
+    counts as taken, so that nothing is promised twice.
     """
 
     pod: PodRef
@@ -69,6 +69,11 @@ class Unassigned:
     def memory_bytes(self) -> int:
         """The most it can hold on one card."""
         return sum(container.memory_bytes for container in self.request.containers)
+
+    @property
+    def compute(self) -> int:
+        """The most it can hold of one card's compute."""
+        return sum(container.compute for container in self.request.containers)
 
     @property
     def whole(self) -> bool:
@@ -124,9 +129,8 @@ class NodeEntry:
 
     def states(self) -> list[CardState]:
         """Return every card with what is free of it."""
-        stray_bytes = sum(pod.memory_bytes for pod in self.unassigned.values())
-        stray_whole = any(pod.whole for pod in self.unassigned.values())
-        return [_state(card, self.uses.get(card.id), stray_bytes, stray_whole=stray_whole) for card in self.cards()]
+        strays = list(self.unassigned.values())
+        return [_state(card, self.uses.get(card.id), strays) for card in self.cards()]
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
         """Count a pod's charges in (+1) or out (-1)."""
@@ -137,13 +141,15 @@ class NodeEntry:
                 del self.uses[card]
 
 
-def _state(card: Card, use: CardUse | None, stray_bytes: int, *, stray_whole: bool) -> CardState:
-    if use is None:
-        if stray_whole:
-            return CardState(card, 0, 0, empty=False)
-        return CardState(card, card.capacity_bytes - stray_bytes, WHOLE_COMPUTE, empty=stray_bytes == 0)
-    if use.whole:
+def _state(card: Card, use: CardUse | None, strays: Sequence[Unassigned]) -> CardState:
+    taken = any(pod.whole for pod in strays) if use is None else use.whole
+    if taken:
         return CardState(card, 0, 0, empty=False)
+    held = use or CardUse()
+    stray_bytes = sum(pod.memory_bytes for pod in strays)
     return CardState(
-        card, card.capacity_bytes - use.used_bytes - stray_bytes, WHOLE_COMPUTE - use.used_compute, empty=False
+        card,
+        card.capacity_bytes - held.used_bytes - stray_bytes,
+        WHOLE_COMPUTE - held.used_compute - sum(pod.compute for pod in strays),
+        empty=use is None and stray_bytes == 0,
     )
