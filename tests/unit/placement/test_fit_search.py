@@ -118,7 +118,8 @@ class Pod:
                 return False
         elif any(name not in cards or count > container.memory_bytes for name, count in held.items()):
             return False
-        return all([self.take_from(container, name) for name in cards])
+        taken = [self.take_from(container, name) for name in cards]
+        return all(taken)
 
     def take_from(self, container, name):
         state = self.states[name]
