@@ -15,6 +15,7 @@ demo-stop: .venv/demo ## Stop and delete the embedded cluster.
 	$(BIN)/accelkit sandbox down
 
 test: .venv/dev ## Unit tests, then integration tests on a real API server and scheduler.
+	$(BIN)/accelkit sandbox build
 	$(BIN)/pytest
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contract, ansible-lint, yamllint.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -136,6 +137,17 @@ class Cluster:
             return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), "")
 
         return words(await self.until(name, words))
+
+    async def scheduler_runs(self, config: str) -> None:
+        """Wait until kube-scheduler is ready with this configuration."""
+        digest = hashlib.sha256(config.encode()).hexdigest()
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            state = json.loads(Path(self.sandbox.facts.scheduler_state).read_text())
+            if state["ready"] and state["config_sha256"] == digest:
+                return
+            assert time.monotonic() < deadline, state
+            await asyncio.sleep(0.1)
 
     async def delete_pods(self) -> None:
         """Delete all pods of the test at once, and wait until they are gone and the ledger is empty."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,17 @@ async def nodes(sandbox: Sandbox) -> list[dict]:
         return [stable(node) for node in (await Cluster(api, sandbox).get("/api/v1/nodes"))["items"]]
 
 
+async def settled(sandbox: Sandbox) -> list[dict]:
+    """The nodes once the node controllers are done with their arrival."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = await nodes(sandbox)
+        if not any("taints" in node["spec"] for node in found):
+            return found
+        assert time.monotonic() < deadline, "nodes are not ready"
+        await asyncio.sleep(0.2)
+
+
 def stable(value):
     if isinstance(value, dict):
         return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
@@ -46,7 +58,7 @@ def changed(output: str) -> int:
 
 async def test_install_verify_and_remove_leave_no_trace(sandbox):
     config = Path(sandbox.facts.scheduler_config)
-    before, config_before = await nodes(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
+    before, config_before = await settled(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
 
     preview = sandbox.playbook("site.yml", "--check", "--diff")
     assert changed(preview.stdout) > 0
@@ -101,29 +113,28 @@ def test_another_cluster_is_refused_with_a_sentence(tmp_path):
     assert "embedded sandbox only" in done.stdout + done.stderr
 
 
-def test_modules_show_and_check_the_accounting(installed):
-    shown = module(installed, "memory_info", {})
+def test_modules_show_and_check_the_accounting(installed, tmp_path):
+    shown = module(installed, tmp_path, "memory_info", {})
     assert {node["name"] for node in shown["inspection"]["nodes"]} == {"node-1", "node-2"}
-    assert not module(installed, "memory_check", {}).get("failed")
-    short = module(installed, "memory_check", {"min_free": "24GiB"})
+    assert not module(installed, tmp_path, "memory_check", {}).get("failed")
+    short = module(installed, tmp_path, "memory_check", {"min_free": "24GiB"})
     assert short["failed"]
     assert {finding["kind"] for finding in short["findings"]} == {"low_free"}
 
 
-def module(sandbox: Sandbox, name: str, arguments: dict) -> dict:
-    """Run a module of the collection on this machine."""
-    command = [
-        *(Path(sys.executable).parent / "ansible", "localhost", "-c", "local"),
-        *("-m", f"accelkit.kubernetes.{name}", "-a", json.dumps({"kubeconfig": str(sandbox.kubeconfig), **arguments})),
-        *("-e", f"ansible_python_interpreter={sys.executable}"),
-    ]
-    environ = {
-        **sandbox.environ,
-        "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
-        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.json",
+def module(sandbox: Sandbox, folder: Path, name: str, arguments: dict) -> dict:
+    """Run a module of the collection in a play on this machine; return its result."""
+    result = folder / "result.json"
+    play = {
+        "hosts": "sandbox",
+        "gather_facts": False,
+        "tasks": [
+            {f"accelkit.kubernetes.{name}": {"kubeconfig": str(sandbox.kubeconfig), **arguments}}
+            | {"register": "found", "ignore_errors": True},
+            {"ansible.builtin.copy": {"dest": str(result), "content": "{{ found | to_json }}", "mode": "0600"}},
+        ],
     }
-    assert shutil.which(command[0])
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120, check=False
-    )
-    return json.loads(done.stdout)["plays"][0]["tasks"][0]["hosts"]["localhost"]
+    playbook = folder / "play.yml"
+    playbook.write_text(json.dumps([play]))
+    sandbox.playbook(str(playbook))
+    return json.loads(result.read_text())

@@ -88,6 +88,13 @@ def status(root: Path | None, output: str) -> None:
     print_value(found, output, table)
 
 
+@sandbox.command()
+def build() -> None:
+    """Find the control plane's binaries, or build them from source; say where they are."""
+    binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
+    click.echo(f"control plane binaries: {binaries.etcd.parent} (from {binaries.source})")
+
+
 @sandbox.command(hidden=True)
 @_root
 def supervise(root: Path | None) -> None:

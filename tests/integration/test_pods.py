@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from conftest import free_port
+
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
+# A node without a kubelet is never ready, and tainted so.
+ANY_TAINT = [{"operator": "Exists"}]
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 
 
@@ -122,3 +131,39 @@ async def test_equal_pods_at_once_never_share_more_than_a_card_has(cluster):
 def settled(pod: dict) -> bool:
     reasons = [condition.get("reason") for condition in pod["status"].get("conditions", ())]
     return pod["status"]["phase"] != "Pending" or "Unschedulable" in reasons
+
+
+async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_path):
+    """An extender that reads GCUShare's resource names, asked by the real scheduler in GCUShare's place."""
+    node = {"metadata": {"name": "gcu-node", "labels": {"kubernetes.io/hostname": "gcu-node"}}}
+    inventory = Inventory(2**30, tuple(Card(f"gcu-{n}", "enflame", "T10", 16 * 2**30) for n in range(8)))
+    node["metadata"]["annotations"] = {INVENTORY_ANNOTATION: encode_inventory(inventory)}
+    await cluster.api.post("/api/v1/nodes", node)
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", "enflame.com/gcu-memory": "128"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": None}
+    status = {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
+    await cluster.api.patch("/api/v1/nodes/gcu-node/status", status)
+    config = Path(installed.facts.scheduler_config)
+    kept = config.read_text()
+    port = free_port()
+    options = ["--listen", f"127.0.0.1:{port}", "--plain-http", "--dialect", "gcushare"]
+    extender = subprocess.Popen([sys.executable, "-m", "accelkit", "extender", *options], env=installed.environ)
+    try:
+        text = kept.replace(f":{installed.port}", f":{port}/gcushare-scheduler").replace(
+            MEMORY, "enflame.com/gcu-memory"
+        )
+        config.write_text(text)
+        await cluster.scheduler_runs(text)
+        for units in (4, 8, 20):
+            limits = {"main": {"enflame.com/gcu-memory": units}}
+            await cluster.create_pod(f"gcushare-pod-{units}", node="gcu-node", containers=limits, tolerations=ANY_TAINT)
+        assert "1 insufficient GCU Memory in one gcu device" in await cluster.refused("gcushare-pod-20")
+        pods = [await cluster.until(f"gcushare-pod-{u}", lambda pod: pod["spec"].get("nodeName")) for u in (4, 8)]
+        assigned = [json.loads(pod["metadata"]["annotations"]["accelkit.io/assignment"]) for pod in pods]
+        assert {entry["containers"]["main"][0]["card"] for entry in assigned} == {"gcu-0"}
+    finally:
+        config.write_text(kept)
+        extender.terminate()
+        extender.wait(20)
+        await cluster.api.delete("/api/v1/nodes/gcu-node")
+        await cluster.scheduler_runs(kept)
