@@ -23,6 +23,8 @@ from accelkit.extender.routes import Reply
 # 5,000 whole node objects of 20 KB fit; kube-scheduler sends them where nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
 _MAX_PORT = 65535
+# kube-scheduler sends a body at once; who takes longer must not hold a connection, nor our end, for ever.
+_BODY_SECONDS = 30.0
 
 
 class _Headers(Protocol):
@@ -100,13 +102,22 @@ async def serve(listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Re
         ConfigurationError: the port is taken, or may not be used.
     """
     _check_port(listen)
+    reading = set[asyncio.Timeout]()
 
     async def application(scope: _Scope, protocol: _HttpProtocol) -> None:
+        limit = asyncio.timeout(_BODY_SECONDS)
+        reading.add(limit)
         try:
-            body = await _body(scope, protocol)
+            async with limit:
+                body = await _body(scope, protocol)
         except RSGIProtocolClosed:
             # The caller hung up amid its body; nobody waits for an answer.
             return
+        except TimeoutError:
+            protocol.response_bytes(408, [("connection", "close")], b'{"error":"the body did not come in time"}')
+            return
+        finally:
+            reading.discard(limit)
         if body is None:
             reply = Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES)
         else:
@@ -131,6 +142,8 @@ async def serve(listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Re
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
+    for limit in reading:
+        limit.reschedule(0)
     if not serving.done():
         server.stop()  # type: ignore[no-untyped-call]
     await serving
