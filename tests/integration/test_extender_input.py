@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -227,6 +228,8 @@ async def raw(extender, text: bytes) -> bytes:
             return await reader.read(4096)
     finally:
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def test_body_over_the_limit_is_refused_before_it_is_sent(extender):
