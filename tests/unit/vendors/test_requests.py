@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from accelkit.errors import RequestError
+from accelkit.model.pod import Pod
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.requests import REQUEST_ANNOTATION, asks_for_cards, read_request
+
+NATIVE, GCUSHARE = load_dialect("native"), load_dialect("gcushare")
+MEMORY, CARDS, GCU = "accelkit.io/memory", "accelkit.io/cards", "enflame.com/gcu-memory"
+UNIT = 2**30
+
+
+def container(name="c", *, always=False, **limits):
+    limits = {{"memory": MEMORY, "cards": CARDS, "gcu": GCU}[key]: value for key, value in limits.items()}
+    return {"name": name, "resources": {"limits": limits}} | ({"restartPolicy": "Always"} if always else {})
+
+
+def pod(*containers, init=(), request=None):
+    annotations = {}
+    if request is not None:
+        annotations[REQUEST_ANNOTATION] = request if isinstance(request, str) else json.dumps(request)
+    spec = {"containers": list(containers), "initContainers": list(init)}
+    return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
+
+
+def read(*containers, dialects=(NATIVE,), **more):
+    found = read_request(pod(*containers, **more), dialects, UNIT)
+    return None if found is None else found.containers
+
+
+def refusal(*containers, dialects=(NATIVE,), **more):
+    with pytest.raises(RequestError) as raised:
+        read(*containers, dialects=dialects, **more)
+    return str(raised.value)
+
+
+def test_units_of_memory_become_bytes_of_one_card():
+    assert read(container(memory="8")) == (ContainerRequest("c", Kind.APP, 1, 8 * UNIT),)
+
+
+def test_cards_are_whole():
+    assert read(container(cards="2")) == (ContainerRequest("c", Kind.APP, 2, whole=True),)
+
+
+@pytest.mark.parametrize("value", [8, 8.0, "8", "8000m", "0.008k"])
+def test_people_write_a_quantity_in_many_ways(value):
+    assert read(container(memory=value))[0].memory_bytes == 8 * UNIT
+
+
+@pytest.mark.parametrize("limits", [{}, {"memory": "0"}, {"cards": 0}, {"memory": 0, "cards": 0}])
+def test_a_pod_without_cards_asks_for_none(limits):
+    assert read(container(**limits)) is None
+
+
+def test_a_pod_without_limits_is_passed_over_cheaply():
+    assert not asks_for_cards(pod({"name": "c"}), [NATIVE])
+    assert not asks_for_cards(pod(container(gcu="4")), [NATIVE])
+    assert asks_for_cards(pod({"name": "c"}, init=[container("i", memory="1")]), [NATIVE])
+
+
+def test_containers_come_in_the_kubelets_order_with_their_kinds():
+    found = read(
+        container("app", memory=1), init=[container("side", always=True, memory=2), container("init", memory=3)]
+    )
+    assert [(each.container, each.kind) for each in found] == [
+        ("side", Kind.SIDECAR),
+        ("init", Kind.INIT),
+        ("app", Kind.APP),
+    ]
+
+
+def test_split_divides_the_memory_over_cards():
+    (found,) = read(container(memory="8"), request={"c": {"split": 4}})
+    assert (found.cards, found.memory_bytes) == (4, 2 * UNIT)
+
+
+def test_every_refinement_arrives():
+    entry = {"compute": 250, "model": "m", "link": "any", "numa": "single", "policy": "spread"}
+    request = {"c": entry, "d": {"same_card_as": "c"}}
+    first, second = read(container(memory=1), container("d", memory=1), request=request)
+    assert first == ContainerRequest("c", Kind.APP, 1, UNIT, **entry)
+    assert second.same_card_as == "c"
+
+
+@pytest.mark.parametrize("value", ["-1", -1, "0.5", "1e30", 1e30, "nonsense", "1ki", "8 ", 0.1, 10**40])
+@pytest.mark.parametrize("resource", ["memory", "cards"])
+def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
+    sentence = refusal(container(**{resource: value}))
+    assert "container c" in sentence
+    assert f"accelkit.io/{resource}" in sentence
+
+
+@pytest.mark.parametrize(
+    ("limits", "entry", "sentence"),
+    [
+        ({"memory": 4, "cards": 1}, {}, "asks for accelkit.io/memory and accelkit.io/cards; ask for memory on shared"),
+        ({"memory": 10}, {"split": 4}, "10 units do not divide over 4 cards; ask for a multiple of 4"),
+        ({"memory": 4}, {"split": 0}, "asks for 0 cards"),
+        ({"memory": 4}, {"split": -2}, "asks for -2 cards"),
+        ({"memory": 1000}, {"split": 1000}, "asks for 1000 cards, at most 128"),
+        ({"cards": 129}, {}, "asks for 129 cards, at most 128"),
+        ({"cards": 2}, {"split": 2}, "whole cards, which are neither split"),
+        ({"cards": 2}, {"compute": 500}, "whole cards, which are neither split nor share their compute"),
+        ({"memory": 4}, {"compute": 1001}, "thousandths of a card, 0 to 1000"),
+        ({"memory": 4}, {"compute": -1}, "thousandths of a card, 0 to 1000"),
+        ({"memory": "8Ei"}, {}, "out of range"),
+        ({"memory": 2**40}, {}, "absurd amount"),
+        ({"memory": 4}, {"numa": "both"}, "numa can only be 'single', not 'both'"),
+        ({"memory": 4}, {"policy": "tight"}, "policy 'tight' is none of binpack, spread"),
+        ({"memory": 4}, {"same_card_as": "c"}, "same_card_as names 'c'"),
+        ({"memory": 4}, {"same_card_as": "nobody"}, "same_card_as names 'nobody'"),
+        ({"memory": 4}, {"splitt": 2}, "unknown key 'splitt'; did you mean split?"),
+        ({"memory": 4}, {"zzz": 2}, "unknown key 'zzz'; keys are split, compute"),
+        ({"memory": 4}, {"split": "2"}, "cannot be read"),
+        ({"memory": 4}, {"split": 1.5}, "cannot be read"),
+        ({"memory": 4}, {"model": None}, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_granted_as_written_is_refused_with_a_sentence(limits, entry, sentence):
+    assert sentence in refusal(container(**limits), request={"c": entry})
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '{"c": 1}', '{"c":', "{c: {}}", '{"c": {"split": ' + "[" * 90_000])
+def test_an_annotation_that_is_no_request_is_refused(text):
+    assert "accelkit.io/request cannot be read" in refusal(container(memory=4), request=text)
+
+
+def test_an_annotation_for_an_unknown_container_names_those_there_are():
+    sentence = refusal(container(memory=4), request={"d": {"split": 2}})
+    assert "accelkit.io/request names d, which asks for no card; containers that do: c" in sentence
+
+
+def test_an_annotation_without_any_card_is_refused():
+    assert "containers that do: none" in refusal(container(), request={"c": {}})
+
+
+def test_same_card_as_must_name_a_container_that_comes_before():
+    sentence = refusal(
+        container("first", memory=1), container("then", memory=1), request={"first": {"same_card_as": "then"}}
+    )
+    assert "container first: same_card_as names 'then'; it must be a container with cards that comes before" in sentence
+
+
+def test_same_card_as_must_name_a_container_with_cards():
+    sentence = refusal(container("plain"), container("c", memory=1), request={"c": {"same_card_as": "plain"}})
+    assert "same_card_as names 'plain'" in sentence
+
+
+def test_all_sharing_containers_of_a_gcushare_pod_share_one_card():
+    found = read(container("a", gcu=4), container("b", gcu=8), container("c", gcu=2), dialects=[NATIVE, GCUSHARE])
+    assert [each.same_card_as for each in found] == ["", "a", "a"]
+
+
+def test_a_gcushare_pod_may_say_otherwise():
+    found = read(
+        container("a", gcu=4),
+        container("b", gcu=8),
+        container("c", gcu=2),
+        dialects=[GCUSHARE],
+        request={"c": {"same_card_as": "b"}},
+    )
+    assert [each.same_card_as for each in found] == ["", "a", "b"]
+
+
+def test_a_dialect_not_in_use_is_not_read():
+    assert read(container(gcu=4), dialects=[NATIVE]) is None
+
+
+def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
+    mixed = {"name": "c", "resources": {"limits": {MEMORY: "1", GCU: "4"}}}
+    assert read(mixed, dialects=[NATIVE, GCUSHARE])[0].memory_bytes == UNIT
+    assert read(mixed, dialects=[GCUSHARE, NATIVE])[0].memory_bytes == 4 * UNIT
+
+
+def test_the_unit_is_the_callers():
+    assert read_request(pod(container(memory=3)), [NATIVE], 100) == PodRequest(
+        (ContainerRequest("c", Kind.APP, 1, 300),)
+    )
