@@ -31,10 +31,10 @@ def step(text: str) -> None:
     print(f"\n\033[1m==> {text}\033[0m", flush=True)
 
 
-def run(*command: str) -> None:
+def run(*command: str, **variables: str) -> None:
     """Show a command and run it; end with its code where it fails."""
     print(f"$ {' '.join(command)}", flush=True)
-    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **variables}
     code = subprocess.run(command, cwd=REPOSITORY, env=environ, check=False).returncode
     if code:
         print(f"\n{command[0]} failed with {code}; `make demo-stop` cleans up.", file=sys.stderr)
@@ -100,11 +100,15 @@ def main() -> int:
         print(f"Error: {exc}", file=sys.stderr)
         return 1
     step("What the cards hold now")
-    run("accelkit", "inspect")
-    kubectl = getattr(paths.read_facts(), "kubectl", "") or "kubectl"
+    facts = paths.read_facts()
+    if facts is None:
+        print("Error: the cluster is gone; `make demo` starts it again", file=sys.stderr)
+        return 1
+    run("accelkit", "inspect", ACCELKIT_EXTENDER=facts.extender_url)
+    kubectl = facts.kubectl or "kubectl"
     print(
         f"\nDone in {time.monotonic() - started:.0f} s. The cluster stays up. Go on with\n"
-        f"  export KUBECONFIG={paths.kubeconfig('admin')} PATH={BIN}:$PATH\n"
+        f"  export PATH={BIN}:$PATH KUBECONFIG={facts.kubeconfig} ACCELKIT_EXTENDER={facts.extender_url}\n"
         f"  {kubectl} get pods -o wide\n"
         f"  {kubectl} delete pod share-8 && accelkit inspect\n"
         "  ansible-playbook playbooks/verify.yml -i inventories/sandbox\n"

@@ -38,6 +38,8 @@ def sandbox() -> None:
 )
 @click.option(
     "--extender-port",
+    envvar="ACCELKIT_EXTENDER_PORT",
+    show_envvar=True,
     type=click.IntRange(1, 65535),
     default=DEFAULT_EXTENDER_PORT,
     show_default=True,

@@ -192,7 +192,7 @@ def _check_port(port: int) -> None:
         except OSError as exc:
             raise SandboxError(
                 f"port {port}, where the extender is to listen, is taken or not allowed ({exc.strerror})",
-                next_step="choose another one with --extender-port",
+                next_step="choose another one with --extender-port or ACCELKIT_EXTENDER_PORT",
             ) from exc
 
 
