@@ -29,6 +29,8 @@ _PAGE = "500"
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
 _BACK_OFF_SECONDS = (0.2, 10.0)
+# What the decoder raises: also for text that is no UTF-8, and for what is nested too deep.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -65,13 +67,17 @@ async def list_all(
     """Return a whole collection, read page by page, and its resource version.
 
     Raises:
-        ApiError: the API server refused or did not answer; 410 where the pages took too long.
+        ApiError: the API server refused, or did not answer so that it can be read; 410 where the pages took too long.
     """
     decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
     items: list[T] = []
     page_query = {**(query or {}), "limit": _PAGE}
     while True:
-        page = decoder.decode(await api.get(path, query=page_query))
+        answer = await api.get(path, query=page_query)
+        try:
+            page = decoder.decode(answer)
+        except _UNREADABLE as exc:
+            raise ApiError(f"the list of {path} cannot be read: {exc}") from exc
         items.extend(page.items or ())
         if not page.metadata.continue_:
             return items, page.metadata.resource_version
@@ -109,6 +115,7 @@ class Reflector(Generic[T]):
         self._object = msgspec.json.Decoder(type_)
         self._event = msgspec.json.Decoder(_Event)
         self._version = ""
+        self._failures = 0
         self._disconnected_at: float | None = time.monotonic()
         self.synced = asyncio.Event()
 
@@ -118,26 +125,24 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        failures = 0
         while True:
             try:
                 if not self._version:
                     await self._list()
                 started = time.monotonic()
                 await self._watch()
-                failures = 0
+                self._failures = 0
                 if time.monotonic() - started < _BACK_OFF_SECONDS[0]:
                     # A server that ends each watch at once must not be asked without pause.
                     await asyncio.sleep(_BACK_OFF_SECONDS[0])
-            except (ApiError, msgspec.MsgspecError) as exc:
-                if not isinstance(exc, ApiError) or exc.status == _GONE:
+            except ApiError as exc:
+                if exc.status == _GONE:
                     self._version = ""
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
-                    failures = 0
-                failures += 1
+                self._failures += 1
                 low, high = _BACK_OFF_SECONDS
-                delay = min(high, low * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+                delay = min(high, low * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
                 log.warning("list and watch of %s failed, again in %.1f s: %s", self._path, delay, exc)
                 await asyncio.sleep(delay)
 
@@ -158,13 +163,21 @@ class Reflector(Generic[T]):
         async with self._api.stream(self._path, query=query, silence_seconds=_SILENCE_SECONDS) as lines:
             self._disconnected_at = None
             async for line in lines:
-                self._take(self._event.decode(line))
+                try:
+                    kind, object_ = self._read(line)
+                except _UNREADABLE as exc:
+                    raise ApiError(f"the watch of {self._path} cannot be read: {exc}", status=_GONE) from exc
+                # Only what arrives proves a connection: a server may accept every watch and refuse each in its answer.
+                self._failures = 0
+                if object_ is not None:
+                    self._on_event(kind, object_)
 
-    def _take(self, event: _Event) -> None:
+    def _read(self, line: bytes) -> tuple[str, T | None]:
+        event = self._event.decode(line)
         if event.type == "ERROR":
             failure = msgspec.json.decode(event.object, type=_Failure)
             # Whatever the server objects to, a fresh list is the answer.
             raise ApiError(failure.message, status=_GONE)
+        object_ = None if event.type == "BOOKMARK" else self._object.decode(event.object)
         self._version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
-        if event.type != "BOOKMARK":
-            self._on_event(event.type, self._object.decode(event.object))
+        return event.type, object_
