@@ -117,7 +117,7 @@ def test_the_extender_listens_on_loopback_with_the_given_options():
     found, spec = container("extender", extender_port=4000, extender_policy="spread", extender_unit="256MiB")
     assert found["args"] == [
         *("extender", "--listen", "127.0.0.1:4000", "--plain-http", "--unit", "256MiB"),
-        *("--policy", "spread", "--dialect", "native"),
+        *("--policy", "spread"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
     assert spec["hostNetwork"] is True
@@ -126,7 +126,7 @@ def test_the_extender_listens_on_loopback_with_the_given_options():
 
 def test_the_node_agent_sees_its_host_below_one_root():
     found, spec = container("device_plugin")
-    assert found["args"] == ["node-agent", "--unit", "1GiB", "--dialect", "native"]
+    assert found["args"] == ["node-agent", "--unit", "1GiB"]
     assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
     assert {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]} == {
