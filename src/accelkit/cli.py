@@ -29,7 +29,7 @@ class _Root(click.Group):
             sys.exit(1)
 
 
-@click.group(cls=_Root)
+@click.group(cls=_Root, epilog="Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage.")
 @click.version_option(__version__, prog_name="accelkit")
 @click.option(
     "--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True

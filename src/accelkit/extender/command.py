@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from accelkit import __version__
 from accelkit.extender.server import parse_listen
 from accelkit.extender.service import Options, run
 from accelkit.model.units import parse_size
@@ -16,14 +17,21 @@ from accelkit.vendors.dialects import dialect_names
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command()
+@click.command(short_help="Serve kube-scheduler.")
+@click.version_option(__version__, prog_name="accelkit extender")
 @click.option("--listen", default="0.0.0.0:32766", show_default=True, help="Address and port to serve on.")
 @click.option("--plain-http", is_flag=True, help="Serve without TLS; on the loopback address only.")
 @click.option("--tls-cert", type=_FILE, help="Certificate chain of this server (PEM).")
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
 @click.option("--client-ca", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
-@click.option("--policy", type=click.Choice([each.value for each in Policy]), default="binpack", show_default=True)
+@click.option(
+    "--policy",
+    type=click.Choice([each.value for each in Policy]),
+    default="binpack",
+    show_default=True,
+    help="How cards and nodes that fit are ranked.",
+)
 @click.option(
     "--dialect",
     "dialects",

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import click
 
+from accelkit import __version__
 from accelkit.model.units import parse_size
 from accelkit.node.agent import Options, check_root, run
 from accelkit.vendors.dialects import dialect_names
 
 
-@click.command("node-agent")
+@click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
+@click.version_option(__version__, prog_name="accelkit node-agent")
 @click.option("--node-name", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
 @click.option(
     "--host-root",

@@ -22,7 +22,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _SECONDS = 15
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show cards and who holds them.")
 @click.argument("node", required=False)
 @click.option(
     "--from-api", is_flag=True, help="Read nodes and pods from the API server instead of asking the extender."
@@ -73,7 +73,7 @@ async def _from_extender(url: str, node: str | None, tls: ssl.SSLContext | None)
             body = await response.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as exc:
         raise ServiceError(
-            f"the extender at {url} does not answer ({exc or type(exc).__name__})",
+            f"the extender at {url} does not answer ({str(exc) or type(exc).__name__})",
             next_step="give its URL with --extender, or read straight from the API server with --from-api",
         ) from exc
     try:

@@ -23,7 +23,7 @@ _root = click.option(
 )
 
 
-@click.group()
+@click.group(short_help="Run a whole cluster on this machine.")
 def sandbox() -> None:
     """Run a whole cluster on this machine: a real control plane, simulated nodes with cards."""
 
@@ -90,7 +90,7 @@ def status(root: Path | None, output: str) -> None:
     print_value(found, output, table)
 
 
-@sandbox.command()
+@sandbox.command(short_help="Find or build the control plane's binaries.")
 def build() -> None:
     """Find the control plane's binaries, or build them from source; say where they are."""
     binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
