@@ -71,7 +71,13 @@ def _in_cluster(environ: Mapping[str, str]) -> Connection:
     host = environ["KUBERNETES_SERVICE_HOST"]
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     authority = f"[{host}]" if ":" in host else host
-    context = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    try:
+        context = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    except OSError as exc:
+        raise ConfigurationError(
+            f"the pod's service account in {SERVICE_ACCOUNT} cannot be used: {exc}",
+            next_step="let the pod mount its service account's token, or set KUBECONFIG",
+        ) from exc
     return Connection(f"https://{authority}:{port}", context, token_file=SERVICE_ACCOUNT / "token")
 
 
@@ -87,53 +93,75 @@ def _from_kubeconfig(path: Path) -> Connection:
     user = _named(document, "users", "user", context.get("user"), path) if context.get("user") else {}
     if "exec" in user or "auth-provider" in user:
         return _from_plugin(path)
-    server = str(cluster.get("server", "")).rstrip("/")
+    server = str(cluster.get("server") or "").rstrip("/")
+    if not server.startswith(("https://", "http://")):
+        raise ConfigurationError(f"kubeconfig {path} gives the server {server!r}, which is no URL")
+    try:
+        tls = _tls(cluster, user, path) if server.startswith("https:") else None
+    except (OSError, ValueError) as exc:
+        raise ConfigurationError(f"the certificates of kubeconfig {path} cannot be used: {exc}") from exc
     token_file = user.get("tokenFile")
     return Connection(
         server,
-        _tls(cluster, user, path.parent) if server.startswith("https:") else None,
-        token=str(user.get("token", "")),
+        tls,
+        token=str(user.get("token") or ""),
         token_file=path.parent / token_file if token_file else None,
     )
 
 
 def _named(document: Mapping[str, Any], listing: str, key: str, name: object, path: Path) -> Mapping[str, Any]:
-    for entry in document.get(listing) or ():
-        if entry.get("name") == name:
-            return entry.get(key) or {}
+    entries = document.get(listing)
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == name:
+            found = entry.get(key) or {}
+            if isinstance(found, dict):
+                return found
+            raise ConfigurationError(f"kubeconfig {path}: the {key} {name!r} under {listing} is not a mapping")
     raise ConfigurationError(f"kubeconfig {path} has no entry named {name!r} under {listing}")
 
 
-def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=_file(cluster, "certificate-authority", folder))
-    if "certificate-authority-data" in cluster:
-        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
+    # As for kubectl, what stands in the file itself wins over a file that it names.
+    if authority := cluster.get("certificate-authority-data"):
+        context = ssl.create_default_context(cadata=_decoded(authority).decode())
+    else:
+        context = ssl.create_default_context(cafile=_file(cluster, "certificate-authority", path))
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    certificate, key = _file(user, "client-certificate", folder), _file(user, "client-key", folder)
-    if certificate:
-        context.load_cert_chain(certificate, key)
-    elif "client-certificate-data" in user:
-        _load_inline(context, user)
+    if certificate := user.get("client-certificate-data"):
+        key = user.get("client-key-data")
+        if not key:
+            raise ConfigurationError(f"kubeconfig {path} has client-certificate-data without client-key-data")
+        _load_inline(context, _decoded(key) + b"\n" + _decoded(certificate))
+    elif file := _file(user, "client-certificate", path):
+        context.load_cert_chain(file, _file(user, "client-key", path))
     return context
 
 
-def _load_inline(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
+def _decoded(text: object) -> bytes:
+    # Garbage would decode to nothing, and without an authority of its own a context trusts the system's.
+    return base64.b64decode("".join(str(text).split()), validate=True)
+
+
+def _load_inline(context: ssl.SSLContext, chain: bytes) -> None:
     # The ssl module reads client certificates from files only; an anonymous memory file never touches a disk.
     descriptor = os.memfd_create("client-certificate")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(
-                base64.b64decode(user["client-key-data"]) + b"\n" + base64.b64decode(user["client-certificate-data"])
-            )
+            file.write(chain)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
 
 
-def _file(entry: Mapping[str, Any], key: str, folder: Path) -> str | None:
-    return str(folder / entry[key]) if entry.get(key) else None
+def _file(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
+    if not entry.get(key):
+        return None
+    file = path.parent / str(entry[key])
+    if not file.is_file():
+        raise ConfigurationError(f"kubeconfig {path} names the {key} {file}, which is not a file")
+    return str(file)
 
 
 def _from_plugin(path: Path) -> Connection:
