@@ -102,7 +102,7 @@ class ApiClient:
                     raise _refusal(response.status, await response.read())
                 yield _lines(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise ApiError(f"the watch of {path} broke: {exc or type(exc).__name__}") from exc
+            raise ApiError(f"the watch of {path} broke: {str(exc) or type(exc).__name__}") from exc
 
     async def _request(
         self,
@@ -114,14 +114,15 @@ class ApiClient:
         content_type: str = "application/json",
     ) -> bytes:
         data = None if body is None else msgspec.json.encode(body)
-        headers = self._headers() if data is None else {**self._headers(), "Content-Type": content_type}
+        headers = {} if data is None else {"Content-Type": content_type}
         try:
+            headers |= self._headers()
             async with self._open().request(
                 method, self.server + path, params=query, data=data, headers=headers
             ) as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
-            raise ApiError(f"{method} {self.server}{path} got no answer: {exc or type(exc).__name__}") from exc
+            raise ApiError(f"{method} {self.server}{path} got no answer: {str(exc) or type(exc).__name__}") from exc
         if response.status >= 300:  # noqa: PLR2004 - the API server never redirects; all but 2xx is a refusal
             raise _refusal(response.status, answer)
         return answer
@@ -139,7 +140,7 @@ class ApiClient:
 def _refusal(status: int, answer: bytes) -> ApiError:
     try:
         decoded = msgspec.json.decode(answer, type=_Status)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
     return ApiError(decoded.message or f"HTTP {status}", status=status, reason=decoded.reason)
 
