@@ -46,15 +46,16 @@ class Ledger:
         """Take over a node's cards; an error or None keeps its holdings and stops new shares."""
         with self._lock:
             entry = self._entry(name)
+            before = entry.inventory, entry.problem
             if isinstance(inventory, Inventory):
-                if entry.inventory == inventory and entry.problem is None:
-                    return
                 entry.inventory, entry.problem = inventory, self._unit_problem(inventory)
             elif inventory is None:
                 entry.inventory, entry.problem = None, Misfit(Reason.NO_INVENTORY, resolvable=False)
             else:
                 entry.problem = Misfit(Reason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
-            self.table.update(entry)
+            # Nodes report their status all day; what changes no card must not have verdicts made anew.
+            if (entry.inventory, entry.problem) != before:
+                self.table.update(entry)
 
     def drop_node(self, name: str) -> None:
         """Forget a node that was deleted; pods still bound to it stay until they are gone."""
