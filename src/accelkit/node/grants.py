@@ -75,6 +75,10 @@ class Grants:
                 return chosen
         return [] if self._whole else _on_one_card(available, taken, size)
 
+    def expects(self, pods: Sequence[AssignedPod], held: Collection[Key], size: int) -> bool:
+        """Whether any container waits for so many devices."""
+        return next(self._waiting(pods, held, size), None) is not None
+
     def attribute(self, pods: Sequence[AssignedPod], held: Collection[Key], device_ids: Sequence[str]) -> Key | None:
         """Note who probably got these IDs: the first waiting container of that size, one on these cards before others.
 

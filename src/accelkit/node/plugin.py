@@ -17,7 +17,7 @@ from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.allocation import container_response
 from accelkit.node.devices import by_card, memory_ids
 from accelkit.node.discovery import FoundCard
-from accelkit.node.grants import Grants, Key, check_exclusive
+from accelkit.node.grants import AssignedPod, Grants, Key, check_exclusive
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES, PLUGIN_FOLDER, Held, held_devices, register
 from accelkit.node.pods import NodePods
 
@@ -139,10 +139,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                     await self._changed.wait()
 
     async def GetPreferredAllocation(  # noqa: N802 - gRPC's name
-        self, request: api.PreferredAllocationRequest, context: Any
+        self,
+        request: api.PreferredAllocationRequest,
+        context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
         """Offer the devices of the cards that were assigned."""
-        held, _ = await self._held(context)
+        held, _ = await self._held()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
             chosen = self._prefer(wanted, held)
@@ -154,12 +156,14 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
         """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
-        held, others = await self._held(context)
+        held, others = await self._held()
         answer = api.AllocateResponse()
         try:
             for container in request.container_requests:
                 ids = list(container.devices_ids)
                 check_exclusive(ids, others, whole=self._whole)
+                if not self._grants.expects(self._pods.assigned(), held, len(ids)):
+                    await self._pods.refresh()
                 key = self._grants.attribute(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
                 answer.container_responses.append(
@@ -189,7 +193,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             size=wanted.allocation_size,
         )
 
-    async def _held(self, context: Any) -> tuple[set[Key], Mapping[str, str]]:
+    async def _held(self) -> tuple[set[Key], Mapping[str, str]]:
         """Return who holds devices of this resource, and the cards that pods hold through the other one."""
         pods = self._pods.assigned()
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
@@ -198,13 +202,24 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         try:
             answer = await held_devices(self._root)
         except DevicePluginError as exc:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(exc))
+            # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
+            log.warning("%s; believing the assignments of this node's pods", exc)
+            return set(), self._assigned_otherwise(pods)
         own, other = Held(answer, self._resource), Held(answer, self._other_resource)
         keys = [_keys(side.containers, uids) for side in (own, other)]
         others = self._other.cards(keys[1])
         for (namespace, name, _), cards in other.containers.items():
             others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
         return keys[0], others
+
+    def _assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str]:
+        return {
+            share.card: f"{pod.namespace}/{pod.name}"
+            for pod in pods
+            for shares in pod.assignment.containers.values()
+            for share in shares
+            if share.whole is not self._whole
+        }
 
 
 def _keys(containers: Mapping[tuple[str, str, str], object], uids: Mapping[tuple[str, str], str]) -> set[Key]:
