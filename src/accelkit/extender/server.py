@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,7 @@ def parse_listen(
     for path in (certificate, key, client_ca):
         if not path.is_file():
             raise ConfigurationError(f"{path} is not a file")
+    _check_certificates(certificate, key, client_ca)
     return Listen(host, number, certificate, key, client_ca)
 
 
@@ -161,6 +163,20 @@ async def _body(scope: _Scope, protocol: _HttpProtocol) -> bytes | None:
         if len(chunks) > MAX_BODY_BYTES:
             return None
     return bytes(chunks)
+
+
+def _check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
+    # The server would end the whole process, without a sentence, over files it cannot use.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # An empty password, so that nobody is asked for one.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"certificate {certificate} with key {key} cannot be used: {exc}") from exc
+    try:
+        context.load_verify_locations(client_ca)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"authority {client_ca} cannot be used: {exc}") from exc
 
 
 def _check_port(listen: Listen) -> None:
