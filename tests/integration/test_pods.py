@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,3 +169,35 @@ async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_p
         extender.wait(20)
         await cluster.api.delete("/api/v1/nodes/gcu-node")
         await cluster.scheduler_runs(kept)
+
+
+async def test_pod_bound_past_the_scheduler_takes_no_card_from_others(cluster):
+    await cluster.create_pod("share", memory=8)
+    await cluster.running("share")
+    await cluster.create_pod("whole", node=None, nodeName="node-1", cards=7)
+    assert cards_of((await cluster.running("whole"))["main"]) == {f"sim-node-1-{card}" for card in range(1, 8)}
+    await cluster.create_pod("one-more", node=None, nodeName="node-1", cards=1)
+    failed = await cluster.until("one-more", lambda pod: pod["status"]["phase"] == "Failed")
+    assert failed["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "card sim-node-1-0 would be over capacity: default/share shares its memory" in failed["status"]["message"]
+    strays = {stray["pod"] for stray in cluster.sandbox.inspect("node-1")["nodes"][0]["unassigned"]}
+    assert strays == {"whole"}
+
+
+async def test_node_agent_registers_again_after_a_crash(cluster, installed):
+    agents = await cluster.get(
+        "/api/v1/namespaces/accelkit/pods?labelSelector=app.kubernetes.io/name=accelkit-node-agent"
+    )
+    name = next(pod["metadata"]["name"] for pod in agents["items"] if pod["spec"]["nodeName"] == "node-1")
+    await cluster.api.delete(f"/api/v1/namespaces/accelkit/pods/{name}", {"gracePeriodSeconds": 0})
+    deadline = time.monotonic() + 60
+    lost = False
+    while True:
+        allocatable = (await cluster.get("/api/v1/nodes/node-1"))["status"]["allocatable"]
+        lost = lost or allocatable[MEMORY] == "0"
+        if lost and allocatable[MEMORY] == "128":
+            break
+        assert time.monotonic() < deadline, allocatable
+        await asyncio.sleep(0.02)
+    await cluster.create_pod("after", memory=4)
+    await cluster.running("after")

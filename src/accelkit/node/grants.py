@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
-from accelkit.node.devices import by_card, pick
+from accelkit.node.devices import by_card, card_of, pick
 from accelkit.placement.policies import Policy, card_rank
 
 Key = tuple[str, str]  # pod UID, container name
@@ -61,10 +61,20 @@ class Grants:
         available: Sequence[str],
         taken: Sequence[str],
         size: int,
+        avoid: Collection[str],
     ) -> list[str]:
         """Return the IDs of the cards assigned to the container that is most likely meant.
 
-        Where none waits for this many, the IDs of one card that has them, chosen as binpack would; else nothing.
+        Where none waits for this many, IDs that keep a pod without assignment harmless: of one card, chosen as binpack
+        would, or whole cards that nobody shares. Nothing where there are none.
+
+        Args:
+            pods: this node's pods.
+            held: the containers that hold devices of this resource already.
+            available: what the kubelet can give.
+            taken: what it gives in any case, from an init container.
+            size: how many it needs together.
+            avoid: cards that pods hold through the other resource.
         """
         for _, wanted in self._waiting(pods, held, size):
             try:
@@ -73,7 +83,11 @@ class Grants:
                 continue
             if len(chosen) == size:
                 return chosen
-        return [] if self._whole else _on_one_card(available, taken, size)
+        harmless = [device_id for device_id in available if card_of(device_id) not in avoid]
+        if not self._whole:
+            return _on_one_card(harmless, taken, size)
+        chosen = [*taken, *sorted(set(harmless) - set(taken))][:size]
+        return chosen if len(chosen) == size else []
 
     def expects(self, pods: Sequence[AssignedPod], held: Collection[Key], size: int) -> bool:
         """Whether any container waits for so many devices."""

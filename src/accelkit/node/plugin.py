@@ -144,14 +144,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
         """Offer the devices of the cards that were assigned."""
-        held, _ = await self._held()
+        held, others = await self._held()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
-            chosen = self._prefer(wanted, held)
-            if not chosen:
+            if not self._grants.expects(self._pods.assigned(), held, wanted.allocation_size):
                 await self._pods.refresh()
-                chosen = self._prefer(wanted, held)
-            answer.container_responses.add(deviceIDs=chosen)
+            answer.container_responses.add(deviceIDs=self._prefer(wanted, held, others))
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
@@ -184,13 +182,16 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Never called: the options do not ask for it."""
         return api.PreStartContainerResponse()
 
-    def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, held: Collection[Key]) -> list[str]:
+    def _prefer(
+        self, wanted: api.ContainerPreferredAllocationRequest, held: Collection[Key], avoid: Collection[str]
+    ) -> list[str]:
         return self._grants.prefer(
             self._pods.assigned(),
             held,
             available=wanted.available_deviceIDs,
             taken=wanted.must_include_deviceIDs,
             size=wanted.allocation_size,
+            avoid=avoid,
         )
 
     async def _held(self) -> tuple[set[Key], Mapping[str, str]]:
