@@ -43,7 +43,7 @@ def run(*command: str, **variables: str) -> None:
 
 async def apply(api: ApiClient, name: str) -> list[str]:
     """Create the pods of an example; one that is there already stays."""
-    print(f"$ kubectl apply -f examples/{name}", flush=True)
+    print(f"the pods of examples/{name}:", flush=True)
     names = []
     for pod in YAML(typ="safe", pure=True).load_all((REPOSITORY / "examples" / name).read_text()):
         try:
