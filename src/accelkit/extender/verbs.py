@@ -56,6 +56,9 @@ class Verbs:
             return _refuse_all(names, str(exc), whole)
         if request is None:
             return _answer(names, whole, [True] * len(names))
+        held = self._ledger.holding(args.Pod.metadata.uid)
+        if held is not None and held.node in names:
+            return self._only(held.node, names, whole, self.dialect_of(args))
         verdict = self._verdicts.judge(request, self._policy_of(request))
         fits = verdict.fits.__contains__
         if whole is None:
@@ -101,6 +104,13 @@ class Verbs:
             if limits & {dialect.resources.memory, dialect.resources.cards}:
                 return dialect
         return self._dialects[0]
+
+    def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
+        # The answer to this pod's Binding was lost: what is reserved for it must not count against it.
+        result = _answer(names, whole, [name == node for name in names])
+        text = dialect.text(Misfit(Reason.HELD_ELSEWHERE, detail=node))
+        result.FailedNodes = {name: text for name in names if name != node} or None
+        return result
 
     def _policy_of(self, request: PodRequest) -> Policy:
         return Policy(request.containers[0].policy or self.policy)
