@@ -177,13 +177,16 @@ class World:
         self._pods: list[str] = []
         self._nodes: list[str] = []
 
-    async def node(self, cards: int = 8, memory: int = 80, *, annotation: str | None = None, name: str = "") -> str:
+    async def node(self, cards: int = 8, memory: int = 80, *, annotation: str | None = None, **body: Any) -> str:
         """Create a node that nobody schedules to, with equal cards of so many GiB."""
-        name = name or f"{self.prefix}-n{next(_numbers)}"
+        name = body.get("name") or f"{self.prefix}-n{next(_numbers)}"
         text = inventory(name, cards, memory) if annotation is None else annotation
-        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: text} if text else {}}
+        annotations = {INVENTORY_ANNOTATION: text} if text else {}
+        metadata = {"name": name, "annotations": annotations, "labels": {"accelkit-test": name}}
+        amounts = body.get("allocatable", {})
+        status = {"capacity": amounts, "allocatable": amounts}
         self._nodes.append(name)
-        await self.api.post(NODES, {"metadata": metadata, "spec": {"unschedulable": True}})
+        await self.api.post(NODES, {"metadata": metadata, "spec": {"unschedulable": True}, "status": status})
         return name
 
     async def annotate(self, node: str, text: str | None) -> None:
@@ -199,6 +202,7 @@ class World:
             "terminationGracePeriodSeconds": 0,
             "containers": [{"name": "main", "image": "busybox", "resources": {"limits": limits}}],
             **({"nodeName": body["node_name"]} if "node_name" in body else {}),
+            **body.get("spec", {}),
         }
         metadata = {"name": name, "annotations": body.get("annotations", {})}
         self._pods.append(name)
@@ -284,3 +288,21 @@ def assignment(card: str, memory: int) -> dict[str, str]:
 def used_by_card(view: dict) -> dict[str, int]:
     """GiB by card of what is shown of a node; free cards are left out."""
     return {card["id"]: card["used_bytes"] // GIB for card in view["cards"] if card["used_bytes"]}
+
+
+async def known(extender: Client, world: World, *shape: int, **options: str) -> str:
+    """Create a node; return as soon as the extender knows its cards, or that they are unknown."""
+    node = await world.node(*shape, **options)
+    await extender.shows(node, lambda view: view["state"] != "none")
+    return node
+
+
+async def heard(extender: Client, world: World) -> None:
+    """Wait until the extender has heard of all pods: the last of them says so."""
+    nowhere = f"{world.prefix}-nowhere"
+    await world.pod(1, node_name=nowhere, annotations=assignment("none", 1))
+    await extender.shows(nowhere, lambda view: view["cards"])
+
+
+def stages(view: dict) -> list[str]:
+    return [share["stage"] for card in view["cards"] for share in card["shares"]]

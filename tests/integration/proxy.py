@@ -27,7 +27,7 @@ class Fault(Enum):
 class Proxy:
     """Use as an asynchronous context manager.
 
-    `decide` is asked at the first line of each request; where that contains a key of `instead`, its value is the answer.
+    `decide` is asked at the first line of each request; where that has a key of `instead`, its value is the answer.
     """
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
@@ -133,3 +133,10 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()
+
+
+def refusal(status: int, reason: str) -> bytes:
+    """A refusal as the API server words it."""
+    body = json.dumps({"kind": "Status", "code": status, "reason": reason, "message": f"{reason} by the test"}).encode()
+    head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body

@@ -15,6 +15,7 @@ from extender_process import (
     assignment,
     client_of,
     inventory,
+    known,
     used_by_card,
     world_of,
 )
@@ -38,13 +39,6 @@ async def world(control_plane):
 async def extender(process):
     async with client_of(process) as client:
         yield client
-
-
-async def known(extender, world, *shape: int, **options: str) -> str:
-    """A new node, as soon as the extender knows its cards."""
-    node = await world.node(*shape, **options)
-    await extender.shows(node, lambda view: view["state"] != "none")
-    return node
 
 
 async def test_64_concurrent_pods_take_exactly_what_fits(extender, world):

@@ -1,0 +1,145 @@
+"""The real kube-scheduler and the extender: over TLS with client certificates, and with whole nodes in the body."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import ssl
+import subprocess
+
+import msgspec
+import pytest
+from extender_process import GIB, MEMORY, Process, client_of, free_port, until, used_by_card, world_of
+
+from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.certificates import Authority
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+NAME = "tls-scheduler"
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory):
+    folder, authority = tmp_path_factory.mktemp("pki"), Authority("extender")
+    for name, pair in {
+        "server": authority.server("accelkit-extender", ("127.0.0.1",)),
+        "client": authority.client("kube-scheduler"),
+    }.items():
+        (folder / f"{name}.crt").write_bytes(pair.certificate)
+        (folder / f"{name}.key").write_bytes(pair.key)
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def extender(control_plane, pki, tmp_path_factory):
+    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
+    arguments = ["--kubeconfig", str(control_plane.kubeconfig), *server, "--client-ca", str(pki / "ca.crt")]
+    with Process(tmp_path_factory.mktemp("logs"), *arguments, plain=False) as process:
+        yield process
+
+
+def configuration(control_plane, extender, pki, *, whole_nodes: bool) -> dict:
+    tls = {"caFile": str(pki / "ca.crt"), "certFile": str(pki / "client.crt"), "keyFile": str(pki / "client.key")}
+    entry = {
+        "urlPrefix": extender.url,
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "bindVerb": "bind",
+        "weight": 1,
+        "enableHTTPS": True,
+        "tlsConfig": tls,
+        "nodeCacheCapable": not whole_nodes,
+        "managedResources": [{"name": MEMORY, "ignoredByScheduler": True}],
+    }
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(control_plane.paths.kubeconfig("kube-scheduler"))},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": NAME}],
+        "extenders": [entry],
+    }
+
+
+@contextlib.contextmanager
+def scheduler(config: dict, folder):
+    """A second kube-scheduler, for the pods that name it."""
+    file, log = folder / "config.json", folder / "kube-scheduler.log"
+    file.write_text(json.dumps(config))
+    binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=print)
+    arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}"]
+    with log.open("wb") as out:
+        process = subprocess.Popen([str(binaries.kube_scheduler), *arguments], stdout=out, stderr=out)
+    try:
+        yield log
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("whole_nodes", [False, True])
+async def test_scheduler_binds_over_tls(control_plane, extender, pki, tmp_path, whole_nodes):
+    tls = ssl.create_default_context(cafile=pki / "ca.crt")
+    tls.load_cert_chain(pki / "client.crt", pki / "client.key")
+    config = configuration(control_plane, extender, pki, whole_nodes=whole_nodes)
+    async with world_of(control_plane.kubeconfig) as world, client_of(extender, tls) as client:
+        node = await world.node(2, 16, allocatable={"cpu": "4", "memory": "8Gi", "pods": "10"})
+        await client.shows(node, lambda view: view["state"] == "shared")
+        placement = {
+            "schedulerName": NAME,
+            "nodeSelector": {"accelkit-test": node},
+            "tolerations": [{"operator": "Exists"}],
+        }
+        with scheduler(config, tmp_path) as log:
+            fits, full = await world.pod(12, spec=placement), await world.pod(20, spec=placement)
+
+            async def bound() -> bool:
+                return bool((await world.read(fits))["spec"].get("nodeName"))
+
+            try:
+                await until(bound)
+            except AssertionError as exc:
+                raise AssertionError(log.read_text()[-4000:]) from exc
+
+            async def refused() -> str:
+                conditions = (await world.read(full))["status"].get("conditions", ())
+                return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
+
+            assert "1 insufficient accelkit.io/memory in one card" in await until(refused)
+        await client.shows(node, lambda view: used_by_card(view) == {f"{node}-0": 12})
+        assert await world.charged(node) == {f"{node}-0": 12}
+
+
+async def ready_with(sandbox, text: bytes) -> None:
+    """Give the sandbox's scheduler a configuration and wait until it runs with it."""
+    sandbox.paths.scheduler_config.write_bytes(text)
+    digest = hashlib.sha256(text).hexdigest()
+
+    async def runs() -> bool:
+        with contextlib.suppress(msgspec.DecodeError):
+            state = msgspec.json.decode(sandbox.paths.scheduler_state.read_bytes())
+            return state["config_sha256"] == digest and state["ready"]
+        return False
+
+    await until(runs, seconds=120)
+
+
+async def test_installed_scheduler_with_whole_nodes_in_the_body(cluster):
+    sandbox = cluster.sandbox
+    before = sandbox.paths.scheduler_config.read_bytes()
+    assert before.count(b"nodeCacheCapable: true") == 1
+    try:
+        await ready_with(sandbox, before.replace(b"nodeCacheCapable: true", b"nodeCacheCapable: false"))
+        await cluster.create_pod("whole-nodes", memory=12)
+        given = await cluster.running("whole-nodes")
+        assert given["main"]["environment"]["ACCELKIT_MEMORY_BYTES"] == str(12 * GIB)
+        await cluster.create_pod("too-large", memory=20)
+        assert "1 insufficient accelkit.io/memory in one card" in await cluster.refused("too-large")
+    finally:
+        await ready_with(sandbox, before)
+    await cluster.create_pod("names-only", memory=4)
+    await cluster.running("names-only")

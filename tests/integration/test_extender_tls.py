@@ -1,0 +1,135 @@
+"""TLS of the extender: who is served, and what it says where it cannot serve."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import aiohttp
+import pytest
+from extender_process import Process, client_of, free_port, world_of
+
+from accelkit.sandbox.certificates import Authority
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory):
+    """Certificates of ours and of somebody else, as files."""
+    folder = tmp_path_factory.mktemp("pki")
+    ours, others = Authority("ours"), Authority("others")
+    pairs = {
+        "server": ours.server("accelkit-extender", ("127.0.0.1", "localhost")),
+        "client": ours.client("kube-scheduler"),
+        "stranger": others.client("kube-scheduler"),
+    }
+    for name, pair in pairs.items():
+        (folder / f"{name}.crt").write_bytes(pair.certificate)
+        (folder / f"{name}.key").write_bytes(pair.key)
+    (folder / "ca.crt").write_bytes(ours.certificate)
+    return folder
+
+
+def options(pki) -> list[str]:
+    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
+    return [*server, "--client-ca", str(pki / "ca.crt")]
+
+
+def client_tls(pki, name: str = "") -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=pki / "ca.crt")
+    if name:
+        context.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
+    return context
+
+
+@pytest.fixture(scope="module")
+def process(control_plane, pki, tmp_path_factory):
+    arguments = ["--kubeconfig", str(control_plane.kubeconfig), *options(pki)]
+    with Process(tmp_path_factory.mktemp("logs"), *arguments, plain=False) as process:
+        yield process
+
+
+@pytest.fixture
+async def extender(process, pki):
+    async with client_of(process, client_tls(pki, "client")) as client:
+        yield client
+
+
+async def test_client_of_our_authority_is_served(extender, control_plane):
+    async with world_of(control_plane.kubeconfig) as world:
+        node = await world.node(1, 80)
+        await extender.shows(node, lambda view: view["state"] == "shared")
+        assert await extender.bind(await world.pod(24), node) == ""
+        assert await extender.used(node) == 24
+
+
+@pytest.mark.parametrize("name", ["", "stranger"])
+async def test_client_that_cannot_prove_itself_is_refused(extender, pki, name):
+    tls = client_tls(pki, name)
+    for path in ("/healthz", "/inspect", "/version"):
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get(extender.process.url + path, ssl=tls)
+    assert (await extender.readiness())[0] == 200
+
+
+async def test_old_tls_is_refused(extender, pki):
+    tls = client_tls(pki, "client")
+    tls.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        tls.minimum_version = tls.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(OSError, match=r"(?i)ssl|protocol|reset"):
+        await asyncio.open_connection("127.0.0.1", extender.process.port, ssl=tls)
+
+
+async def test_plain_http_to_the_tls_port_is_refused(extender):
+    reader, writer = await asyncio.open_connection("127.0.0.1", extender.process.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    try:
+        answer = await asyncio.wait_for(reader.read(4096), 10)
+    except ConnectionError:
+        answer = b""
+    finally:
+        writer.transport.abort()
+    assert b"HTTP" not in answer
+    assert (await extender.readiness())[0] == 200
+
+
+async def test_handshake_that_never_comes_holds_up_nobody(extender):
+    _, writer = await asyncio.open_connection("127.0.0.1", extender.process.port)
+    assert (await extender.readiness())[0] == 200
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--listen", "0.0.0.0:{port}", "--plain-http"], "plain HTTP is served on the loopback address only"),
+        (["--listen", "127.0.0.1:{port}"], "the extender serves TLS to clients with certificates; give --tls-cert"),
+        (["--tls-cert", "{pki}/none.crt", "--tls-key", "{pki}/server.key"], "the extender serves TLS to clients"),
+        (["{server}", "--client-ca", "{pki}/none.crt"], "{pki}/none.crt is not a file"),
+        (["{server}", "--client-ca", "{pki}/nonsense"], "{pki}/nonsense"),
+        (["{server}", "--client-ca", "{pki}/ca.crt", "--tls-cert", "{pki}/nonsense"], "{pki}/nonsense"),
+        (["{server}", "--client-ca", "{pki}/ca.crt", "--tls-key", "{pki}/nonsense"], "{pki}/nonsense"),
+        (["{server}", "--client-ca", "{pki}/ca.crt", "--tls-key", "{pki}/client.key"], "{pki}/client.key"),
+        (["--listen", "nonsense"], "'nonsense' is no address to listen on; write it as 0.0.0.0:32766"),
+        (["--listen", "127.0.0.1:99999", "--plain-http"], "'127.0.0.1:99999' is no address to listen on"),
+        (["--listen", "127.0.0.1:-1", "--plain-http"], "'127.0.0.1:-1' is no address to listen on"),
+        (["--listen", "198.51.100.1:{port}", "{server}", "--client-ca", "{pki}/ca.crt"], "cannot listen on 198.51.100"),
+        (["--plain-http", "--kubeconfig", "{pki}/none"], "kubeconfig {pki}/none cannot be read"),
+        (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "kubeconfig {pki}/nonsense is not a mapping"),
+        (["--plain-http", "--unit", "0"], "'0' is no size to share by"),
+    ],
+)
+async def test_what_it_was_told_is_wrong(control_plane, pki, tmp_path, arguments, sentence):
+    (pki / "nonsense").write_text("nonsense")
+    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
+    told = [each.format(pki=pki, port=free_port(), server="{server}") for each in arguments]
+    told = [word for each in told for word in (server if each == "{server}" else [each])]
+    with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig), *told, plain=False) as process:
+        assert await process.ended() == 1
+    said = process.log.read_text().splitlines()
+    assert len([line for line in said if line.startswith("Error: ")]) == 1
+    assert sentence.format(pki=pki) in said[-1]
+    assert not [line for line in said if "Traceback" in line]

@@ -1,0 +1,153 @@
+"""The extender's view of the cluster while its watches are cut, refused, or miss what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from extender_process import (
+    Process,
+    assignment,
+    client_of,
+    inventory,
+    known,
+    stages,
+    until,
+    used_by_card,
+    world_of,
+)
+from proxy import Proxy, refusal
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+async def world(control_plane):
+    async with world_of(control_plane.kubeconfig) as world:
+        yield world
+
+
+@pytest.fixture
+async def proxy(control_plane, tmp_path):
+    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def extender(proxy, tmp_path):
+    with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig)) as process:
+        async with client_of(process) as client:
+            yield client
+        assert "Traceback" not in process.log.read_text()
+
+
+async def cut_again_and_again(proxy) -> None:
+    while True:
+        proxy.cut()
+        await asyncio.sleep(0.15)
+
+
+async def test_watches_cut_during_a_storm(extender, world, proxy):
+    nodes = [await known(extender, world, 4, 80) for _ in range(3)]
+    chance = random.Random(4)  # noqa: S311 - a repeatable mixture
+
+    async def life() -> None:
+        pod = await world.pod(chance.choice((8, 24, 40)))
+        for _ in range(5):
+            node = chance.choice(nodes)
+            if not await extender.bind(pod, node):
+                break
+        end = chance.choice(("delete", "Succeeded", "stay", "stay"))
+        if end == "delete":
+            await world.delete(pod)
+        elif end == "Succeeded":
+            await world.phase(pod, "Succeeded")
+
+    cutting = asyncio.create_task(cut_again_and_again(proxy))
+    try:
+        for _ in range(6):
+            await asyncio.gather(*(life() for _ in range(10)))
+        gone = await world.node(1, 80)
+        await world.annotate(nodes[0], inventory(nodes[0], 5))
+        await world.delete_node(gone)
+    finally:
+        cutting.cancel()
+    await extender.ready()
+    charged = await world.charged(*nodes)
+    assert charged
+    assert max(charged.values()) <= 80
+
+    async def agrees() -> bool:
+        views = [await extender.node(node) for node in nodes]
+        used = {card: gib for view in views for card, gib in used_by_card(view).items()}
+        return used == charged and {stage for view in views for stage in stages(view)} <= {"confirmed"}
+
+    await until(agrees)
+    right = await from_api(proxy)
+
+    async def equal() -> bool:
+        return await extender.inspect() == right
+
+    await until(equal)
+    assert len(next(view for view in right["nodes"] if view["name"] == nodes[0])["cards"]) == 5
+
+
+async def from_api(proxy) -> dict:
+    command = [sys.executable, "-m", "accelkit", "inspect", "--from-api", "-o", "json", "--kubeconfig"]
+    done = await asyncio.to_thread(
+        subprocess.run, [*command, str(proxy.kubeconfig)], capture_output=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+async def test_relist_after_all_that_happened_while_away(extender, world, proxy):
+    node, gone = await known(extender, world, 2, 80), await known(extender, world, 1, 80)
+    replaced, recreated = await world.pods(2, 24)
+    assert [await extender.bind(pod, node) for pod in (replaced, recreated)] == ["", ""]
+    await proxy.shut()
+    for pod in (replaced, recreated):
+        await world.delete(pod)
+    again = await world.pod(40, name=recreated["metadata"]["name"])
+    await world.bind_past(again, node, assignment(f"{node}-1", 40))
+    await world.delete_node(gone)
+    await proxy.open()
+    await extender.ready()
+    await extender.shows(node, lambda view: used_by_card(view) == {f"{node}-1": 40})
+    uids = [share["uid"] for card in (await extender.node(node))["cards"] for share in card["shares"]]
+    assert uids == [again["metadata"]["uid"]]
+
+    async def forgotten() -> bool:
+        return not (await extender.inspect(gone))["nodes"][0]["cards"]
+
+    await until(forgotten)
+    assert await extender.bind(await world.pod(1), gone) == "node is not known to accelkit"
+
+
+async def test_list_that_is_too_old_is_read_again(control_plane, tmp_path, world):
+    node = await world.node(2, 80)
+    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
+        with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig)) as process:
+            async with client_of(process) as extender:
+                lists = sum("limit=500" in line for line in proxy.requests)
+                proxy.instead = {"watch=1": refusal(410, "Expired")}
+                proxy.cut()
+
+                async def listed_again() -> bool:
+                    return sum("limit=500" in line for line in proxy.requests) >= lists + 4
+
+                await until(listed_again)
+                started, before = time.monotonic(), len(proxy.requests)
+                pod = await world.pod(24)
+                await world.bind_past(pod, node, assignment(f"{node}-0", 24))
+                # Each list shows it, though no watch lives.
+                await extender.shows(node, lambda view: used_by_card(view) == {f"{node}-0": 24})
+                await until(listed_again)
+                rate = (len(proxy.requests) - before) / (time.monotonic() - started + 1)
+                assert rate < 40, "lists without pause"
+                proxy.instead = {}
+                await extender.ready()
