@@ -33,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Finding]:
-    """Return what is wrong with the accounting of a cluster, sorted by node and card; empty where all is well.
+    """Return what is wrong with the accounting of a cluster by node and card, in their order; empty where all is well.
 
     Args:
         inspection: what the ledger or the API server shows.
@@ -58,7 +58,10 @@ def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[Fin
         message = f"{where} is held by pods, but the node's inventory does not name it"
         return [Finding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
     found: list[Finding] = []
-    if card.used_bytes > card.capacity_bytes:
+    if card.memory_bytes is None:
+        # What the card has could not be read, so whether its shares are too much is not known.
+        pass
+    elif card.used_bytes > card.capacity_bytes:
         message = f"{where} has {format_bytes(card.capacity_bytes)}, its shares take {format_bytes(card.used_bytes)}"
         found.append(Finding(node.name, card.id, FindingKind.OVER_CAPACITY, message, *figures))
     elif card.free_bytes < min_free_bytes:
