@@ -34,9 +34,12 @@ def container_response(
         raise DevicePluginError(
             f"the kubelet chose devices of cards this node does not have: {', '.join(sorted(unknown))}"
         )
-    memory = sum(f.card.capacity_bytes if unit_bytes is None else units[f.card.id] * unit_bytes for f in granted)
     answer = api.ContainerAllocateResponse()
-    answer.envs[MEMORY_VARIABLE] = str(memory)
+    if unit_bytes is not None:
+        answer.envs[MEMORY_VARIABLE] = str(len(device_ids) * unit_bytes)
+    elif all(found.card.memory_bytes is not None for found in granted):
+        # A sum without what is unknown would tell the program to take less than it was given, or nothing.
+        answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
         ids, indices = ",".join(f.card.id for f in own), ",".join(str(f.index) for f in own)
