@@ -62,7 +62,7 @@ def _from_file(root: Path, profile: Profile, discovery: FileDiscovery) -> list[F
         listed = msgspec.json.decode(path.read_bytes(), type=_ListedCards).cards
     except FileNotFoundError:
         return []
-    except (OSError, msgspec.MsgspecError) as exc:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise DevicePluginError(f"the list of cards {path} cannot be read: {exc}") from exc
     return [
         FoundCard(
