@@ -11,6 +11,9 @@ from pathlib import Path
 
 import aiohttp
 
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import ApiError
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.certificates import Authority, KeyPair, kubeconfig, service_account_keys
 from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
@@ -156,6 +159,20 @@ def answers(url: str, authority: Path | None = None) -> Callable[[], Awaitable[b
                 return response.status == 200  # noqa: PLR2004 - HTTP's OK
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False
+
+    return probe
+
+
+def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
+    """Return a probe: whether kube-controller-manager has made the service account that pods get."""
+
+    async def probe() -> bool:
+        try:
+            async with ApiClient(load_connection(paths.kubeconfig("admin")), timeout_seconds=2) as api:
+                await api.get("/api/v1/namespaces/default/serviceaccounts/default")
+        except ApiError:
+            return False
+        return True
 
     return probe
 

@@ -122,6 +122,8 @@ class Supervisor:
             control_plane.controller_manager(paths, binaries, ports),
             f"https://127.0.0.1:{ports.controller_manager}/healthz",
         )
+        # Without it the API server refuses every pod, and "ready" would be a promise too early.
+        await manager.ready(control_plane.default_account_exists(paths), seconds=_START_SECONDS)
         scheduler = control_plane.scheduler(paths, binaries, ports)
         simulated = Child(
             "nodes",
