@@ -133,6 +133,16 @@ def test_a_bound_pod_whose_request_we_would_have_refused_is_shown(world):
     assert "unknown key 'colour'" in world.ledger.node("n").unassigned["uid-p"].problem
 
 
+def test_a_bound_pod_whose_request_we_would_have_refused_is_charged_by_its_limits(world):
+    world.feed.pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
+    assert [state.free_bytes for state in world.ledger.node("n").states()] == [12, 12]
+
+
+def test_a_bound_pod_whose_limits_cannot_be_is_shown_at_least(world):
+    world.feed.pod_event("ADDED", pod(memory="1e30"))
+    assert "out of range" in world.ledger.node("n").unassigned["uid-p"].problem
+
+
 def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
     world.feed.pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
     waiting = world.feed.pending["uid-p"]

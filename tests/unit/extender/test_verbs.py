@@ -114,6 +114,15 @@ def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, 
     assert "do not divide over 3 cards" in result.FailedNodes["empty"]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
+    result = verbs.filter(args(["empty", "full"], whole=whole, memory=16, uid="full"))
+    answer = encoded(result)
+    assert ([n["metadata"]["name"] for n in answer["Nodes"]["items"]] if whole else answer["NodeNames"]) == ["full"]
+    assert result.FailedNodes == {"empty": "pod is held on node full, whose binding is undecided"}
+    assert result.FailedAndUnresolvableNodes is None
+
+
 def test_no_nodes_are_no_trouble(verbs):
     assert encoded(verbs.filter(args([]))) == {"NodeNames": []}
 

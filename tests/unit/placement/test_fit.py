@@ -125,6 +125,19 @@ def test_whole_cards_drawn_at_random_must_all_meet_the_constraint():
     assert reason(states, request) is Reason.REUSE
 
 
+def test_any_of_an_init_containers_whole_cards_may_be_drawn_where_all_will_do():
+    request = pod(wants(name="i", kind=Kind.INIT, cards=2), wants(name="c"), wants(name="d"))
+    assert chosen(AB, request) == {"i": "ab", "c": "a", "d": "b"}
+
+
+def test_a_pool_that_breaks_the_constraint_of_the_next_container_is_refused():
+    request = pod(
+        wants(4, name="i", kind=Kind.INIT, cards=2, model="m"), wants(4, name="c", cards=2, numa="single", model="m")
+    )
+    states = empty_states([card("a", numa=0), card("b", numa=1)])
+    assert place(states, request, BINPACK) == Misfit(Reason.CONSTRAINT, 2, "c")
+
+
 def test_a_sidecar_keeps_its_devices():
     request = pod(wants(8, name="s", kind=Kind.SIDECAR), wants(10, name="c"))
     assert chosen(AB, request) == {"s": "a", "c": "b"}
