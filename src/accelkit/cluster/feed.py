@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from accelkit.errors import AssignmentError, InventoryError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
@@ -138,11 +140,18 @@ class LedgerFeed:
         try:
             request = self.request_of(pod, node)
         except RequestError as exc:
-            # Bound past us with a request we would have refused; the kubelet decides, we can only show it.
-            request, problem = PodRequest(()), str(exc)
+            # Bound past us with a request we would have refused; the kubelet goes by the limits alone.
+            request, problem = self._by_limits(pod, node), str(exc)
         if request is not None:
             log.warning("pod %s is bound to %s without a usable assignment: %s", ref, node, problem)
             self._ledger.confirm_unassigned(Unassigned(ref, node, request, problem))
+
+    def _by_limits(self, pod: Pod, node: str) -> PodRequest | None:
+        bare = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=None))
+        try:
+            return self.request_of(bare, node)
+        except RequestError:
+            return PodRequest(())
 
 
 def _inventory(text: str, node: str) -> Inventory | InventoryError:
