@@ -17,10 +17,10 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node, Pod
 from accelkit.model.request import PodRequest
-from accelkit.placement.holding import Holding, PodRef, Unassigned
+from accelkit.placement.holding import Holding, PodRef, Stage, Unassigned
 from accelkit.placement.ledger import Ledger
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import asks_for_cards, containers_in_order, read_request
+from accelkit.vendors.requests import asks_for_cards, containers_in_order, dialect_of, read_request
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +31,11 @@ DEFAULT_UNIT_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that waits for a node; `problem` where its request cannot be granted as written."""
+    """A pod that waits for a node, and the dialect it speaks; `problem` where its request cannot be granted."""
 
     pod: PodRef
     request: PodRequest | None
+    dialect: Dialect
     problem: str = ""
 
 
@@ -86,6 +87,10 @@ class LedgerFeed:
         else:
             self._put_pod(pod)
 
+    def pod_read(self, pod: Pod) -> None:
+        """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list."""
+        self._put_pod(pod, Stage.BOUND)
+
     def request_of(self, pod: Pod, node: str = "") -> PodRequest | None:
         """Read a pod's request in the cluster's unit, else in that of the node.
 
@@ -111,7 +116,7 @@ class LedgerFeed:
         entry = self._ledger.node(name)
         return entry is None or entry.inventory is None
 
-    def _put_pod(self, pod: Pod) -> None:
+    def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
         uid = pod.metadata.uid
         if pod.terminal:
             self.pending.pop(uid, None)
@@ -119,23 +124,25 @@ class LedgerFeed:
         elif not asks_for_cards(pod, self._dialects):
             return
         elif not pod.spec.node_name:
-            self.pending[uid] = self._pending(pod)
+            self.pending[uid] = self.waiting(pod)
         else:
             self.pending.pop(uid, None)
-            self._put_bound(pod)
+            self._put_bound(pod, stage)
 
-    def _pending(self, pod: Pod) -> Pending:
+    def waiting(self, pod: Pod) -> Pending:
+        """Return what a pod without a node waits for."""
+        dialect = dialect_of(pod, self._dialects)
         try:
-            return Pending(pod_ref(pod), self.request_of(pod))
+            return Pending(pod_ref(pod), self.request_of(pod), dialect)
         except RequestError as exc:
-            return Pending(pod_ref(pod), None, str(exc))
+            return Pending(pod_ref(pod), None, dialect, str(exc))
 
-    def _put_bound(self, pod: Pod) -> None:
+    def _put_bound(self, pod: Pod, stage: Stage) -> None:
         ref, node = pod_ref(pod), pod.spec.node_name
         assignment, problem = _assignment(pod)
         if assignment is not None:
             order = [(container.name, kind) for container, kind in containers_in_order(pod)]
-            self._ledger.confirm(ref, node, assignment, order)
+            self._ledger.confirm(ref, node, assignment, order, stage)
             return
         try:
             request = self.request_of(pod, node)

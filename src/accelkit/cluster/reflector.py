@@ -12,25 +12,40 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError
 
-T = TypeVar("T")
+
+class _Meta(Protocol):
+    @property
+    def resource_version(self) -> str: ...
+
+
+class Listed(Protocol):
+    """What the objects of a collection must tell: the version from which a watch goes on."""
+
+    @property
+    def metadata(self) -> _Meta:
+        """Metadata of the object."""
+
+
+T = TypeVar("T", bound=Listed)
 
 log = logging.getLogger(__name__)
 
 _GONE = 410
 _PAGE = "500"
+_TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", however it is spaced
 # The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
 _BACK_OFF_SECONDS = (0.2, 10.0)
 # What the decoder raises: also for text that is no UTF-8, and for what is nested too deep.
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -46,6 +61,11 @@ class _Page(msgspec.Struct, Generic[T]):
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
+
+
+class _Change(msgspec.Struct, Generic[T]):
+    type: str
+    object: T
 
 
 class _Versioned(msgspec.Struct):
@@ -76,12 +96,15 @@ async def list_all(
         answer = await api.get(path, query=page_query)
         try:
             page = decoder.decode(answer)
-        except _UNREADABLE as exc:
+        except UNREADABLE as exc:
             raise ApiError(f"the list of {path} cannot be read: {exc}") from exc
         items.extend(page.items or ())
         if not page.metadata.continue_:
             return items, page.metadata.resource_version
         page_query["continue"] = page.metadata.continue_
+
+
+_event = msgspec.json.Decoder(_Event)
 
 
 class Reflector(Generic[T]):
@@ -112,8 +135,7 @@ class Reflector(Generic[T]):
         self._on_replace = on_replace
         self._on_event = on_event
         self._type = type_
-        self._object = msgspec.json.Decoder(type_)
-        self._event = msgspec.json.Decoder(_Event)
+        self._change: msgspec.json.Decoder[_Change[T]] = msgspec.json.Decoder(_Change[type_])  # type: ignore[valid-type]
         self._version = ""
         self._failures = 0
         self._disconnected_at: float | None = time.monotonic()
@@ -165,7 +187,7 @@ class Reflector(Generic[T]):
             async for line in lines:
                 try:
                     kind, object_ = self._read(line)
-                except _UNREADABLE as exc:
+                except UNREADABLE as exc:
                     raise ApiError(f"the watch of {self._path} cannot be read: {exc}", status=_GONE) from exc
                 # Only what arrives proves a connection: a server may accept every watch and refuse each in its answer.
                 self._failures = 0
@@ -173,11 +195,14 @@ class Reflector(Generic[T]):
                     self._on_event(kind, object_)
 
     def _read(self, line: bytes) -> tuple[str, T | None]:
-        event = self._event.decode(line)
-        if event.type == "ERROR":
-            failure = msgspec.json.decode(event.object, type=_Failure)
+        # The type comes first. Most events are changes: decoded once, as what they are.
+        if not any(kind in line[:_TYPE_BYTES] for kind in (b'"BOOKMARK"', b'"ERROR"')):
+            event = self._change.decode(line)
+            self._version = event.object.metadata.resource_version
+            return event.type, event.object
+        other = _event.decode(line)
+        if other.type == "ERROR":
             # Whatever the server objects to, a fresh list is the answer.
-            raise ApiError(failure.message, status=_GONE)
-        object_ = None if event.type == "BOOKMARK" else self._object.decode(event.object)
-        self._version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
-        return event.type, object_
+            raise ApiError(msgspec.json.decode(other.object, type=_Failure).message, status=_GONE)
+        self._version = msgspec.json.decode(other.object, type=_Versioned).metadata.resource_version
+        return other.type, None

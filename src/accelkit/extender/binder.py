@@ -17,7 +17,8 @@ import msgspec
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.feed import LedgerFeed, pod_ref
-from accelkit.errors import ApiError, RequestError
+from accelkit.cluster.reflector import UNREADABLE
+from accelkit.errors import ApiError
 from accelkit.extender.wire import BindingArgs
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
 from accelkit.model.pod import Pod
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 _WRITE_SECONDS = 5
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL = 1.0
+# For so long after our start a Binding that our predecessor sent just before it was killed may still appear.
+PREDECESSOR_SECONDS = _WRITE_SECONDS + 1.0
 _CONFLICT, _NOT_FOUND = 409, 404
 
 # Names stand in paths of the API server, where anything else would lead elsewhere.
@@ -51,11 +54,20 @@ class Binder:
         feed: knows the pods that wait, and takes over what a GET shows.
         dialects: whose annotation keys every Binding overwrites.
         policy: ranks cards where the pod does not say.
+        opens_at: binds wait until then, on the clock of `time.monotonic`.
     """
 
     def __init__(
-        self, api: ApiClient, ledger: Ledger, feed: LedgerFeed, dialects: Sequence[Dialect], policy: Policy
+        self,
+        api: ApiClient,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        dialects: Sequence[Dialect],
+        policy: Policy,
+        *,
+        opens_at: float = 0.0,
     ) -> None:
+        self._opens_at = opens_at
         self._api = api
         self._ledger = ledger
         self._feed = feed
@@ -96,29 +108,30 @@ class Binder:
                     await self._ask(held)
 
     def doubt(self, held: Holding) -> None:
-        """Have a holding checked against the API server: a list did not show it, or its Binding was not answered."""
+        """Have a holding checked against the API server, because a list did not show it."""
         self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
     async def _bind(self, args: BindingArgs) -> str:
+        if (wait := self._opens_at - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
         ref = PodRef(args.PodNamespace, args.PodName, args.PodUID)
         pending = self._feed.pending.get(ref.uid)
         try:
-            if pending is not None:
-                if pending.problem:
-                    return pending.problem
-                request = pending.request
-            else:
+            if pending is None:
                 pod = await self._read(ref)
                 if isinstance(pod, str):
                     return pod
                 if pod.spec.node_name:
                     return self._bound_already(ref, pod, args.Node)
-                request = self._feed.request_of(pod)
+                pending = self._feed.waiting(pod)
+            if pending.problem:
+                return pending.problem
+            request = pending.request
             assignment = None if request is None else await self._reserve(ref, args.Node, request)
-        except (RequestError, ApiError) as exc:
+        except ApiError as exc:
             return str(exc)
         except MisfitError as exc:
-            return self._dialects[0].text(exc.misfit)
+            return pending.dialect.text(exc.misfit) if pending else str(exc)
         return await self._write(ref, args.Node, assignment)
 
     async def _reserve(self, ref: PodRef, node: str, request: PodRequest) -> Assignment:
@@ -161,7 +174,8 @@ class Binder:
                 self._ledger.release(ref.uid)
             return f"binding {ref} to {node}: {failure}"
         if held is not None:
-            self.doubt(held)
+            # Counted from the last Binding sent: any of them may still take effect.
+            self._unsettled[ref.uid] = time.monotonic()
         try:
             pod = await self._read(ref)
         except ApiError:
@@ -177,7 +191,7 @@ class Binder:
         return f"binding {ref} to {node}: {failure}"
 
     def _bound_already(self, ref: PodRef, pod: Pod, node: str) -> str:
-        self._feed.pod_event("MODIFIED", pod)
+        self._feed.pod_read(pod)
         self._unsettled.pop(ref.uid, None)
         return "" if pod.spec.node_name == node else f"pod {ref} is bound to {pod.spec.node_name} already"
 
@@ -191,8 +205,8 @@ class Binder:
         if isinstance(pod, str):
             self._ledger.release(ref.uid)
         elif pod.spec.node_name:
-            self._feed.pod_event("MODIFIED", pod)
-        elif time.monotonic() - self._unsettled.get(ref.uid, 0.0) > _SETTLE_SECONDS:
+            self._feed.pod_read(pod)
+        elif time.monotonic() - self._unsettled.setdefault(ref.uid, time.monotonic()) > _SETTLE_SECONDS:
             log.info("pod %s was never bound to %s, its reservation is released", ref, held.node)
             self._ledger.release(ref.uid)
         else:
@@ -203,6 +217,8 @@ class Binder:
         """Return the pod with this UID, or the sentence that it is gone."""
         try:
             pod = _pod.decode(await self._api.get(f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"))
+        except UNREADABLE as exc:
+            raise ApiError(f"pod {ref} cannot be read: {exc}") from exc
         except ApiError as exc:
             if exc.status != _NOT_FOUND:
                 raise

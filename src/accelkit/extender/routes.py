@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from accelkit import __version__
+from accelkit.cluster.reflector import UNREADABLE
 from accelkit.extender.binder import Binder
 from accelkit.extender.metrics import CONTENT_TYPE, Metrics
 from accelkit.extender.verbs import BadArgsError, Verbs
@@ -97,7 +98,7 @@ class Routes:
         problem = self._trouble()
         try:
             result = FilterResult(Error=problem) if problem else self._verbs.filter(self._args.decode(body))
-        except (msgspec.MsgspecError, BadArgsError) as exc:
+        except (*UNREADABLE, BadArgsError) as exc:
             result = FilterResult(Error=f"accelkit cannot use the arguments of filter: {exc}")
         if result.Error:
             self._metrics.errors.labels("filter").inc()
@@ -106,14 +107,14 @@ class Routes:
     async def _prioritize(self, body: bytes) -> Reply:
         try:
             return Reply(200, self._encode(self._verbs.prioritize(self._args.decode(body))))
-        except (msgspec.MsgspecError, BadArgsError) as exc:
+        except (*UNREADABLE, BadArgsError) as exc:
             self._metrics.errors.labels("prioritize").inc()
             return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
 
     async def _bind(self, body: bytes) -> Reply:
         try:
             error = self._trouble() or await self._binder.bind(self._binding.decode(body))
-        except msgspec.MsgspecError as exc:
+        except UNREADABLE as exc:
             error = f"accelkit cannot use the arguments of bind: {exc}"
         if error:
             self._metrics.errors.labels("bind").inc()
@@ -132,7 +133,7 @@ class Routes:
 
     def _inspect_node(self, name: str) -> Reply:
         entry = self._ledger.node(name)
-        if entry is None:
+        if entry is None or entry.gone:
             return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
         return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
 

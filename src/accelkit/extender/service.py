@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.cluster.feed import NODES, PODS, LedgerFeed
+from accelkit.cluster.heartbeat import Heartbeat
 from accelkit.cluster.reflector import Reflector
-from accelkit.extender.binder import Binder
+from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
 from accelkit.extender.metrics import Metrics
 from accelkit.extender.routes import Routes
 from accelkit.extender.server import Listen, serve
@@ -52,17 +54,18 @@ async def run(options: Options) -> None:
     ledger = Ledger(unit_bytes=options.unit_bytes)
     feed = LedgerFeed(ledger, dialects)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
-        binder = Binder(api, ledger, feed, dialects, options.policy)
+        binder = Binder(api, ledger, feed, dialects, options.policy, opens_at=time.monotonic() + PREDECESSOR_SECONDS)
 
         def replace_pods(pods: list[Pod]) -> None:
             for held in feed.replace_pods(pods):
                 binder.doubt(held)
 
+        heartbeat = Heartbeat(api)
         nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
         pods = Reflector(api, PODS, Pod, on_replace=replace_pods, on_event=feed.pod_event)
 
         def silent_seconds() -> float:
-            return max(nodes.silent_seconds(), pods.silent_seconds())
+            return max(nodes.silent_seconds(), pods.silent_seconds(), heartbeat.silent_seconds())
 
         def trouble() -> str:
             if not (nodes.synced.is_set() and pods.synced.is_set()):
@@ -74,7 +77,7 @@ async def run(options: Options) -> None:
         verbs = Verbs(ledger, feed, dialects, options.policy)
         routes = Routes(ledger, verbs, binder, Metrics(ledger, silent_seconds), trouble)
         log.info("extender listens on %s:%d", options.listen.host, options.listen.port)
-        background = [asyncio.create_task(task) for task in (nodes.run(), pods.run(), binder.settle())]
+        background = [asyncio.create_task(task) for task in (nodes.run(), pods.run(), heartbeat.run(), binder.settle())]
         serving = asyncio.create_task(serve(options.listen, routes.handle, stop))
         try:
             done, _ = await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)

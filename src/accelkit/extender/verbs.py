@@ -16,6 +16,7 @@ from accelkit.placement.misfit import Misfit, Reason
 from accelkit.placement.policies import Policy, node_score
 from accelkit.placement.verdicts import Verdict, Verdicts
 from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.requests import dialect_of
 
 _UNKNOWN = Misfit(Reason.UNKNOWN_NODE)
 _node_name = msgspec.json.Decoder(NamedObject)
@@ -58,7 +59,7 @@ class Verbs:
             return _answer(names, whole, [True] * len(names))
         held = self._ledger.holding(args.Pod.metadata.uid)
         if held is not None and held.node in names:
-            return self._only(held.node, names, whole, self.dialect_of(args))
+            return self._only(held.node, names, whole, dialect_of(args.Pod, self._dialects))
         verdict = self._verdicts.judge(request, self._policy_of(request))
         fits = verdict.fits.__contains__
         if whole is None:
@@ -68,10 +69,8 @@ class Verbs:
             kept = list(compress(whole, map(fits, names)))
             failed, result = len(names) - len(kept), FilterResult(Nodes=RawNodes(kept))
         if failed:
-            # Nearly always every node of the cluster is asked about; equal counts alone do not say that.
-            all_asked = failed == len(verdict.failing) and verdict.failing.keys() == set(filterfalse(fits, names))
-            rest = verdict.failing if all_asked else _failing(verdict, filterfalse(fits, names))
-            _explain(result, rest, verdict, self.dialect_of(args))
+            rest = _failing(verdict, filterfalse(fits, names))
+            _explain(result, rest, verdict, dialect_of(args.Pod, self._dialects))
         return result
 
     def prioritize(self, args: Args) -> list[HostPriority]:
@@ -92,18 +91,6 @@ class Verbs:
             return list(map(scores.__getitem__, names))
         except KeyError:
             return [scores.get(name) or HostPriority(name, 0) for name in names]
-
-    def dialect_of(self, args: Args) -> Dialect:
-        """Return the dialect whose resources the pod names."""
-        limits = {
-            name
-            for container in (*args.Pod.spec.containers, *(args.Pod.spec.init_containers or ()))
-            for name in container.resources.limits or ()
-        }
-        for dialect in self._dialects:
-            if limits & {dialect.resources.memory, dialect.resources.cards}:
-                return dialect
-        return self._dialects[0]
 
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
         # The answer to this pod's Binding was lost: what is reserved for it must not count against it.

@@ -14,7 +14,7 @@ import msgspec
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.cluster.feed import NODES
-from accelkit.errors import ApiError, ConfigurationError, DevicePluginError
+from accelkit.errors import ApiError, ConfigurationError, DevicePluginError, InventoryError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.model.pod import Node
 from accelkit.node.discovery import FoundCard, discover
@@ -122,13 +122,13 @@ async def _keep_cards(options: Options, api: ApiClient, plugins: Sequence[Device
 
 async def _publish(options: Options, api: ApiClient, found: Sequence[FoundCard]) -> None:
     path = f"{NODES}/{options.node}"
-    text = encode_inventory(Inventory(options.unit_bytes, tuple(card.card for card in found)))
     try:
+        text = encode_inventory(Inventory(options.unit_bytes, tuple(card.card for card in found)))
         node = _node.decode(await api.get(path))
         if node.annotation(INVENTORY_ANNOTATION) != text:
             await api.patch(path, {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
             log.info("published the inventory of %d cards", len(found))
-    except ApiError as exc:
+    except (ApiError, InventoryError) as exc:
         log.warning("the inventory could not be published: %s", exc)
 
 

@@ -9,8 +9,9 @@ cards and is not used up, the kubelet's own draw decides and the pod is refused 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
+
+import msgspec
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
@@ -25,8 +26,7 @@ _MAX_STEPS = 5000
 _MAX_CONTAINERS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class CardState:
+class CardState(msgspec.Struct, frozen=True, gc=False):
     """A card and what others hold of it.
 
     Attributes:

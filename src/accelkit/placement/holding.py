@@ -15,7 +15,7 @@ from accelkit.model.request import PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
 from accelkit.placement.fit import CardState
-from accelkit.placement.misfit import Misfit
+from accelkit.placement.misfit import Misfit, Reason
 
 
 class PodRef(msgspec.Struct, frozen=True):
@@ -122,6 +122,12 @@ class NodeEntry:
     uses: dict[str, CardUse] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
     unassigned: dict[str, Unassigned] = field(default_factory=dict)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the node does not exist any more and nothing is held there."""
+        unknown = self.problem is not None and self.problem.reason is Reason.UNKNOWN_NODE
+        return unknown and not self.holdings and not self.unassigned
 
     def cards(self) -> tuple[Card, ...]:
         """Return the known cards."""

@@ -112,16 +112,23 @@ class Ledger:
             if held is not None and held.stage is Stage.RESERVED:
                 self._nodes[held.node].holdings[uid] = replace(held, stage=Stage.BOUND)
 
-    def confirm(self, pod: PodRef, node: str, assignment: Assignment, order: Iterable[tuple[str, Kind]]) -> None:
-        """Take over what the API server shows of a bound pod."""
+    def confirm(
+        self,
+        pod: PodRef,
+        node: str,
+        assignment: Assignment,
+        order: Iterable[tuple[str, Kind]],
+        stage: Stage = Stage.CONFIRMED,
+    ) -> None:
+        """Take over what the API server shows of a bound pod; BOUND where it may be newer than the next list."""
         with self._lock:
             held = self.holding(pod.uid)
             if held is not None and held.node == node and held.assignment == assignment:
                 # Most events of a running pod change nothing for us.
-                if held.stage is not Stage.CONFIRMED:
-                    self._nodes[node].holdings[pod.uid] = replace(held, stage=Stage.CONFIRMED)
+                if held.stage not in (stage, Stage.CONFIRMED):
+                    self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
-            self._hold(Holding(pod, node, assignment, charges(order, assignment.containers), Stage.CONFIRMED))
+            self._hold(Holding(pod, node, assignment, charges(order, assignment.containers), stage))
 
     def confirm_unassigned(self, stray: Unassigned) -> None:
         """Take over a bound pod whose cards nobody has written down."""
@@ -177,7 +184,7 @@ class Ledger:
         """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
         with self._lock:
             entries = sorted(self._nodes.items())
-        return (entry for _, entry in entries if not _is_gone(entry))
+        return (entry for _, entry in entries if not entry.gone)
 
     def __len__(self) -> int:
         return len(self._where)
@@ -204,8 +211,3 @@ class Ledger:
         if self.unit_bytes is None or inventory.unit_bytes == self.unit_bytes:
             return None
         return Misfit(Reason.UNIT, resolvable=False)
-
-
-def _is_gone(entry: NodeEntry) -> bool:
-    unknown = entry.problem is not None and entry.problem.reason is Reason.UNKNOWN_NODE
-    return unknown and not entry.holdings and not entry.unassigned

@@ -51,6 +51,15 @@ def asks_for_cards(pod: Pod, dialects: Sequence[Dialect]) -> bool:
     )
 
 
+def dialect_of(pod: Pod, dialects: Sequence[Dialect]) -> Dialect:
+    """Return the first dialect whose resources the pod names, else the first of all."""
+    named = {name for container, _ in containers_in_order(pod) for name in container.resources.limits or ()}
+    for dialect in dialects:
+        if named & {dialect.resources.memory, dialect.resources.cards}:
+            return dialect
+    return dialects[0]
+
+
 def read_request(pod: Pod, dialects: Sequence[Dialect], unit_bytes: int) -> PodRequest | None:
     """Read what a pod asks for, None where it asks for no card.
 
@@ -148,10 +157,18 @@ def _container_request(
 
 
 def _check_references(request: ContainerRequest, earlier: Sequence[ContainerRequest]) -> None:
-    if request.same_card_as and request.same_card_as not in [other.container for other in earlier]:
+    if not request.same_card_as:
+        return
+    other = next((other for other in earlier if other.container == request.same_card_as), None)
+    if other is None:
         raise RequestError(
             f"container {request.container}: same_card_as names {request.same_card_as!r}",
             next_step="it must be a container with cards that comes before it",
+        )
+    if request.cards > other.cards or request.whole != other.whole:
+        raise RequestError(
+            f"container {request.container} can never share the cards of {other.container}",
+            next_step="ask for memory on at most as many cards as that container has",
         )
 
 

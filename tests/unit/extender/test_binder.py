@@ -62,7 +62,6 @@ async def test_a_pod_that_does_not_fit_any_more_is_refused_without_a_write(world
     assert (world.api.posts, world.used()) == ([], {})
 
 
-@pytest.mark.xfail(reason="bind speaks the first dialect in use", strict=True)
 async def test_a_refusal_is_in_the_dialect_of_the_pod(world):
     world.create(memory=17, resource="enflame.com/gcu-memory")
     assert await world.bind() == "insufficient GCU Memory in one gcu device"
@@ -92,7 +91,7 @@ async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world
     world.create()
     world.bound_elsewhere("n")
     assert await world.bind() == ""
-    assert (world.used(), world.stage()) == ({"b": 5}, Stage.CONFIRMED)
+    assert (world.used(), world.stage()) == ({"b": 5}, Stage.BOUND)
 
 
 @pytest.mark.parametrize("watched", [True, False])

@@ -63,7 +63,6 @@ async def test_prioritize_answers_a_bad_body_with_400(service, body):
     assert (status, list(answer)) == (400, ["error"])
 
 
-@pytest.mark.xfail(reason="only the decoder's own errors are caught", strict=True, raises=(RecursionError, ValueError))
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
 @pytest.mark.parametrize(
     "body", [DEEP, b'{"Pod": {"metadata": {"uid": "\xff"}}, "PodName": "\xff"}'], ids=["deep", "utf8"]
@@ -129,7 +128,6 @@ async def test_a_node_that_is_not_known_is_told_where_to_look(service):
     assert "GET /inspect lists the nodes" in (await call(service, "GET", "/inspect/nowhere"))[1]["error"]
 
 
-@pytest.mark.xfail(reason="the ledger keeps the rows of nodes that are gone", strict=True)
 async def test_a_node_that_is_gone_is_not_known_either(service):
     service.ledger.drop_node("n")
     assert (await call(service, "GET", "/inspect/n"))[0] == 404

@@ -1,0 +1,41 @@
+"""Whether the API server answers now.
+
+A watch whose connection is dead without being closed stays silent for minutes, so it cannot tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError
+
+_SECONDS = 2.0
+
+
+class Heartbeat:
+    """Asks the API server whether it is ready, every two seconds.
+
+    Args:
+        api: an open client.
+    """
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+        self._answered_at = time.monotonic()
+
+    def silent_seconds(self) -> float:
+        """Return for how long an answer has been overdue, 0 while they come."""
+        return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            try:
+                await self._api.get("/readyz")
+                self._answered_at = time.monotonic()
+            except ApiError:
+                # The watches log what is wrong; here only the time counts.
+                pass
+            await asyncio.sleep(_SECONDS)
