@@ -59,6 +59,8 @@ class ApiClient:
             timeout=self._timeout,
             read_bufsize=_READ_BUFFER_BYTES,
             headers={"Accept": "application/json"},
+            # The API server sets none, and looking for them costs each request.
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 

@@ -122,6 +122,7 @@ class NodeEntry:
     uses: dict[str, CardUse] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
     unassigned: dict[str, Unassigned] = field(default_factory=dict)
+    _states: list[CardState] | None = None
 
     @property
     def gone(self) -> bool:
@@ -134,7 +135,16 @@ class NodeEntry:
         return () if self.inventory is None else self.inventory.cards
 
     def states(self) -> list[CardState]:
-        """Return every card with what is free of it."""
+        """Return every card with what is free of it; callers change nothing."""
+        if self._states is None:
+            self._states = self._count()
+        return self._states
+
+    def changed(self) -> None:
+        """Note that cards, holdings or strays are not what they were."""
+        self._states = None
+
+    def _count(self) -> list[CardState]:
         strays = list(self.unassigned.values())
         return [_state(card, self.uses.get(card.id), strays) for card in self.cards()]
 
@@ -148,6 +158,8 @@ class NodeEntry:
 
 
 def _state(card: Card, use: CardUse | None, strays: Sequence[Unassigned]) -> CardState:
+    if use is None and not strays:
+        return CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True)
     taken = any(pod.whole for pod in strays) if use is None else use.whole
     if taken:
         return CardState(card, 0, 0, empty=False)
