@@ -174,7 +174,7 @@ async def measure_memory(here: World) -> dict[str, object]:
     here.stop()
     return {
         "nodes": NODES,
-        "pods": sum(len(card["shares"]) for node in shown["nodes"] for card in node["cards"]),
+        "pods": len({share["uid"] for node in shown["nodes"] for card in node["cards"] for share in card["shares"]}),
         "ready_seconds": round(ready, 1),
         "resident_mib": after_list,
         "resident_mib_after_use": after_use,

@@ -45,7 +45,11 @@ class Sandbox:
         if nodes is not None:
             (self._folder / "nodes.yaml").write_text(nodes)
             arguments += ["--nodes", str(self._folder / "nodes.yaml")]
-        self.command("sandbox", *arguments)
+        try:
+            self.command("sandbox", *arguments)
+        except BaseException:
+            self.down()
+            raise
         self.facts = self.paths.read_facts()
         self.kubeconfig = Path(self.facts.kubeconfig)
 
@@ -174,17 +178,21 @@ def _container(name: str, limits: dict) -> dict:
 def control_plane():
     """A sandbox with one node and nothing installed."""
     sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]")
-    yield sandbox
-    sandbox.down()
+    try:
+        yield sandbox
+    finally:
+        sandbox.down()
 
 
 @pytest.fixture(scope="session")
 def installed():
     """A sandbox on which site.yml has run."""
     sandbox = Sandbox()
-    sandbox.playbook("site.yml")
-    yield sandbox
-    sandbox.down()
+    try:
+        sandbox.playbook("site.yml")
+        yield sandbox
+    finally:
+        sandbox.down()
 
 
 @pytest.fixture

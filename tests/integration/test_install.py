@@ -20,14 +20,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 OURS = "accelkit.io"
 # What a node's own kubelet and controllers change all the time.
-VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "generation")
+VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
 
 
 @pytest.fixture(scope="module")
 def sandbox():
     sandbox = Sandbox()
-    yield sandbox
-    sandbox.down()
+    try:
+        yield sandbox
+    finally:
+        sandbox.down()
 
 
 async def nodes(sandbox: Sandbox) -> list[dict]:

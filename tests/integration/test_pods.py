@@ -165,8 +165,8 @@ async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_p
         assert {entry["containers"]["main"][0]["card"] for entry in assigned} == {"gcu-0"}
     finally:
         config.write_text(kept)
-        extender.terminate()
-        extender.wait(20)
+        extender.kill()
+        extender.wait()
         await cluster.api.delete("/api/v1/nodes/gcu-node")
         await cluster.scheduler_runs(kept)
 

@@ -24,7 +24,7 @@ import pytest_asyncio
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
-from accelkit.cluster.reflector import Reflector
+from accelkit.errors import ApiError
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import (
     DevicePluginServicer,
@@ -92,27 +92,17 @@ class Sandbox:
 
     async def until(self, path, name, reached):
         """The first state of an object that is as wanted; None is an object that is not there."""
-        found = asyncio.get_running_loop().create_future()
-
-        def see(value):
-            if not found.done() and reached(value):
-                found.set_result(value)
-
-        def replace(objects):
-            see(objects[0] if objects else None)
-
-        def event(kind, value):
-            see(None if kind == "DELETED" else value)
-
-        query = {"fieldSelector": f"metadata.name={name}"}
-        reflector = Reflector(self.api, path, dict, query=query, on_replace=replace, on_event=event)
-        following = asyncio.create_task(reflector.run())
-        try:
-            async with asyncio.timeout(DEADLINE):
-                return await found
-        finally:
-            following.cancel()
-            await asyncio.wait({following})
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                try:
+                    value = json.loads(await self.api.get(f"{path}/{name}"))
+                except ApiError as exc:
+                    if exc.reason != "NotFound":
+                        raise
+                    value = None
+                if reached(value):
+                    return value
+                await asyncio.sleep(0.05)
 
     async def node(self, reached):
         return await self.until("/api/v1/nodes", self.name, lambda node: node is not None and reached(node))

@@ -20,12 +20,11 @@ from yarl import URL
 from accelkit.cluster.connection import Connection
 from accelkit.errors import ApiError
 
-PatchKind = Literal["merge", "json", "strategic"]
+PatchKind = Literal["merge", "json"]
 
 _PATCH_TYPES: Mapping[PatchKind, str] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
 }
 # One watch event is one line; a pod may have 1.5 MiB and a list page far more.
 _READ_BUFFER_BYTES = 1 << 20
@@ -85,7 +84,7 @@ class ApiClient:
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """PATCH with a merge, JSON or strategic merge patch; ApiError unless the answer is 2xx."""
+        """PATCH with a merge or a JSON patch; ApiError unless the answer is 2xx."""
         return await self._request("PATCH", path, body, query=query, content_type=_PATCH_TYPES[kind])
 
     async def delete(self, path: str, body: object | None = None) -> bytes:

@@ -47,7 +47,7 @@ class Connection:
 
 
 def load_connection(kubeconfig: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Connection:
-    """Find the API server: the given kubeconfig, the pod's service account, KUBECONFIG, then ~/.kube/config.
+    """Find the API server: the given kubeconfig, KUBECONFIG, the pod's service account, then ~/.kube/config.
 
     Raises:
         ConfigurationError: nothing is configured, or it cannot be read.

@@ -16,17 +16,26 @@ from accelkit.errors import AssignmentError, InventoryError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node, Pod
-from accelkit.model.request import PodRequest
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.placement.holding import Holding, PodRef, Stage, Unassigned
 from accelkit.placement.ledger import Ledger
+from accelkit.placement.misfit import Reason
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import asks_for_cards, containers_in_order, dialect_of, read_request
+from accelkit.vendors.requests import asks_for_cards, containers_in_order, dialect_of, holders, read_request
 
 log = logging.getLogger(__name__)
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 DEFAULT_UNIT_BYTES = 2**30
+# What a pod may hold whose limits make no sense to us, but perhaps to its kubelet: all there is.
+_EVERYTHING = PodRequest(
+    (
+        ContainerRequest("", Kind.APP, 1, memory_bytes=MAX_AMOUNT, compute=WHOLE_COMPUTE),
+        ContainerRequest("", Kind.APP, 1, whole=True),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +117,13 @@ class LedgerFeed:
         if text is None:
             self._inventories.pop(name, None)
             self._ledger.put_node(name, None)
-        elif self._inventories.get(name) != text or self._is_unknown(name):
+        elif self._inventories.get(name) != text or self._is_gone(name):
             self._inventories[name] = text
             self._ledger.put_node(name, _inventory(text, name))
 
-    def _is_unknown(self, name: str) -> bool:
+    def _is_gone(self, name: str) -> bool:
         entry = self._ledger.node(name)
-        return entry is None or entry.inventory is None
+        return entry is None or (entry.problem is not None and entry.problem.reason is Reason.UNKNOWN_NODE)
 
     def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
         uid = pod.metadata.uid
@@ -139,7 +148,7 @@ class LedgerFeed:
 
     def _put_bound(self, pod: Pod, stage: Stage) -> None:
         ref, node = pod_ref(pod), pod.spec.node_name
-        assignment, problem = _assignment(pod)
+        assignment, problem = self._assignment(pod)
         if assignment is not None:
             order = [(container.name, kind) for container, kind in containers_in_order(pod)]
             self._ledger.confirm(ref, node, assignment, order, stage)
@@ -153,12 +162,28 @@ class LedgerFeed:
             log.warning("pod %s is bound to %s without a usable assignment: %s", ref, node, problem)
             self._ledger.confirm_unassigned(Unassigned(ref, node, request, problem))
 
+    def _assignment(self, pod: Pod) -> tuple[Assignment | None, str]:
+        text = pod.annotation(ASSIGNMENT_ANNOTATION)
+        if text is None:
+            return None, "it has none"
+        try:
+            assignment = decode_assignment(text)
+        except AssignmentError as exc:
+            return None, str(exc)
+        # Anybody who may write the pod can write this annotation. Amounts are not compared: they were fixed in the unit
+        # of their time.
+        for container, resource, whole in holders(pod, self._dialects):
+            shares = assignment.containers.get(container, ())
+            if not any(share.whole is whole for share in shares):
+                return None, f"its assignment gives container {container} no {resource}"
+        return assignment, ""
+
     def _by_limits(self, pod: Pod, node: str) -> PodRequest | None:
         bare = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=None))
         try:
             return self.request_of(bare, node)
         except RequestError:
-            return PodRequest(())
+            return _EVERYTHING
 
 
 def _inventory(text: str, node: str) -> Inventory | InventoryError:
@@ -167,13 +192,3 @@ def _inventory(text: str, node: str) -> Inventory | InventoryError:
     except InventoryError as exc:
         log.warning("inventory of node %s is unknown: %s", node, exc)
         return exc
-
-
-def _assignment(pod: Pod) -> tuple[Assignment | None, str]:
-    text = pod.annotation(ASSIGNMENT_ANNOTATION)
-    if text is None:
-        return None, "it has none"
-    try:
-        return decode_assignment(text), ""
-    except AssignmentError as exc:
-        return None, str(exc)

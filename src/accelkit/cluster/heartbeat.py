@@ -35,7 +35,8 @@ class Heartbeat:
             try:
                 await self._api.get("/readyz")
                 self._answered_at = time.monotonic()
-            except ApiError:
-                # The watches log what is wrong; here only the time counts.
-                pass
+            except ApiError as exc:
+                # Who refuses us is there; the watches log what is wrong.
+                if not exc.unanswered:
+                    self._answered_at = time.monotonic()
             await asyncio.sleep(_SECONDS)

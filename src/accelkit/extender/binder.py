@@ -141,7 +141,7 @@ class Binder:
             held = self._ledger.holding(ref.uid)
             if exc.misfit.reason is not Reason.HELD_ELSEWHERE or held is None:
                 raise
-            await self._ask(held)
+            await self._ask(held, binding=True)
             return self._ledger.reserve(ref, node, request, self._policy)
 
     async def _write(self, ref: PodRef, node: str, assignment: Assignment | None) -> str:
@@ -191,27 +191,37 @@ class Binder:
         return f"binding {ref} to {node}: {failure}"
 
     def _bound_already(self, ref: PodRef, pod: Pod, node: str) -> str:
-        self._feed.pod_read(pod)
-        self._unsettled.pop(ref.uid, None)
+        self._take_read(ref, pod)
         return "" if pod.spec.node_name == node else f"pod {ref} is bound to {pod.spec.node_name} already"
 
-    async def _ask(self, held: Holding) -> None:
+    def _take_read(self, ref: PodRef, pod: Pod) -> None:
+        # The pod may have been deleted while its answer was on the way: in doubt until the watch shows it.
+        self._feed.pod_read(pod)
+        held = self._ledger.holding(ref.uid)
+        if held is not None and held.stage is Stage.BOUND:
+            self._unsettled[ref.uid] = time.monotonic()
+        else:
+            self._unsettled.pop(ref.uid, None)
+
+    async def _ask(self, held: Holding, *, binding: bool = False) -> None:
+        """Ask what became of a holding; `binding` says that the bind under way is the one that asks."""
         ref = held.pod
         try:
             pod = await self._read(ref)
         except ApiError as exc:
             log.info("cannot ask for pod %s: %s", ref, exc)
             return
-        if isinstance(pod, str):
-            self._ledger.release(ref.uid)
-        elif pod.spec.node_name:
-            self._feed.pod_read(pod)
-        elif time.monotonic() - self._unsettled.setdefault(ref.uid, time.monotonic()) > _SETTLE_SECONDS:
-            log.info("pod %s was never bound to %s, its reservation is released", ref, held.node)
-            self._ledger.release(ref.uid)
-        else:
+        if self._ledger.holding(ref.uid) is not held or (not binding and ref.uid in self._under_way):
+            # While the answer was on its way things went on, and it may be older than they are.
             return
-        self._unsettled.pop(ref.uid, None)
+        if not isinstance(pod, str) and pod.spec.node_name:
+            self._take_read(ref, pod)
+            return
+        sent = self._unsettled.setdefault(ref.uid, time.monotonic())
+        if isinstance(pod, str) or time.monotonic() - sent > _SETTLE_SECONDS:
+            log.info("the reservation of %s on %s is released", ref, held.node)
+            self._ledger.release(ref.uid)
+            self._unsettled.pop(ref.uid, None)
 
     async def _read(self, ref: PodRef) -> Pod | str:
         """Return the pod with this UID, or the sentence that it is gone."""

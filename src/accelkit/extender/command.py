@@ -41,7 +41,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Whose pods are read; may be given several times.",
 )
-@click.option("--kubeconfig", type=_FILE, help="Default: the pod's service account, else KUBECONFIG.")
+@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
 def extender(  # noqa: PLR0917 - click passes options by name
     listen: str,
     plain_http: bool,  # noqa: FBT001 - the same

@@ -21,10 +21,10 @@ from accelkit.extender.metrics import CONTENT_TYPE, Metrics
 from accelkit.extender.verbs import BadArgsError, Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
 from accelkit.placement.ledger import Ledger
-from accelkit.report.inspection import assemble, view_node
+from accelkit.report.inspection import assemble, view_node, worth_showing
 
 # Ours at the root; the others are where the extenders that we replace answered.
-PREFIXES: Final = ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler", "")
+PREFIXES: Final = ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler")
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
 
@@ -46,12 +46,21 @@ class Routes:
         verbs: filter and prioritize.
         binder: bind.
         metrics: counted here, shown at /metrics.
-        trouble: returns why the extender cannot answer now, or an empty string.
+        trouble: returns why the extender cannot decide now, or an empty string.
+        unread: returns why there is nothing to show yet, or an empty string.
     """
 
     def __init__(
-        self, ledger: Ledger, verbs: Verbs, binder: Binder, metrics: Metrics, trouble: Callable[[], str]
+        self,
+        ledger: Ledger,
+        verbs: Verbs,
+        binder: Binder,
+        metrics: Metrics,
+        *,
+        trouble: Callable[[], str],
+        unread: Callable[[], str],
     ) -> None:
+        self._unread = unread
         self._ledger = ledger
         self._verbs = verbs
         self._binder = binder
@@ -121,10 +130,12 @@ class Routes:
         return Reply(200, self._encode(BindingResult(error)))
 
     async def _inspect(self) -> Reply:
+        if problem := self._unread():
+            return self._refuse(503, problem)
         nodes = []
         for number, entry in enumerate(self._ledger.nodes()):
             shown = view_node(entry)
-            if shown.state != "none" or shown.cards or shown.unassigned:
+            if worth_showing(shown):
                 nodes.append(shown)
             if number % _INSPECT_BATCH == 0:
                 # A large cluster takes a tenth of a second to show; the scheduler must not wait for it.
@@ -132,6 +143,8 @@ class Routes:
         return Reply(200, self._encode(assemble(nodes, self._ledger.unit_bytes)))
 
     def _inspect_node(self, name: str) -> Reply:
+        if problem := self._unread():
+            return self._refuse(503, problem)
         entry = self._ledger.node(name)
         if entry is None or entry.gone:
             return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
@@ -153,6 +166,6 @@ class Routes:
 
 def _strip_prefix(path: str) -> str:
     for prefix in PREFIXES:
-        if prefix and path.startswith(prefix + "/"):
+        if path.startswith(prefix + "/"):
             return path.removeprefix(prefix)
     return path

@@ -67,15 +67,17 @@ async def run(options: Options) -> None:
         def silent_seconds() -> float:
             return max(nodes.silent_seconds(), pods.silent_seconds(), heartbeat.silent_seconds())
 
+        def unread() -> str:
+            synced = nodes.synced.is_set() and pods.synced.is_set()
+            return "" if synced else "the cluster has not been read yet"
+
         def trouble() -> str:
-            if not (nodes.synced.is_set() and pods.synced.is_set()):
-                return "the cluster has not been read yet"
-            if silent_seconds() > _SILENCE_SECONDS:
+            if not unread() and silent_seconds() > _SILENCE_SECONDS:
                 return f"the API server has been away for {silent_seconds():.0f} s"
-            return ""
+            return unread()
 
         verbs = Verbs(ledger, feed, dialects, options.policy)
-        routes = Routes(ledger, verbs, binder, Metrics(ledger, silent_seconds), trouble)
+        routes = Routes(ledger, verbs, binder, Metrics(ledger, silent_seconds), trouble=trouble, unread=unread)
         log.info("extender listens on %s:%d", options.listen.host, options.listen.port)
         background = [asyncio.create_task(task) for task in (nodes.run(), pods.run(), heartbeat.run(), binder.settle())]
         serving = asyncio.create_task(serve(options.listen, routes.handle, stop))

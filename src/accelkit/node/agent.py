@@ -57,11 +57,12 @@ async def run(options: Options) -> None:
         pods = NodePods(api, options.node)
         plugins = _plugins(options, load_dialect(options.dialect), pods)
         stopping = asyncio.create_task(stop.wait())
+        found = asyncio.Event()
         tasks = {
             stopping,
             asyncio.create_task(pods.reflector.run()),
-            asyncio.create_task(_keep_cards(options, api, plugins)),
-            asyncio.create_task(_keep_registered(options.root, plugins)),
+            asyncio.create_task(_keep_cards(options, api, plugins, found)),
+            asyncio.create_task(_keep_registered(options.root, plugins, found)),
         }
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks - done:
@@ -100,7 +101,9 @@ def _plugins(options: Options, dialect: Dialect, pods: NodePods) -> Sequence[Dev
     )
 
 
-async def _keep_cards(options: Options, api: ApiClient, plugins: Sequence[DevicePlugin]) -> None:
+async def _keep_cards(
+    options: Options, api: ApiClient, plugins: Sequence[DevicePlugin], found_any: asyncio.Event
+) -> None:
     """Look for cards again and again; tell the kubelet and the cluster when they change."""
     shown: Sequence[FoundCard] | None = None
     while True:
@@ -115,6 +118,7 @@ async def _keep_cards(options: Options, api: ApiClient, plugins: Sequence[Device
                 for plugin in plugins:
                     await plugin.show(found)
                 shown = found
+                found_any.set()
         if shown is not None:
             await _publish(options, api, shown)
         await asyncio.sleep(_DISCOVER_SECONDS)
@@ -132,8 +136,10 @@ async def _publish(options: Options, api: ApiClient, found: Sequence[FoundCard])
         log.warning("the inventory could not be published: %s", exc)
 
 
-async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin]) -> None:
+async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:
     """Serve and register, again whenever the kubelet has restarted or our sockets are gone."""
+    # Not before the cards are known: an empty list would tell the kubelet that there are none.
+    await found_any.wait()
     registered: tuple[int, int] | None = None
     while True:
         kubelet = _identity(root / KUBELET_SOCKET)

@@ -33,7 +33,7 @@ from accelkit.vendors.dialects import dialect_names
     help="Whose resource names the node advertises.",
 )
 @click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account, else KUBECONFIG."
+    "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
 )
 def node_agent(node_name: str, host_root: Path, unit: str, dialect: str, kubeconfig: Path | None) -> None:
     """Publish this node's cards and serve them to its kubelet."""

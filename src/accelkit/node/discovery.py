@@ -101,8 +101,11 @@ def _from_pci(root: Path, profile: Profile, discovery: PciDiscovery, first_index
 def _hex(path: Path) -> str:
     try:
         return path.read_text().strip().removeprefix("0x").lower()
-    except OSError:
+    except FileNotFoundError:
+        # The device has just gone.
         return ""
+    except OSError as exc:
+        raise DevicePluginError(f"{path} cannot be read: {exc.strerror}") from exc
 
 
 def _facts(path: Path) -> Mapping[str, str]:

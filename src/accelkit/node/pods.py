@@ -29,6 +29,7 @@ class NodePods:
         self._api = api
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._pods: dict[str, AssignedPod] = {}
+        self._refreshes: list[set[str]] = []
         self.reflector = Reflector(api, PODS, Pod, query=self._query, on_replace=self._replace, on_event=self._event)
 
     def assigned(self) -> list[AssignedPod]:
@@ -37,12 +38,19 @@ class NodePods:
 
     async def refresh(self) -> None:
         """Read the pods now; where the API server does not answer, what the watch has shown stays."""
+        ended = set[str]()
+        self._refreshes.append(ended)
         try:
             pods, _ = await list_all(self._api, PODS, Pod, query=self._query)
         except ApiError as exc:
             log.warning("cannot read this node's pods: %s", exc)
             return
-        self._replace(pods)
+        finally:
+            self._refreshes.remove(ended)
+        for pod in pods:
+            # What the watch has seen end meanwhile is newer than this list.
+            if pod.metadata.uid not in ended:
+                self._event("ADDED", pod)
 
     def _replace(self, pods: Iterable[Pod]) -> None:
         self._pods.clear()
@@ -54,6 +62,8 @@ class NodePods:
         assigned = None if kind == "DELETED" or pod.terminal else _assigned(pod)
         if assigned is None:
             self._pods.pop(uid, None)
+            for ended in self._refreshes:
+                ended.add(uid)
         else:
             self._pods[uid] = assigned
 

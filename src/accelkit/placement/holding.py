@@ -67,8 +67,8 @@ class Unassigned:
 
     @property
     def memory_bytes(self) -> int:
-        """The most it can hold on one card."""
-        return sum(container.memory_bytes for container in self.request.containers)
+        """The most it can hold on one card: nobody saw to it that what it wants split was split."""
+        return sum(container.memory_bytes * container.cards for container in self.request.containers)
 
     @property
     def compute(self) -> int:

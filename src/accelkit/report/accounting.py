@@ -17,6 +17,7 @@ class FindingKind(StrEnum):
     SHARED_WHOLE_CARD = "shared_whole_card"
     UNKNOWN_CARD = "unknown_card"
     UNASSIGNED_POD = "unassigned_pod"
+    UNKNOWN_INVENTORY = "unknown_inventory"
     LOW_FREE = "low_free"
 
 
@@ -41,6 +42,9 @@ def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Finding]:
     """
     findings: list[Finding] = []
     for node in inspection.nodes:
+        if node.state == "unknown":
+            message = f"the cards of {node.name} are not known: {node.problem}"
+            findings.append(Finding(node.name, "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0))
         for card in node.cards:
             findings += _check_card(node, card, min_free_bytes)
         for stray in node.unassigned:

@@ -37,7 +37,7 @@ _SECONDS = 15
 @click.option("--ca", type=_FILE, help="Authority of the extender's certificate (PEM), for https.")
 @click.option("--cert", type=_FILE, help="Client certificate (PEM), for https.")
 @click.option("--key", type=_FILE, help="Its private key (PEM).")
-@click.option("--kubeconfig", type=_FILE, help="With --from-api; default: KUBECONFIG.")
+@click.option("--kubeconfig", type=_FILE, help="With --from-api; default: KUBECONFIG, else ~/.kube/config.")
 @output_option
 def inspect(  # noqa: PLR0917 - click passes options by name
     node: str | None,

@@ -15,7 +15,7 @@ from accelkit.model.pod import Node, Pod
 from accelkit.placement.holding import CardUse, Holding, NodeEntry, Unassigned
 from accelkit.placement.ledger import Ledger
 from accelkit.placement.misfit import Reason
-from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
 
 INSPECTION_VERSION = 1
 
@@ -115,15 +115,18 @@ def view_node(entry: NodeEntry) -> NodeView:
     )
 
 
-def view(entries: Iterable[NodeEntry], unit_bytes: int | None) -> Inspection:
+def worth_showing(node: NodeView) -> bool:
+    """Whether a listing names the node: it has cards, or pods that hold some."""
+    return bool(node.state != "none" or node.cards or node.unassigned)
+
+
+def view(entries: Iterable[NodeEntry]) -> Inspection:
     """Return the nodes as people see them; nodes without cards and pods are left out."""
-    nodes = [view_node(entry) for entry in entries]
-    shown = [node for node in nodes if node.state != "none" or node.cards or node.unassigned]
-    return assemble(shown, unit_bytes)
+    return assemble([node for node in map(view_node, entries) if worth_showing(node)])
 
 
-def assemble(nodes: Sequence[NodeView], unit_bytes: int | None) -> Inspection:
-    """Return an inspection of these nodes with their totals."""
+def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
+    """Return an inspection of these nodes with their totals; the unit is the cluster's, else the first node's."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),
         sum(node.totals.capacity_bytes for node in nodes),
@@ -133,30 +136,24 @@ def assemble(nodes: Sequence[NodeView], unit_bytes: int | None) -> Inspection:
     return Inspection(unit_bytes or next((n.unit_bytes for n in nodes if n.unit_bytes), None), list(nodes), totals)
 
 
-async def inspect_cluster(
-    api: ApiClient,
-    *,
-    node: str | None = None,
-    unit_bytes: int | None = None,
-    dialects: Sequence[Dialect] | None = None,
-) -> Inspection:
+async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspection:
     """Read nodes and pods from the API server and return what the extender's ledger would show.
 
     Raises:
         ApiError: the API server refused or did not answer.
         ServiceError: there is no such node.
     """
-    ledger = Ledger(unit_bytes=unit_bytes)
-    feed = LedgerFeed(ledger, dialects or [load_dialect("native"), load_dialect("gcushare")])
+    ledger = Ledger()
+    feed = LedgerFeed(ledger, load_dialects(dialect_names()))
     feed.replace_nodes((await list_all(api, NODES, Node))[0])
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
     feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
     if node is None:
-        return view(ledger.nodes(), unit_bytes)
+        return view(ledger.nodes())
     entry = ledger.node(node)
     if entry is None:
         raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
-    return assemble([view_node(entry)], unit_bytes)
+    return assemble([view_node(entry)])
 
 
 def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:

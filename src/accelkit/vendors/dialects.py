@@ -50,7 +50,6 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     resources: ResourceNames
-    share_label: str
     assignment_keys: tuple[str, ...]
     one_card_per_pod: bool
     texts: dict[Reason, str]

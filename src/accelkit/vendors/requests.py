@@ -51,6 +51,16 @@ def asks_for_cards(pod: Pod, dialects: Sequence[Dialect]) -> bool:
     )
 
 
+def holders(pod: Pod, dialects: Sequence[Dialect]) -> Iterator[tuple[str, str, bool]]:
+    """Yield what the kubelet will give: container, resource, and whether it is whole cards; refinements left aside."""
+    for container, _ in containers_in_order(pod):
+        limits = container.resources.limits or {}
+        for dialect in dialects:
+            for resource, whole in ((dialect.resources.memory, False), (dialect.resources.cards, True)):
+                if limits.get(resource, 0) not in (0, "0"):
+                    yield container.name, resource, whole
+
+
 def dialect_of(pod: Pod, dialects: Sequence[Dialect]) -> Dialect:
     """Return the first dialect whose resources the pod names, else the first of all."""
     named = {name for container, _ in containers_in_order(pod) for name in container.resources.limits or ()}

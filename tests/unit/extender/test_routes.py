@@ -21,10 +21,12 @@ MALFORMED = [b"", b"{", b"null", b"[]", b"nonsense", b"\x00", b'{"Pod": 1, "PodN
 async def service(world):
     """A world behind its routes; set `service.problem` for trouble."""
     dialects = load_dialects(["native", "gcushare"])
-    world.problem = ""
+    world.problem = world.unread = ""
     metrics = Metrics(world.ledger, lambda: 0.0)
     verbs = Verbs(world.ledger, world.feed, dialects, Policy.BINPACK)
-    world.routes = Routes(world.ledger, verbs, world.binder, metrics, lambda: world.problem)
+    world.routes = Routes(
+        world.ledger, verbs, world.binder, metrics, trouble=lambda: world.problem, unread=lambda: world.unread
+    )
     return world
 
 
@@ -37,7 +39,7 @@ def asking(service, name="p", nodes=("n",)):
     return {"Pod": service.api.pods[name], "NodeNames": list(nodes)}
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("prefix", ["", *PREFIXES])
 async def test_every_verb_answers_under_every_prefix(service, prefix):
     service.create()
     assert await call(service, "POST", f"{prefix}/filter", asking(service)) == (200, {"NodeNames": ["n"]})
