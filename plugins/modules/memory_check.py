@@ -73,7 +73,9 @@ findings:
       type: str
       sample: sim-0
     kind:
-      description: V(over_capacity), V(low_free), V(shared_whole_card), V(unknown_card) or V(unassigned_pod).
+      description: >-
+        V(over_capacity), V(low_free), V(shared_whole_card), V(unknown_card), V(unassigned_pod)
+        or V(unknown_inventory).
       type: str
       sample: low_free
     message:

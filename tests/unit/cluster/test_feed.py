@@ -272,3 +272,33 @@ def test_a_list_leads_to_the_same_ledger_whatever_was_seen_before(seen, listed):
     assert world.ledger.node("n").states() == fresh.ledger.node("n").states()
     assert world.feed.pending == fresh.feed.pending
     assert len(world.ledger) == len(fresh.ledger)
+
+
+def free(world):
+    return [state.free_bytes for state in world.ledger.node("n").states()]
+
+
+def test_a_stray_is_charged_as_if_its_split_had_not_been_seen_to(world):
+    world.feed.pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
+    assert free(world) == [8, 8]
+
+
+def test_a_stray_whose_limits_make_no_sense_may_hold_everything(world):
+    stray = pod()
+    stray.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
+    world.feed.pod_event("ADDED", stray)
+    states = world.ledger.node("n").states()
+    assert all(state.free_bytes <= 0 and not state.empty for state in states)
+
+
+@pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
+def test_an_assignment_that_leaves_out_what_is_asked_for_is_not_believed(world, text):
+    world.feed.pod_event("ADDED", pod(assignment=text))
+    assert "gives container c no accelkit.io/memory" in world.ledger.node("n").unassigned["uid-p"].problem
+    assert free(world) == [12, 12]
+
+
+def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
+    for _ in range(3):
+        world.feed.node_event("MODIFIED", node(inventory="garbage"))
+    assert len([record for record in caplog.records if "inventory" in record.message]) == 1

@@ -32,6 +32,8 @@ class FakeApi:
         self.before_post, self.after_post, self.before_get = [], [], []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def get(self, path, **_):
         self.gets += 1
@@ -40,7 +42,9 @@ class FakeApi:
         name = path.rsplit("/", 1)[1]
         if name not in self.pods:
             raise ApiError(f'pods "{name}" not found', status=404)
-        return msgspec.json.encode(self.pods[name])
+        answer = msgspec.json.encode(self.pods[name])
+        await self.answers.wait()
+        return answer
 
     async def post(self, path, body, **_):
         self.posts.append(body)

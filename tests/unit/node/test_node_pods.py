@@ -80,3 +80,18 @@ async def test_a_pod_that_is_gone_or_has_ended_waits_for_nothing(api, pods, kind
     await pods.refresh()
     pods._event(kind, msgspec.convert(pod("p", **changes), Pod))
     assert names(pods) == ["q"]
+
+
+async def test_a_pod_that_ends_while_the_list_is_read_stays_ended(pods, api, monkeypatch):
+    pods._event("ADDED", msgspec.convert(pod("p"), Pod))
+    api.listed = [pod("p"), pod("q")]
+    answer = api.get
+
+    async def slow(path, *, query):
+        stale = await answer(path, query=query)
+        pods._event("DELETED", msgspec.convert(pod("p"), Pod))
+        return stale
+
+    monkeypatch.setattr(api, "get", slow)
+    await pods.refresh()
+    assert names(pods) == ["q"]

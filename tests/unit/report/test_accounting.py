@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelkit.errors import InventoryError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -85,3 +86,11 @@ def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
     ledger.put_node("m", Inventory(GIB, (Card("c", "v", "m", GIB), Card("b", "v", "m", GIB))))
     found = check(view(ledger.nodes()), min_free_bytes=20 * GIB)
     assert [(each.node, each.card) for each in found] == [("m", "c"), ("m", "b"), ("n", "a")]
+
+
+def test_a_node_whose_inventory_cannot_be_read_is_found():
+    ledger = Ledger(unit_bytes=GIB)
+    ledger.put_node("n", InventoryError("garbled"))
+    (finding,) = check(view(ledger.nodes()))
+    assert (finding.node, finding.kind) == ("n", "unknown_inventory")
+    assert "garbled" in finding.message
