@@ -96,6 +96,10 @@ class Binder:
         # A caller that hangs up must not cancel a Binding that others wait for.
         return await asyncio.shield(task)
 
+    def open(self) -> None:
+        """Let binds begin at once."""
+        self._opens_at = 0.0
+
     async def settle(self) -> None:
         """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
         while True:

@@ -56,9 +56,12 @@ async def run(options: Options) -> None:
     async with ApiClient(load_connection(options.kubeconfig)) as api:
         binder = Binder(api, ledger, feed, dialects, options.policy, opens_at=time.monotonic() + PREDECESSOR_SECONDS)
 
-        def replace_pods(pods: list[Pod]) -> None:
-            for held in feed.replace_pods(pods):
+        def replace_pods(listed: list[Pod]) -> None:
+            for held in feed.replace_pods(listed):
                 binder.doubt(held)
+            if not pods.synced.is_set() and not feed.pending:
+                # No pod was waiting, so no predecessor can have sent a Binding that we have not seen.
+                binder.open()
 
         heartbeat = Heartbeat(api)
         nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
