@@ -50,40 +50,40 @@ async def run(options: Options) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    dialects = load_dialects(options.dialects)
-    ledger = Ledger(unit_bytes=options.unit_bytes)
-    feed = LedgerFeed(ledger, dialects)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
-        binder = Binder(api, ledger, feed, dialects, options.policy, opens_at=time.monotonic() + PREDECESSOR_SECONDS)
+        await _Service(options, api).run(stop)
+    log.info("extender ended")
 
-        def replace_pods(listed: list[Pod]) -> None:
-            for held in feed.replace_pods(listed):
-                binder.doubt(held)
-            if not pods.synced.is_set() and not feed.pending:
-                # No pod was waiting, so no predecessor can have sent a Binding that we have not seen.
-                binder.open()
 
-        heartbeat = Heartbeat(api)
-        nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
-        pods = Reflector(api, PODS, Pod, on_replace=replace_pods, on_event=feed.pod_event)
+class _Service:
+    """The parts of one extender, wired together."""
 
-        def silent_seconds() -> float:
-            return max(nodes.silent_seconds(), pods.silent_seconds(), heartbeat.silent_seconds())
+    def __init__(self, options: Options, api: ApiClient) -> None:
+        dialects = load_dialects(options.dialects)
+        ledger = Ledger(unit_bytes=options.unit_bytes)
+        opens_at = time.monotonic() + PREDECESSOR_SECONDS
+        self._listen = options.listen
+        self._feed = LedgerFeed(ledger, dialects)
+        self._binder = Binder(api, ledger, self._feed, dialects, options.policy, opens_at=opens_at)
+        self._heartbeat = Heartbeat(api)
+        feed = self._feed
+        self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
+        self._pods = Reflector(api, PODS, Pod, on_replace=self._replace_pods, on_event=feed.pod_event)
+        self._routes = Routes(
+            ledger,
+            Verbs(ledger, feed, dialects, options.policy),
+            self._binder,
+            Metrics(ledger, self._silent_seconds),
+            trouble=self._trouble,
+            unread=self._unread,
+        )
 
-        def unread() -> str:
-            synced = nodes.synced.is_set() and pods.synced.is_set()
-            return "" if synced else "the cluster has not been read yet"
-
-        def trouble() -> str:
-            if not unread() and silent_seconds() > _SILENCE_SECONDS:
-                return f"the API server has been away for {silent_seconds():.0f} s"
-            return unread()
-
-        verbs = Verbs(ledger, feed, dialects, options.policy)
-        routes = Routes(ledger, verbs, binder, Metrics(ledger, silent_seconds), trouble=trouble, unread=unread)
-        log.info("extender listens on %s:%d", options.listen.host, options.listen.port)
-        background = [asyncio.create_task(task) for task in (nodes.run(), pods.run(), heartbeat.run(), binder.settle())]
-        serving = asyncio.create_task(serve(options.listen, routes.handle, stop))
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, or a part fails."""
+        log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
+        work = (self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle())
+        background = [asyncio.create_task(each) for each in work]
+        serving = asyncio.create_task(serve(self._listen, self._routes.handle, stop))
         try:
             done, _ = await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -93,4 +93,24 @@ async def run(options: Options) -> None:
             for task in background:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
-    log.info("extender ended")
+
+    def _replace_pods(self, pods: list[Pod]) -> None:
+        for held in self._feed.replace_pods(pods):
+            self._binder.doubt(held)
+        if not self._pods.synced.is_set() and not self._feed.pending:
+            # No pod was waiting, so no predecessor can have sent a Binding that we have not seen.
+            self._binder.open()
+
+    def _silent_seconds(self) -> float:
+        watches = (self._nodes, self._pods, self._heartbeat)
+        return max(each.silent_seconds() for each in watches)
+
+    def _unread(self) -> str:
+        synced = self._nodes.synced.is_set() and self._pods.synced.is_set()
+        return "" if synced else "the cluster has not been read yet"
+
+    def _trouble(self) -> str:
+        silence = self._silent_seconds()
+        if not self._unread() and silence > _SILENCE_SECONDS:
+            return f"the API server has been away for {silence:.0f} s"
+        return self._unread()
