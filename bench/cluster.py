@@ -93,11 +93,13 @@ class World:
             for number in numbers
         )
 
-    async def create_pod(self, name: str) -> str:
+    async def create_pod(self, name: str, limits: dict[str, str] | None = None) -> str:
         body = world.pod(1)
         body["metadata"] = {"name": name}
         body["spec"] |= {"schedulerName": "none"}
         del body["spec"]["containers"][0]["volumeMounts"]
+        if limits is not None:
+            body["spec"]["containers"][0]["resources"] = {"limits": limits}
         body.pop("status")
         return json.loads(await self.api.post(PODS, body))["metadata"]["uid"]
 
@@ -154,9 +156,8 @@ async def measure_memory(here: World) -> dict[str, object]:
 
     async def bound_pod(number: int, slot: int) -> None:
         name = f"pod-{number}-{slot}"
-        await here.bind_bare(
-            name, await here.create_pod(name), world.node_name(number), world.assignments(number)[slot]
-        )
+        uid = await here.create_pod(name, world.limits(number))
+        await here.bind_bare(name, uid, world.node_name(number), world.assignments(number)[slot])
 
     await spread(bound_pod(number, slot) for number in range(NODES) for slot in range(world.PODS))
     started = time.perf_counter()

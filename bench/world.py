@@ -43,6 +43,11 @@ def assignments(number: int) -> list[Assignment]:
     ]
 
 
+def limits(number: int) -> dict[str, str]:
+    """What the pods of a node ask for."""
+    return {"accelkit.io/memory": "24"} if number % 4 else {"accelkit.io/cards": "2"}
+
+
 def build(nodes: int) -> Verbs:
     """Return the verbs over a filled ledger."""
     ledger = Ledger(unit_bytes=GIB)
