@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -181,8 +182,6 @@ def _check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
 
 def _check_port(listen: Listen) -> None:
     # The server binds in a thread of its own and would only log a failure.
-    import socket  # noqa: PLC0415 - needed here alone
-
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
