@@ -1,8 +1,9 @@
 """Put the Ansible collections that a checkout needs into `.cache/collections`, without Ansible Galaxy.
 
-kubernetes.core comes out of the PyPI wheel of the `ansible` package, from which only that one folder is unpacked. Our
-own collection becomes a link to the checkout, so that its fully qualified names work from here. Does nothing where all
-of this is in place.
+They come out of the PyPI wheel of the `ansible` package, from which only their folders are unpacked: kubernetes.core,
+which the roles use, and community.docker with the one it needs, whose connection reaches the nodes of kind. Our own
+collection becomes a link to the checkout, so that its fully qualified names work from here. Does nothing where all of
+this is in place.
 """
 
 from __future__ import annotations
@@ -18,44 +19,50 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 COLLECTIONS = REPOSITORY / ".cache" / "collections" / "ansible_collections"
 # The newest release for Python 3.11; it carries kubernetes.core 6.2.0.
 WHEEL = "ansible==12.3.0"
-FOLDER = "ansible_collections/kubernetes/core/"
+WANTED = ("kubernetes/core", "community/docker", "community/library_inventory_filtering_v1")
 DOWNLOAD_SECONDS = 300
 
 
 def main() -> int:
     """Bring in what is missing; return the exit status."""
-    core = COLLECTIONS / "kubernetes" / "core"
-    stamp = core / ".from"
-    if stamp.is_file() and stamp.read_text() == WHEEL:
-        print(f"kubernetes.core: present in {core.relative_to(REPOSITORY)}")
-    else:
-        print(f"kubernetes.core: downloading the wheel {WHEEL} (55 MB), of which one folder is kept")
+    missing = [name for name in WANTED if not present(COLLECTIONS / name)]
+    if missing:
+        print(f"{' '.join(missing)}: downloading the wheel {WHEEL} (55 MB), of which these folders are kept")
         try:
-            unpack(core)
+            unpack(missing)
         except subprocess.SubprocessError as exc:
             print(
                 f"error: {WHEEL} could not be downloaded ({exc}); check that pip reaches its index, then repeat",
                 file=sys.stderr,
             )
             return 1
-        stamp.write_text(WHEEL)
-        print(f"kubernetes.core: unpacked into {core.relative_to(REPOSITORY)}")
+    print(f"{' '.join(WANTED)}: present in {COLLECTIONS.relative_to(REPOSITORY)}")
     link = COLLECTIONS / "accelkit" / "kubernetes"
     print(f"accelkit.kubernetes: {'present' if linked(link) else 'linked to this checkout'}")
     return 0
 
 
-def unpack(core: Path) -> None:
-    """Download the wheel and move its kubernetes.core to `core`, which is replaced as a whole."""
-    core.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=core.parent) as name:
-        work = Path(name)
+def present(folder: Path) -> bool:
+    """Return whether a collection lies there as this wheel has it."""
+    stamp = folder / ".from"
+    return stamp.is_file() and stamp.read_text() == WHEEL
+
+
+def unpack(names: list[str]) -> None:
+    """Download the wheel and put the named collections in place, each replaced as a whole."""
+    COLLECTIONS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=COLLECTIONS.parent) as work:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*command, "--only-binary=:all:", "--dest", name, WHEEL], check=True, timeout=DOWNLOAD_SECONDS)
-        with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
-            wheel.extractall(work, [member for member in wheel.namelist() if member.startswith(FOLDER)])
-        shutil.rmtree(core, ignore_errors=True)
-        (work / FOLDER).rename(core)
+        subprocess.run([*command, "--only-binary=:all:", "--dest", work, WHEEL], check=True, timeout=DOWNLOAD_SECONDS)
+        with zipfile.ZipFile(next(Path(work).glob("*.whl"))) as wheel:
+            folders = tuple(f"ansible_collections/{name}/" for name in names)
+            wheel.extractall(work, [member for member in wheel.namelist() if member.startswith(folders)])
+        for name in names:
+            place = COLLECTIONS / name
+            shutil.rmtree(place, ignore_errors=True)
+            place.parent.mkdir(exist_ok=True)
+            (Path(work) / "ansible_collections" / name).rename(place)
+            (place / ".from").write_text(WHEEL)
 
 
 def linked(link: Path) -> bool:
