@@ -1,0 +1,97 @@
+"""What a cluster is, written to a file, so that it can be compared later: objects, nodes, and files on the nodes.
+
+Usage: snapshot.py take FILE, or snapshot.py compare FILE SECONDS
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# Everything that the installation may touch on a host. Logs outlive a removal on purpose; the checkpoint is the
+# kubelet's own.
+FOLDERS = (
+    "/etc/kubernetes",
+    "/etc/accelkit",
+    "/etc/cdi",
+    "/etc/systemd/system",
+    "/opt",
+    "/var/lib/accelkit",
+    "/var/lib/kubelet/device-plugins",
+    "/var/lib/kubelet/plugins_registry",
+)
+EXCEPT = "kubelet_internal_checkpoint"
+LISTING = (
+    "for folder in {folders}; do [ ! -e $folder ] || find $folder ! -name {excluded} "
+    "-printf '%p %y %m %U:%G %l\\n' ; done | sort; "
+    "find {folders} -type f ! -name {excluded} -exec sha256sum {{}} + 2>/dev/null | sort -k 2"
+)
+# What changes by itself all the time.
+VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
+PASSING = ("events", "events.events.k8s.io", "componentstatuses")
+
+
+def run(*command: str) -> str:
+    """Return what a command prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def stable(value: object) -> object:
+    """Return a value without what changes by itself."""
+    if isinstance(value, dict):
+        return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
+    return [stable(entry) for entry in value] if isinstance(value, list) else value
+
+
+def take() -> dict[str, object]:
+    """Return the cluster of KUBECONFIG as it is now, and the files on its nodes, which are containers."""
+    nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json"))["items"]
+    for node in nodes:
+        # The kubelet lists them in an order of its own.
+        node["status"]["images"].sort(key=lambda image: sorted(image["names"]))
+    kinds = [
+        kind for kind in run("kubectl", "api-resources", "--verbs=list", "-o", "name").split() if kind not in PASSING
+    ]
+    objects = run("kubectl", "get", ",".join(kinds), "--all-namespaces", "--ignore-not-found", "--no-headers",
+                  "-o", "custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name")  # fmt: skip
+    listing = LISTING.format(folders=" ".join(FOLDERS), excluded=EXCEPT)
+    return {
+        "nodes": stable(nodes),
+        "objects": sorted(" ".join(line.split()) for line in objects.splitlines()),
+        "files": {
+            node["metadata"]["name"]: run("docker", "exec", node["metadata"]["name"], "sh", "-c", listing).splitlines()
+            for node in nodes
+        },
+    }
+
+
+def difference(before: object, after: object) -> str:
+    """Return the unified diff of two snapshots, empty where they are equal."""
+    texts = (json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (before, after))
+    return "\n".join(difflib.unified_diff(*texts, "before", "after", lineterm="", n=6))
+
+
+def main() -> int:
+    """Take a snapshot, or wait until the cluster equals one; return the exit status."""
+    match sys.argv[1:]:
+        case ["take", file]:
+            Path(file).write_text(json.dumps(take()))
+            return 0
+        case ["compare", file, seconds]:
+            before, deadline = json.loads(Path(file).read_text()), time.monotonic() + float(seconds)
+            # A kubelet reports the images that it has every minute or so, and deleted objects take their time.
+            while (found := difference(before, take())) and time.monotonic() < deadline:
+                time.sleep(2)
+            print(found or "the cluster is as it was")
+            return bool(found)
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
