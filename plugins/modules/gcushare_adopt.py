@@ -1,0 +1,72 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gcushare_adopt
+short_description: Take over an installation of Enflame GCUShare
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Uninstalls the Helm releases of GCUShare's charts. Helm itself is not needed; hooks are not run.
+  - Turns the node label C(enflame.com/gcushare=true) into C(accelkit.io/share=true).
+  - Running pods are left alone. Its entry in kube-scheduler's configuration is taken over by
+    M(accelkit.kubernetes.scheduler_config).
+extends_documentation_fragment:
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_accelkit
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Take over GCUShare
+  accelkit.kubernetes.gcushare_adopt:
+    kubeconfig: ~/.kube/config
+"""
+
+RETURN = r"""
+releases:
+  description: The Helm releases that were uninstalled, as namespace and name.
+  returned: success
+  type: list
+  elements: str
+  sample: [kube-system/gcushare-device-plugin]
+nodes:
+  description: The nodes that GCUShare shared.
+  returned: success
+  type: list
+  elements: str
+  sample: [node-1]
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# A missing accelkit is said by _api, before anything of this is called.
+with suppress(ImportError):
+    from accelkit.node.adoption import adopt_gcushare
+
+
+def main():
+    module = api_module()
+    found = call(module, lambda api: adopt_gcushare(api, check=module.check_mode))
+    before = {"releases": list(found.releases), "nodes": list(found.nodes)}
+    module.exit_json(
+        changed=any(before.values()), diff={"before": before, "after": {"releases": [], "nodes": []}}, **before
+    )
+
+
+if __name__ == "__main__":
+    main()
