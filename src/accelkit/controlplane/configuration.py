@@ -9,63 +9,43 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
+from accelkit.controlplane.entry import OWN_RESOURCES, Extender, check_binds_alone, is_ours
 from accelkit.controlplane.splice import Splice
 from accelkit.errors import ConfigurationError
 
+__all__ = [
+    "OWN_RESOURCES",
+    "Extender",
+    "api_version_of",
+    "has_extender",
+    "new_configuration",
+    "with_extender",
+    "without_extender",
+]
+
 KIND: Final = "KubeSchedulerConfiguration"
 GROUP: Final = "kubescheduler.config.k8s.io/"
-OWN_RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
-_OWN_PREFIX: Final = "accelkit.io/"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Extender:
-    """How kube-scheduler calls our extender.
+def new_configuration(api_version: str, fields: dict[str, Any], extender: Extender) -> str:
+    """Return a configuration that says `fields` and our entry.
 
-    Attributes:
-        url_prefix: where it listens, as `http://127.0.0.1:32766`.
-        weight: of its scores beside those of the scheduler's own plugins.
-        http_timeout: for one call, as a Go duration.
-        enable_https: whether the scheduler uses TLS; its credentials then stand in tls_config.
-        tls_config: `insecure`, `certFile`, `keyFile`, `caFile`, `serverName`… as kube-scheduler names them.
-        node_cache_capable: whether the scheduler sends node names only.
-        ignorable: whether pods are scheduled without the extender when it does not answer.
-        managed_resources: a pod is sent to the extender if it asks for one of these.
+    Args:
+        api_version: without its group.
+        fields: of a KubeSchedulerConfiguration of that version.
+        extender: the entry.
     """
-
-    url_prefix: str
-    weight: int = 1
-    http_timeout: str = "10s"
-    enable_https: bool = False
-    tls_config: dict[str, Any] | None = None
-    node_cache_capable: bool = True
-    ignorable: bool = False
-    managed_resources: tuple[str, ...] = OWN_RESOURCES
-
-    def entry(self) -> dict[str, Any]:
-        """Return the entry as kube-scheduler reads it."""
-        entry: dict[str, Any] = {
-            "urlPrefix": self.url_prefix,
-            "filterVerb": "filter",
-            "prioritizeVerb": "prioritize",
-            "bindVerb": "bind",
-            "weight": self.weight,
-            "enableHTTPS": self.enable_https,
-            "nodeCacheCapable": self.node_cache_capable,
-            "ignorable": self.ignorable,
-            "httpTimeout": self.http_timeout,
-            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in self.managed_resources],
-        }
-        if self.tls_config:
-            entry["tlsConfig"] = self.tls_config
-        return entry
+    yaml = YAML()
+    yaml.width = 4096
+    stream = io.StringIO()
+    yaml.dump({"apiVersion": GROUP + api_version, "kind": KIND, **fields}, stream)
+    return with_extender(stream.getvalue(), extender)
 
 
 def with_extender(text: str, extender: Extender) -> str:
@@ -74,15 +54,12 @@ def with_extender(text: str, extender: Extender) -> str:
     Raises:
         ConfigurationError: no KubeSchedulerConfiguration, or another extender binds already.
     """
-    entries = _entries(_document(text))
+    document = _document(text)
+    entries = _entries(document)
     ours = _ours(entries, extender.url_prefix)
-    for index, entry in enumerate(entries):
-        if index not in ours and entry.get("bindVerb"):
-            raise ConfigurationError(
-                f"the extender {entry.get('urlPrefix')} binds pods already, and kube-scheduler accepts one such only",
-                next_step="take its entry, or its bindVerb, out of the configuration first",
-            )
-    wanted = extender.entry()
+    check_binds_alone(entry for index, entry in enumerate(entries) if index not in ours)
+    legacy = document["apiVersion"] == GROUP + "v1alpha2"
+    wanted = extender.legacy_entry() if legacy else extender.entry()
     if [entries[index] for index in ours] == [wanted]:
         return text
     place = ours[0] if ours else len(entries)
@@ -103,6 +80,15 @@ def without_extender(text: str, url_prefix: str = "") -> str:
         return text
     after = [entry for index, entry in enumerate(entries) if index not in ours]
     return _edited(text, after, lambda splice: splice.take(ours), lambda items: _take(items, ours))
+
+
+def api_version_of(text: str) -> str:
+    """Return the apiVersion of a configuration.
+
+    Raises:
+        ConfigurationError: no KubeSchedulerConfiguration.
+    """
+    return str(_document(text)["apiVersion"])
 
 
 def has_extender(text: str, url_prefix: str = "") -> bool:
@@ -136,14 +122,7 @@ def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _ours(entries: Sequence[dict[str, Any]], url_prefix: str) -> list[int]:
-    return [index for index, entry in enumerate(entries) if _is_ours(entry, url_prefix)]
-
-
-def _is_ours(entry: dict[str, Any], url_prefix: str) -> bool:
-    if url_prefix and str(entry.get("urlPrefix", "")).rstrip("/") == url_prefix.rstrip("/"):
-        return True
-    managed = entry.get("managedResources") or ()
-    return any(str(each.get("name", "")).startswith(_OWN_PREFIX) for each in managed if isinstance(each, dict))
+    return [index for index, entry in enumerate(entries) if is_ours(entry, url_prefix)]
 
 
 def _edited(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from accelkit.controlplane.configuration import Extender
+from accelkit.controlplane.entry import Extender
 
 FOLDER = "/etc/kubernetes/accelkit"
 
@@ -37,12 +37,14 @@ class Wanted:
         kubernetes_version: as the API server says it, `v1.34.4`; decides the format of the configuration.
         credentials: for TLS; None for plain HTTP.
         folder: where our files lie on the host, and in kube-scheduler's mount.
+        dns_policy: `ClusterFirstWithHostNet` lets a static pod resolve names of Services; empty: left as it is.
     """
 
     extender: Extender
     kubernetes_version: str
     credentials: Credentials | None = None
     folder: str = FOLDER
+    dns_policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,15 +75,15 @@ class Plan:
 
 
 class Launch(Protocol):
-    """One way of starting kube-scheduler. Everything here is a pure function of texts.
+    """One way of starting kube-scheduler. Everything here is a pure function of texts."""
 
-    Attributes:
-        path: the launch file on the host.
-        creates: whether the launch file is ours alone (a drop-in), absent before and after.
-    """
+    @property
+    def path(self) -> str:
+        """The launch file on the host."""
 
-    path: str
-    creates: bool
+    @property
+    def creates(self) -> bool:
+        """Whether the launch file is ours alone (a drop-in), absent before and after."""
 
     def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
         """Return the plan.

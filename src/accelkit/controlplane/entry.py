@@ -1,0 +1,109 @@
+"""Our entry in the list of extenders of a kube-scheduler, and the entries of others beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accelkit.errors import ConfigurationError
+
+OWN_RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
+_OWN_PREFIX: Final = "accelkit.io/"
+_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extender:
+    """How kube-scheduler calls our extender.
+
+    Attributes:
+        url_prefix: where it listens, as `http://127.0.0.1:32766`.
+        weight: of its scores beside those of the scheduler's own plugins.
+        http_timeout: for one call, as a Go duration.
+        enable_https: whether the scheduler uses TLS; its credentials then stand in tls_config.
+        tls_config: `insecure`, `certFile`, `keyFile`, `caFile`, `serverName`… as kube-scheduler names them.
+        node_cache_capable: whether the scheduler sends node names only.
+        ignorable: whether pods are scheduled without the extender when it does not answer.
+        managed_resources: a pod is sent to the extender if it asks for one of these.
+    """
+
+    url_prefix: str
+    weight: int = 1
+    http_timeout: str = "10s"
+    enable_https: bool = False
+    tls_config: dict[str, Any] | None = None
+    node_cache_capable: bool = True
+    ignorable: bool = False
+    managed_resources: tuple[str, ...] = OWN_RESOURCES
+
+    def entry(self) -> dict[str, Any]:
+        """Return the entry as kube-scheduler reads it."""
+        entry: dict[str, Any] = {
+            "urlPrefix": self.url_prefix,
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "bindVerb": "bind",
+            "weight": self.weight,
+            "enableHTTPS": self.enable_https,
+            "nodeCacheCapable": self.node_cache_capable,
+            "ignorable": self.ignorable,
+            "httpTimeout": self.http_timeout,
+            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in self.managed_resources],
+        }
+        if self.tls_config:
+            entry["tlsConfig"] = self.tls_config
+        return entry
+
+    def legacy_entry(self) -> dict[str, Any]:
+        """Return the entry as a Policy, and v1alpha2, spell it: other keys for two fields, and nanoseconds."""
+        entry = self.entry()
+        entry["enableHttps"] = entry.pop("enableHTTPS")
+        entry["httpTimeout"] = nanoseconds(self.http_timeout)
+        return entry
+
+
+def is_ours(entry: dict[str, Any], url_prefix: str = "") -> bool:
+    """Return whether an extender's entry is ours, told by our resources or by `url_prefix`."""
+    if url_prefix and str(entry.get("urlPrefix", "")).rstrip("/") == url_prefix.rstrip("/"):
+        return True
+    managed = entry.get("managedResources") or ()
+    return any(str(each.get("name", "")).startswith(_OWN_PREFIX) for each in managed if isinstance(each, dict))
+
+
+def check_binds_alone(others: Iterable[dict[str, Any]]) -> None:
+    """Refuse an extender beside ours that binds.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for entry in others:
+        if entry.get("bindVerb"):
+            raise ConfigurationError(
+                f"the extender {entry.get('urlPrefix')} binds pods already, and kube-scheduler accepts one such only",
+                next_step="take its entry, or its bindVerb, out of the configuration first",
+            )
+
+
+def nanoseconds(duration: str) -> int:
+    """Return a Go duration, as `1m30s`, in nanoseconds.
+
+    Raises:
+        ConfigurationError: no duration.
+    """
+    if duration == "0":
+        return 0
+    parts = _PART.findall(duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise ConfigurationError(f"{duration!r} is no duration", next_step="write it as 10s or 500ms")
+    return round(sum(float(number) * _NANOSECONDS[unit] for number, unit in parts))

@@ -1,0 +1,94 @@
+"""kube-scheduler as a static pod of the kubelet, which kubeadm and its like set up: its manifest is the launch file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from accelkit.controlplane.command_line import SOURCES, CommandLine
+from accelkit.controlplane.launch import Plan, Read, Wanted
+from accelkit.controlplane.name_resolution import check_name_resolution
+from accelkit.controlplane.pod_manifest import DNS_ANNOTATION, PodManifest
+from accelkit.controlplane.replacement import Replacement, replacement
+from accelkit.errors import ConfigurationError
+
+MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+
+
+@dataclass(frozen=True)
+class StaticPod:
+    """A static pod whose manifest lies at `path`. Implements Launch."""
+
+    path: str = MANIFEST
+    creates: ClassVar[bool] = False
+
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
+        """Return the plan; see Launch."""
+        if current is None:
+            raise ConfigurationError(
+                f"there is no manifest {self.path}",
+                next_step="name the control-plane hosts, or the way in which kube-scheduler is started on them",
+            )
+        pod = PodManifest(self.unswitched(current, recorded), self.path)
+
+        def open_file(path: str) -> str:
+            host_path = pod.host_path(path)
+            content = read(host_path)
+            if content is None:
+                raise ConfigurationError(f"kube-scheduler is given {path}, and the host has no {host_path}")
+            return content.decode()
+
+        options = pod.options()
+        ours = replacement(options, wanted, open_file=open_file, read=read, owner=pod.run_as_user)
+        problems = check_name_resolution(pod, options, wanted, read)
+        _switch(pod, ours)
+        pod.add_volume(wanted.folder)
+        if wanted.dns_policy:
+            pod.set_dns_policy(wanted.dns_policy)
+        text = current if pod.says_the_same_as(PodManifest(current, self.path)) else pod.text()
+        return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
+
+    def unswitched(self, current: str, recorded: str | None) -> str:
+        """Return the manifest without what is ours; see Launch."""
+        pod = PodManifest(current, self.path)
+        if not _is_switched(pod):
+            return current
+        former = None if recorded is None else PodManifest(recorded, self.path)
+        former_lines = {} if former is None else former.command_lines()
+        for holder, line in pod.command_lines().items():
+            pod.set_command_line(holder, _unswitched(line, former_lines.get(holder)))
+        pod.take_volume(former)
+        pod.take_dns_policy(former)
+        text = pod.text()
+        # The recorded bytes come back where nobody changed anything else, down to the comments.
+        if recorded is not None and text == PodManifest(recorded, self.path).rewritten():
+            return recorded
+        return text
+
+    def is_switched(self, current: str) -> bool:
+        """Return whether anything of ours is in the manifest."""
+        return _is_switched(PodManifest(current, self.path))
+
+
+def _is_switched(pod: PodManifest) -> bool:
+    annotations = (pod.root.get("metadata") or {}).get("annotations") or {}
+    return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.options())
+
+
+def _switch(pod: PodManifest, ours: Replacement) -> None:
+    lines = pod.command_lines()
+    for holder, line in lines.items():
+        pod.set_command_line(holder, line.without(lambda option: option.name in ours.replaced))
+    holder = list(lines)[-1]
+    line = pod.command_lines()[holder] if holder in pod.command_lines() else lines[holder]
+    pod.set_command_line(holder, line.with_option(ours.name, ours.value))
+
+
+def _unswitched(line: CommandLine, former: CommandLine | None) -> CommandLine:
+    if not any(option.is_ours for option in line.options):
+        return line
+    rest = line.without(lambda option: option.is_ours)
+    if former is None:
+        return rest
+    have = {option.name for option in rest.options}
+    return rest.with_those_of(former, (name for name in SOURCES if name not in have))
