@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accelkit.controlplane.command_line import SOURCES, CommandLine
+from accelkit.controlplane.command_line import SOURCES, CommandLine, Option
 from accelkit.controlplane.launch import Plan, Read, Wanted
 from accelkit.controlplane.name_resolution import check_name_resolution
 from accelkit.controlplane.pod_manifest import DNS_ANNOTATION, PodManifest
@@ -56,7 +57,7 @@ class StaticPod:
         former = None if recorded is None else PodManifest(recorded, self.path)
         former_lines = {} if former is None else former.command_lines()
         for holder, line in pod.command_lines().items():
-            pod.set_command_line(holder, _unswitched(line, former_lines.get(holder)))
+            pod.set_command_line(holder, rejoined(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
         text = pod.text()
@@ -84,10 +85,11 @@ def _switch(pod: PodManifest, ours: Replacement) -> None:
     pod.set_command_line(holder, line.with_option(ours.name, ours.value))
 
 
-def _unswitched(line: CommandLine, former: CommandLine | None) -> CommandLine:
-    if not any(option.is_ours for option in line.options):
+def rejoined(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:
+    """Return the words without some options, and with those of `former` whose place they took."""
+    if not any(drop(option) for option in line.options):
         return line
-    rest = line.without(lambda option: option.is_ours)
+    rest = line.without(drop)
     if former is None:
         return rest
     have = {option.name for option in rest.options}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -128,10 +128,10 @@ class PodManifest:
         self._append(self.spec, "volumes", volume)
         self._append(self.container, "volumeMounts", mount)
 
-    def take_volume(self, former: PodManifest | None) -> None:
-        """Take our volume and its mount away; lists that it leaves empty go too, unless `former` has them."""
-        self._take(self.spec, "volumes", None if former is None else former.spec)
-        self._take(self.container, "volumeMounts", None if former is None else former.container)
+    def take_volume(self, former: PodManifest | None, names: Collection[str] = (VOLUME,)) -> None:
+        """Take volumes and their mounts away, ours if not told which; lists left empty go, unless `former` has them."""
+        self._take(self.spec, "volumes", names, None if former is None else former.spec)
+        self._take(self.container, "volumeMounts", names, None if former is None else former.container)
 
     def set_dns_policy(self, policy: str) -> None:
         """Set the pod's dnsPolicy and note the former one."""
@@ -161,6 +161,13 @@ class PodManifest:
         if not annotations and not kept:
             del metadata["annotations"]
 
+    def put_back(self, key: str, former: PodManifest) -> None:
+        """Give a field of the spec the value that it has in `former`, or none."""
+        if key in former.spec:
+            self.spec[key] = former.spec[key]
+        else:
+            self.spec.pop(key, None)
+
     def text(self) -> str:
         """Return the manifest as it is now."""
         return self._document.text()
@@ -180,10 +187,10 @@ class PodManifest:
         self._document.check_unshared(parent, items)
         items.append(item)
 
-    def _take(self, parent: CommentedMap, key: str, former: CommentedMap | None) -> None:
+    def _take(self, parent: CommentedMap, key: str, names: Collection[str], former: CommentedMap | None) -> None:
         items = parent.get(key) or []
         for index in reversed(range(len(items))):
-            if items[index].get("name") == VOLUME:
+            if items[index].get("name") in names:
                 self._document.check_unshared(parent, items)
                 del items[index]
         if key in parent and not items and (former is None or key not in former):

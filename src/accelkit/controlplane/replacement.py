@@ -15,6 +15,7 @@ from typing import Any, Final
 from accelkit.controlplane.algorithm_source import merged_algorithm_source
 from accelkit.controlplane.command_line import Option, value_of
 from accelkit.controlplane.configuration import api_version_of, new_configuration, with_extender
+from accelkit.controlplane.entry import Extender
 from accelkit.controlplane.flags import carried
 from accelkit.controlplane.launch import PlannedFile, Read, Wanted
 from accelkit.controlplane.policy import policy_with_extender
@@ -68,7 +69,7 @@ def replacement(
         ConfigurationError: the present configuration cannot be read or merged into.
     """
     minor = minor_of(wanted.kubernetes_version)
-    extender, files = _credentials(wanted, owner)
+    extender, files = with_credentials(wanted, owner=owner)
     wanted = dataclasses.replace(wanted, extender=extender)
     config = value_of(options, "config")
     source = _policy_source(options, minor, config)
@@ -149,7 +150,13 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
     return content.decode()
 
 
-def _credentials(wanted: Wanted, owner: int | None) -> tuple[Any, dict[str, PlannedFile]]:
+def with_credentials(wanted: Wanted, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
+    """Return the extender with its TLS configuration, and the files that this names.
+
+    Args:
+        wanted: what shall be.
+        owner: the user that kube-scheduler runs as, None for root; the key is his alone.
+    """
     if wanted.credentials is None:
         return wanted.extender, {}
     given = wanted.credentials
