@@ -1,8 +1,14 @@
-"""A YAML document that keeps its comments, order and quotes through an edit, and its layout where that is regular."""
+"""A YAML document that keeps its comments, order and quotes through an edit, and the bytes of all other lines.
+
+The edit is made on ruamel.yaml's round-trip tree. What it changes in ruamel.yaml's own layout of the document is then
+done to the lines of the text as it is, so that even what ruamel.yaml does not keep stays: `null`, spacing, comments
+above the document. Where lines do not match, the document is written in ruamel.yaml's layout. Either is read back.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final
@@ -14,8 +20,7 @@ from ruamel.yaml.tokens import AliasToken
 
 from accelkit.errors import ConfigurationError
 
-# Spaces of a nested mapping, of a list item's content and before its dash; kubeadm's first.
-_LAYOUTS: Final = ((2, 2, 0), (2, 4, 2), (4, 4, 0), (4, 4, 2), (4, 2, 0), (4, 6, 4), (2, 3, 1), (4, 6, 2), (3, 3, 0))
+_LIST: Final = re.compile(r"^(?P<key> *(?:- +)?)[^\s#'\"-][^\n]*:[ ]*\n(?P<dash> *)-(?P<gap> +)\S", re.MULTILINE)
 
 
 class Document:
@@ -31,35 +36,20 @@ class Document:
 
     def __init__(self, text: str, what: str) -> None:
         self._what = what
-        self._newline = "\r\n" if "\r\n" in text else "\n"
         self._source = text
-        plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
+        self._plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
+        self._yaml = _yaml(self._plain)
         try:
-            self.original = YAML(typ="safe", pure=True).load(plain)
-            self._has_aliases = any(isinstance(token, AliasToken) for token in YAML(pure=True).scan(plain))
-            self._yaml, self.root = self._loaded(plain)
+            self._has_aliases = any(isinstance(token, AliasToken) for token in YAML(pure=True).scan(self._plain))
+            root = self._yaml.load(self._plain)
         except YAMLError as exc:
-            reason = " ".join(str(exc).split())
-            raise ConfigurationError(f"{what} is not one YAML document: {reason}") from exc
+            raise ConfigurationError(f"{what} is not one YAML document: {' '.join(str(exc).split())}") from exc
         except ValueError as exc:
             raise ConfigurationError(f"{what} cannot be read as YAML: {exc}") from exc
-
-    def _loaded(self, plain: str) -> tuple[YAML, CommentedMap]:
-        best: tuple[float, YAML, Any] | None = None
-        for layout in _LAYOUTS:
-            yaml = _yaml(layout, explicit_start=_starts_explicitly(plain))
-            root = yaml.load(plain)
-            if not isinstance(root, CommentedMap):
-                raise ConfigurationError(f"{self._what} holds no mapping")
-            written = _dumped(yaml, root)
-            if written == plain:
-                return yaml, root
-            alike = SequenceMatcher(None, written.splitlines(), plain.splitlines(), autojunk=False).ratio()
-            if best is None or alike > best[0]:
-                best = alike, yaml, root
-        if best is None:
-            raise ValueError("no layout was tried")
-        return best[1], best[2]
+        if not isinstance(root, CommentedMap):
+            raise ConfigurationError(f"{what} holds no mapping")
+        self.root: CommentedMap = root
+        self._original = plain_data(root)
 
     def text(self) -> str:
         """Return the document as it is now; the very text it was read from where nothing changed.
@@ -68,18 +58,20 @@ class Document:
             ConfigurationError: it cannot be written so that it reads back the same.
         """
         wanted = plain_data(self.root)
-        if wanted == self.original:
+        if wanted == self._original:
             return self._source
         written = self.rewritten()
-        if YAML(typ="safe", pure=True).load(written) != wanted:
-            raise ConfigurationError(
-                f"{self._what} cannot be edited safely", next_step="write it in plain block style, without aliases"
-            )
-        return written
+        before = _dumped(self._yaml, _yaml(self._plain).load(self._plain))
+        for candidate in (_patched(self._source, before, written), written):
+            if candidate is not None and _reads_as(candidate, wanted):
+                return candidate
+        raise ConfigurationError(
+            f"{self._what} cannot be edited safely", next_step="write it in plain block style, without aliases"
+        )
 
     def rewritten(self) -> str:
-        """Return the document as an edit would lay it out, changed or not."""
-        return _dumped(self._yaml, self.root).replace("\n", self._newline)
+        """Return the document in ruamel.yaml's layout, changed or not."""
+        return _dumped(self._yaml, self.root)
 
     def check_unshared(self, *places: object) -> None:
         """Refuse to edit what the document reaches by an alias or merge, since that would change more than one place.
@@ -123,18 +115,46 @@ def plain_data(value: Any) -> Any:
     return value
 
 
-def _yaml(layout: tuple[int, int, int], *, explicit_start: bool) -> YAML:
+def _patched(source: str, before: str, after: str) -> str | None:
+    """Do to the lines of `source` what leads from `before` to `after`; None where they do not match."""
+    newline = "\r\n" if "\r\n" in source else "\n"
+    lines = source.splitlines(keepends=True)
+    old, new = before.splitlines(), after.splitlines()
+    same = SequenceMatcher(None, old, [line.rstrip("\r\n") for line in lines], autojunk=False).get_matching_blocks()
+    place = {block.a + i: block.b + i for block in same for i in range(block.size)}
+    for tag, start, stop, from_, to in reversed(SequenceMatcher(None, old, new, autojunk=False).get_opcodes()):
+        if tag == "equal":
+            continue
+        touched = [place.get(index) for index in range(start, stop)]
+        behind = place[start - 1] + 1 if start - 1 in place else place.get(start)
+        first = touched[0] if touched else behind
+        if first is None or touched != list(range(first, first + len(touched))):
+            return None
+        if first and not lines[first - 1].endswith("\n"):
+            lines[first - 1] += newline
+        lines[first : first + len(touched)] = [line + newline for line in new[from_:to]]
+    return "".join(lines)
+
+
+def _reads_as(text: str, wanted: Any) -> bool:
+    try:
+        return bool(YAML(typ="safe", pure=True).load(text) == wanted)
+    except YAMLError:
+        return False
+
+
+def _yaml(plain: str) -> YAML:
+    """Return a round-trip dumper that indents lists as the text does."""
     yaml = YAML()
-    yaml.indent(mapping=layout[0], sequence=layout[1], offset=layout[2])
+    offset, gap = 0, 1
+    if match := _LIST.search(plain):
+        offset, gap = max(len(match["dash"]) - len(match["key"]), 0), len(match["gap"])
+    yaml.indent(mapping=2, sequence=offset + 1 + gap, offset=offset)
     yaml.width = 4096
     yaml.preserve_quotes = True
-    yaml.explicit_start = explicit_start
-    return yaml
-
-
-def _starts_explicitly(plain: str) -> bool:
     first = next((line for line in plain.splitlines() if line.strip() and not line.startswith("#")), "")
-    return first.startswith("---")
+    yaml.explicit_start = first.startswith("---")
+    return yaml
 
 
 def _dumped(yaml: YAML, root: object) -> str:

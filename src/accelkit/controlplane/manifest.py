@@ -60,11 +60,10 @@ class StaticPod:
             pod.set_command_line(holder, rejoined(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
-        text = pod.text()
-        # The recorded bytes come back where nobody changed anything else, down to the comments.
-        if recorded is not None and text == PodManifest(recorded, self.path).rewritten():
+        # The recorded bytes come back where the layout had to be changed and nothing else was.
+        if recorded is not None and former is not None and pod.rewritten() == former.rewritten():
             return recorded
-        return text
+        return pod.text()
 
     def is_switched(self, current: str) -> bool:
         """Return whether anything of ours is in the manifest."""

@@ -25,6 +25,8 @@ from accelkit.errors import ConfigurationError
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _POLICY_KEY: Final = "policy.cfg"
 _DIGEST_LENGTH: Final = 12
+# From here on client-go reads certFile and keyFile again for new connections; caFile it reads once, to this day.
+_RELOADS_CERTIFICATE: Final = 18
 # kube-scheduler reads Policy options beside --config from here on; before, --config put them out of force.
 _POLICY_BESIDE_CONFIG: Final = 18
 
@@ -160,14 +162,14 @@ def with_credentials(wanted: Wanted, *, owner: int | None) -> tuple[Extender, di
     if wanted.credentials is None:
         return wanted.extender, {}
     given = wanted.credentials
-    authority = _digest_path(wanted.folder, "extender-ca", "crt", given.ca)
-    certificate, key = f"{wanted.folder}/client.crt", f"{wanted.folder}/client.key"
-    tls = {
-        **(wanted.extender.tls_config or {}),
-        "certFile": certificate,
-        "keyFile": key,
-        "caFile": authority,
-    }
+    folder = wanted.folder
+    authority = _digest_path(folder, "extender-ca", "crt", given.ca)
+    certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
+    if minor_of(wanted.kubernetes_version) < _RELOADS_CERTIFICATE:
+        # Read once at the start: another certificate then needs another name, so that the scheduler starts anew.
+        certificate = _digest_path(folder, "client", "crt", given.certificate)
+        key = _digest_path(folder, "client", "key", given.certificate)
+    tls = {**(wanted.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
     files = {
         authority: PlannedFile(content=given.ca),
         certificate: PlannedFile(content=given.certificate),

@@ -1,0 +1,153 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: unit_check
+short_description: Check what a unit of memory would do to a cluster
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Fails where O(unit) is none that accelkit knows.
+  - Fails where a node has more memory than its kubelet takes as devices of that unit, and names the smallest unit that
+    works there. It goes by the inventories that nodes publish. On a node without one, the node agent checks the same
+    before it registers.
+  - Fails where the cluster has another unit and workloads ask for memory, since their requests are numbers of units and
+    would change their meaning. O(accept_change=true) accepts that.
+extends_documentation_fragment:
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_accelkit
+attributes:
+  check_mode:
+    support: full
+    details: It changes nothing.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  unit:
+    description:
+      - Amount of one C(accelkit.io/memory), as V(1GiB), V(512MiB) and so on down to V(1MiB), or V(1GB), V(0.1GB),
+        V(0.01GB) and V(0.001GB).
+      - A number alone counts GB.
+    type: str
+    required: true
+  accept_change:
+    description:
+      - Whether requests of workloads may change their meaning.
+    type: bool
+    default: false
+  dialects:
+    description:
+      - Whose resource names count.
+    type: list
+    elements: str
+    default: [native]
+"""
+
+EXAMPLES = r"""
+- name: Check the unit before anything is changed
+  accelkit.kubernetes.unit_check:
+    kubeconfig: ~/.kube/config
+    unit: 0.1GB
+
+- name: Show which workloads a change of unit concerns
+  accelkit.kubernetes.unit_check:
+    unit: 1MiB
+    accept_change: true
+  register: unit
+"""
+
+RETURN = r"""
+unit_bytes:
+  description: The unit in bytes.
+  returned: success
+  type: int
+  sample: 1073741824
+before:
+  description: The units of the cluster until now, in bytes; empty where no node is shared.
+  returned: always
+  type: list
+  elements: int
+  sample: [1073741824]
+refusals:
+  description: By node, why the unit cannot be used there.
+  returned: always
+  type: dict
+  sample: {}
+finer:
+  description: Nodes that take the unit over at once.
+  returned: always
+  type: list
+  elements: str
+  sample: [node-1]
+waiting:
+  description: Nodes that take the unit over when the pods that share their cards are gone.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+workloads:
+  description: Workloads and waiting pods whose requests change their meaning, as one sentence each.
+  returned: always
+  type: list
+  elements: str
+  sample: ['Deployment default/web: main asks for 8: 8 GiB until now, 8 MiB in units of 1MiB']
+"""
+
+from contextlib import suppress
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# A missing accelkit is said by _api, before anything of this is called.
+with suppress(ImportError):
+    from accelkit.model.units import parse_unit
+    from accelkit.node.unit_change import meaning, unit_change
+    from accelkit.vendors.dialects import load_dialects
+
+
+def main():
+    module = api_module(
+        unit={"type": "str", "required": True},
+        accept_change={"type": "bool", "default": False},
+        dialects={"type": "list", "elements": "str", "default": ["native"]},
+    )
+    unit_bytes, change = call(module, lambda api: _change(api, module.params))
+    workloads = [meaning(each, change.before, unit_bytes) for each in change.workloads]
+    found = {
+        "before": list(change.before),
+        "refusals": dict(change.refusals),
+        "finer": list(change.finer),
+        "waiting": list(change.waiting),
+        "workloads": workloads,
+    }
+    if change.refusals:
+        listing = "; ".join(f"{node}: {reason}" for node, reason in change.refusals.items())
+        module.fail_json(msg=f"the unit {module.params['unit']} is too small for these nodes: {listing}", **found)
+    if workloads and not module.params["accept_change"]:
+        module.fail_json(
+            msg=(
+                f"in units of {module.params['unit']} the requests of {len(workloads)} workloads mean another amount: "
+                f"{', '.join(workloads)}; rewrite them together with the change, and accept it with "
+                "accept_change: true (site.yml: accelkit_unit_change: accept)"
+            ),
+            **found,
+        )
+    module.exit_json(changed=False, unit_bytes=unit_bytes, **found)
+
+
+async def _change(api, given):
+    unit_bytes = parse_unit(given["unit"])
+    resources = [dialect.resources.memory for dialect in load_dialects(given["dialects"])]
+    return unit_bytes, await unit_change(api, unit_bytes, resources)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""What the node agent shows to its kubelet and publishes to the cluster: the cards, and the unit of their memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import NODES
+from accelkit.errors import ApiError, DevicePluginError, InventoryError
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.model.pod import Node
+from accelkit.model.units import unit_name
+from accelkit.node.discovery import FoundCard
+from accelkit.node.kubelet import Held, held_devices
+from accelkit.node.message_size import check_list
+from accelkit.node.plugin import DevicePlugin
+from accelkit.node.pods import NodePods
+from accelkit.node.unit import PodName, unit_to_advertise
+
+log = logging.getLogger(__name__)
+
+_node = msgspec.json.Decoder(Node)
+
+
+class Advertising:
+    """The cards of one node as others see them.
+
+    Args:
+        api: an open client.
+        node: the node's name.
+        root: the host's root folder.
+        told_bytes: the cluster's unit of memory.
+        resource: the extended resource of memory.
+        pods: this node's pods with their assignments, listed at least once.
+        plugins: what serves the cards to the kubelet.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        node: str,
+        root: Path,
+        *,
+        told_bytes: int,
+        resource: str,
+        pods: NodePods,
+        plugins: Sequence[DevicePlugin],
+    ) -> None:
+        self._api = api
+        self._path = f"{NODES}/{node}"
+        self._root = root
+        self._told = told_bytes
+        self._resource = resource
+        self._pods = pods
+        self._plugins = plugins
+        self._unit: int | None = None
+        self._shown: tuple[Sequence[FoundCard], int] | None = None
+        self._problem = ""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the plugins have anything to tell the kubelet."""
+        return self._shown is not None
+
+    async def update(self, found: Sequence[FoundCard]) -> bool:
+        """Show and publish these cards; False where the unit is not yet the one that was told.
+
+        A unit in which the kubelet's list would be too long changes nothing: the node goes on with the unit it has, or
+        without devices where it has none. The reason is published with the inventory.
+        """
+        if self._shown is None:
+            try:
+                published = await self._published()
+            except ApiError as exc:
+                log.warning("this node cannot be read: %s", exc)
+                return False
+            self._unit = published.unit_bytes if published else None
+        cards = [each.card for each in found]
+        told, problem = self._told, _problem(cards, self._told)
+        if problem and self._unit is not None and not _problem(cards, self._unit):
+            told = self._unit
+        elif problem:
+            self._note(problem)
+            await self._publish(Inventory(self._told, tuple(cards), problem=problem))
+            return False
+        self._note(problem)
+        unit = await self._choose(told)
+        if self._shown != (found, unit):
+            log.info("showing %d cards in units of %s", len(found), unit_name(unit))
+            for plugin in self._plugins:
+                await plugin.show(found, unit)
+            self._shown, self._unit = (found, unit), unit
+        waiting = self._told if unit != self._told else 0
+        # After the kubelet knows: the extender places pods of a unit as soon as it is published.
+        await self._publish(Inventory(unit, tuple(cards), next_unit_bytes=waiting, problem=problem))
+        return unit == self._told
+
+    async def _choose(self, told: int) -> int:
+        if told == self._unit:
+            return told
+        holders = await self._holders()
+        unit = unit_to_advertise(told, self._unit, self._pods.assigned(), holders)
+        if unit == self._unit:
+            return unit
+        # A Binding that the watch has not shown would be admitted in the wrong unit.
+        await self._pods.refresh()
+        return unit_to_advertise(told, self._unit, self._pods.assigned(), holders)
+
+    async def _holders(self) -> set[PodName] | None:
+        try:
+            answer = await held_devices(self._root)
+        except DevicePluginError as exc:
+            log.warning("%s; the unit of memory stays until they can", exc)
+            return None
+        return {(namespace, pod) for namespace, pod, _ in Held(answer, self._resource).containers}
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            log.error("the unit of memory is not taken over: %s", problem)
+        self._problem = problem
+
+    async def _published(self) -> Inventory | None:
+        text = _node.decode(await self._api.get(self._path)).annotation(INVENTORY_ANNOTATION)
+        try:
+            return None if text is None else decode_inventory(text)
+        except InventoryError as exc:
+            log.warning("%s; it is written anew", exc)
+            return None
+
+    async def _publish(self, inventory: Inventory) -> None:
+        try:
+            if inventory == await self._published():
+                return
+            annotations = {INVENTORY_ANNOTATION: encode_inventory(inventory)}
+            await self._api.patch(self._path, {"metadata": {"annotations": annotations}})
+            log.info("published the inventory of %d cards", len(inventory.cards))
+        except (ApiError, InventoryError) as exc:
+            log.warning("the inventory could not be published: %s", exc)
+
+
+def _problem(cards: Sequence[Card], unit_bytes: int) -> str:
+    try:
+        check_list(cards, unit_bytes)
+    except DevicePluginError as exc:
+        return str(exc)
+    return ""
