@@ -53,6 +53,12 @@ options:
       - In check mode it waits only where no node would change.
     type: int
     default: 0
+  unit:
+    description:
+      - With O(wait_seconds), the cluster's unit of memory, as O(accelkit.kubernetes.unit_check#module:unit).
+      - An agent that was told another one is waited for. One that says why it cannot take the unit over ends the wait
+        with its reason.
+    type: str
   grace_seconds:
     description:
       - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
@@ -105,6 +111,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
+    from accelkit.model.units import parse_unit
     from accelkit.node.sharing import share, unshare
 
 
@@ -113,6 +120,7 @@ def main():
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         nodes={"type": "list", "elements": "str", "default": []},
         wait_seconds={"type": "int", "default": 0},
+        unit={"type": "str"},
         grace_seconds={"type": "int", "default": 420},
         confirm_seconds={"type": "int", "default": 15},
     )
@@ -127,11 +135,17 @@ def main():
     )
 
 
-def _apply(api, module):
+async def _apply(api, module):
     given = module.params
     if given["state"] == "present":
-        return share(api, nodes=given["nodes"], check=module.check_mode, wait_seconds=given["wait_seconds"])
-    return unshare(
+        return await share(
+            api,
+            nodes=given["nodes"],
+            check=module.check_mode,
+            wait_seconds=given["wait_seconds"],
+            unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
+        )
+    return await unshare(
         api,
         nodes=given["nodes"],
         grace_seconds=given["grace_seconds"],

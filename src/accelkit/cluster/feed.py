@@ -101,15 +101,14 @@ class LedgerFeed:
         self._put_pod(pod, Stage.BOUND)
 
     def request_of(self, pod: Pod, node: str = "") -> PodRequest | None:
-        """Read a pod's request in the cluster's unit, else in that of the node.
+        """Read a pod's request in the unit of the node that it is bound to, else in the cluster's.
 
         Raises:
             RequestError: it asks for what cannot be granted as written.
         """
-        unit_bytes = self._ledger.unit_bytes
-        if unit_bytes is None:
-            entry = self._ledger.node(node)
-            unit_bytes = entry.inventory.unit_bytes if entry and entry.inventory else DEFAULT_UNIT_BYTES
+        entry = self._ledger.node(node)
+        known = entry.inventory.unit_bytes if entry and entry.inventory else self._ledger.unit_bytes
+        unit_bytes = known or DEFAULT_UNIT_BYTES
         return read_request(pod, self._dialects, unit_bytes)
 
     def _put_node(self, node: Node) -> None:

@@ -10,7 +10,7 @@ import uvloop
 from accelkit import __version__
 from accelkit.extender.server import parse_listen
 from accelkit.extender.service import Options, run
-from accelkit.model.units import parse_size
+from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import dialect_names
 
@@ -55,5 +55,5 @@ def extender(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
-    options = Options(address, parse_size(unit), Policy(policy), dialects, kubeconfig)
+    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig)
     uvloop.run(run(options))

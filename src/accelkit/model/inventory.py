@@ -25,11 +25,20 @@ class Inventory(msgspec.Struct, frozen=True):
     Attributes:
         unit_bytes: bytes of one `accelkit.io/memory` unit on this node.
         cards: in the order the node numbers them.
+        next_unit_bytes: the unit that its agent was told to advertise and cannot yet; 0 where there is none.
+        problem: why it cannot, as a sentence; empty where it only waits for pods to end.
     """
 
     unit_bytes: int
     cards: tuple[Card, ...]
     version: int = INVENTORY_VERSION
+    next_unit_bytes: int = 0
+    problem: str = ""
+
+    @property
+    def told_bytes(self) -> int:
+        """The unit that the agent was told to advertise."""
+        return self.next_unit_bytes or self.unit_bytes
 
 
 class _Version(msgspec.Struct):
@@ -76,6 +85,8 @@ def decode_inventory(text: str) -> Inventory:
 def _check(inventory: Inventory) -> None:
     if not 0 < inventory.unit_bytes <= MAX_AMOUNT:
         raise InventoryError(f"inventory has the impossible unit of {inventory.unit_bytes} bytes")
+    if not 0 <= inventory.next_unit_bytes <= MAX_AMOUNT:
+        raise InventoryError(f"inventory has the impossible next unit of {inventory.next_unit_bytes} bytes")
     seen = set[str]()
     for card in inventory.cards:
         if not card.id or len(card.id) > MAX_CARD_ID or "::" in card.id:

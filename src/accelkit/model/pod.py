@@ -42,10 +42,11 @@ class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     node_name: str = ""
 
 
-class PodStatus(msgspec.Struct, omit_defaults=True):
-    """status of a pod."""
+class PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
+    """status of a pod; the kubelet sets the start time once it has admitted the pod, devices and all."""
 
     phase: str = ""
+    start_time: str | None = None
 
 
 class Pod(msgspec.Struct, omit_defaults=True):

@@ -18,6 +18,11 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei"
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMK]i|[EPTGMk]|[num]|[eE][+-]?[0-9]{1,3})?")
+# The sizes that one unit of memory may have, largest first; any spelling of one of them will do (100MB for 0.1GB).
+UNITS = (
+    *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GB"),
+    *("8MiB", "4MiB", "2MiB", "1MiB", "0.001GB"),
+)
 # Room for every digit of the two patterns: rounding would make a whole number of what is none.
 _EXACT = Context(prec=100)
 _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
@@ -61,6 +66,28 @@ def parse_size(text: str) -> int:
     if size == 0:
         raise QuantityError(f"{text!r} is no size to share by")
     return size
+
+
+def parse_unit(text: str) -> int:
+    """Read a unit of memory as bytes: one of `UNITS`; a bare number counts GB, as GCUShare's memoryUnit does.
+
+    Raises:
+        QuantityError: it is none of them.
+    """
+    written = text.strip()
+    listing = ", ".join(UNITS)
+    try:
+        size = parse_size(f"{written}GB" if re.fullmatch(r"[0-9.]+", written) else written)
+    except QuantityError as exc:
+        raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}") from exc
+    if unit_name(size) not in UNITS:
+        raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}")
+    return size
+
+
+def unit_name(unit_bytes: int) -> str:
+    """Write a unit as `UNITS` does, else as any amount."""
+    return next((name for name in UNITS if parse_size(name) == unit_bytes), format_bytes(unit_bytes))
 
 
 def format_bytes(amount: int) -> str:

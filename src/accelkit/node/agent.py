@@ -9,27 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
-from accelkit.cluster.feed import NODES
-from accelkit.errors import ApiError, ConfigurationError, DevicePluginError, InventoryError
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.pod import Node
-from accelkit.node.discovery import FoundCard, discover
+from accelkit.errors import ConfigurationError, DevicePluginError
+from accelkit.node.advertising import Advertising
+from accelkit.node.discovery import discover
 from accelkit.node.grants import Grants
 from accelkit.node.kubelet import KUBELET_SOCKET
 from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
-from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.dialects import ResourceNames, load_dialect
 from accelkit.vendors.profiles import load_profiles
 
 log = logging.getLogger(__name__)
 
 _DISCOVER_SECONDS = 30.0
+# A node may wait for its pods for days.
+_UNIT_SECONDS = 5.0
 _SOCKETS_SECONDS = 1.0
-_node = msgspec.json.Decoder(Node)
 
 
 @dataclass(frozen=True)
@@ -54,14 +51,24 @@ async def run(options: Options) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
-        pods = NodePods(api, options.node)
-        plugins = _plugins(options, load_dialect(options.dialect), pods)
+        resources = load_dialect(options.dialect).resources
+        pods = NodePods(api, options.node, resources.memory)
+        plugins = _plugins(options, resources, pods)
+        advertising = Advertising(
+            api,
+            options.node,
+            options.root,
+            told_bytes=options.unit_bytes,
+            resource=resources.memory,
+            pods=pods,
+            plugins=plugins,
+        )
         stopping = asyncio.create_task(stop.wait())
         found = asyncio.Event()
         tasks = {
             stopping,
             asyncio.create_task(pods.reflector.run()),
-            asyncio.create_task(_keep_cards(options, api, plugins, found)),
+            asyncio.create_task(_keep_cards(options.root, pods, advertising, found)),
             asyncio.create_task(_keep_registered(options.root, plugins, found)),
         }
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -75,16 +82,15 @@ async def run(options: Options) -> None:
     log.info("node agent ended")
 
 
-def _plugins(options: Options, dialect: Dialect, pods: NodePods) -> Sequence[DevicePlugin]:
-    memory, cards = dialect.resources.memory, dialect.resources.cards
-    memory_grants = Grants(whole=False, units=lambda share: share.memory_bytes // options.unit_bytes)
-    card_grants = Grants(whole=True, units=lambda _: 1)
+def _plugins(options: Options, resources: ResourceNames, pods: NodePods) -> Sequence[DevicePlugin]:
+    memory, cards = resources.memory, resources.cards
+    memory_grants = Grants(whole=False, unit_bytes=options.unit_bytes)
+    card_grants = Grants(whole=True)
     return (
         DevicePlugin(
             options.root,
             resource=memory,
             whole=False,
-            unit_bytes=options.unit_bytes,
             pods=pods,
             grants=memory_grants,
             other=(cards, card_grants),
@@ -93,7 +99,6 @@ def _plugins(options: Options, dialect: Dialect, pods: NodePods) -> Sequence[Dev
             options.root,
             resource=cards,
             whole=True,
-            unit_bytes=options.unit_bytes,
             pods=pods,
             grants=card_grants,
             other=(memory, memory_grants),
@@ -101,39 +106,22 @@ def _plugins(options: Options, dialect: Dialect, pods: NodePods) -> Sequence[Dev
     )
 
 
-async def _keep_cards(
-    options: Options, api: ApiClient, plugins: Sequence[DevicePlugin], found_any: asyncio.Event
-) -> None:
-    """Look for cards again and again; tell the kubelet and the cluster when they change."""
-    shown: Sequence[FoundCard] | None = None
+async def _keep_cards(root: Path, pods: NodePods, advertising: Advertising, found_any: asyncio.Event) -> None:
+    """Look for cards again and again; tell the kubelet and the cluster when they, or their unit, change."""
+    # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
+    await pods.reflector.synced.wait()
     while True:
+        settled = True
         try:
-            found = await asyncio.to_thread(discover, options.root, load_profiles().values())
+            found = await asyncio.to_thread(discover, root, load_profiles().values())
         except DevicePluginError as exc:
             # Not readable is not absent: what was shown before stays.
             log.warning("%s", exc)
         else:
-            if found != shown:
-                log.info("found %d cards", len(found))
-                for plugin in plugins:
-                    await plugin.show(found)
-                shown = found
+            settled = await advertising.update(found)
+            if advertising.shown:
                 found_any.set()
-        if shown is not None:
-            await _publish(options, api, shown)
-        await asyncio.sleep(_DISCOVER_SECONDS)
-
-
-async def _publish(options: Options, api: ApiClient, found: Sequence[FoundCard]) -> None:
-    path = f"{NODES}/{options.node}"
-    try:
-        text = encode_inventory(Inventory(options.unit_bytes, tuple(card.card for card in found)))
-        node = _node.decode(await api.get(path))
-        if node.annotation(INVENTORY_ANNOTATION) != text:
-            await api.patch(path, {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
-            log.info("published the inventory of %d cards", len(found))
-    except (ApiError, InventoryError) as exc:
-        log.warning("the inventory could not be published: %s", exc)
+        await asyncio.sleep(_DISCOVER_SECONDS if settled else _UNIT_SECONDS)
 
 
 async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:

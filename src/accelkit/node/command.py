@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from accelkit import __version__
-from accelkit.model.units import parse_size
+from accelkit.model.units import parse_unit
 from accelkit.node.agent import Options, check_root, run
 from accelkit.vendors.dialects import dialect_names
 
@@ -38,4 +38,4 @@ from accelkit.vendors.dialects import dialect_names
 def node_agent(node_name: str, host_root: Path, unit: str, dialect: str, kubeconfig: Path | None) -> None:
     """Publish this node's cards and serve them to its kubelet."""
     check_root(host_root)
-    asyncio.run(run(Options(node_name, host_root, parse_size(unit), dialect, kubeconfig)))
+    asyncio.run(run(Options(node_name, host_root, parse_unit(unit), dialect, kubeconfig)))

@@ -13,7 +13,12 @@ _SEPARATOR = "::"
 
 def memory_ids(card: Card, unit_bytes: int) -> list[str]:
     """Return the IDs of a card's memory, one per whole unit; none where its memory is unknown."""
-    return [f"{card.id}{_SEPARATOR}{number}" for number in range(card.capacity_bytes // unit_bytes)]
+    return [memory_id(card.id, number) for number in range(card.capacity_bytes // unit_bytes)]
+
+
+def memory_id(card: str, number: int) -> str:
+    """Return the ID of one unit of a card's memory."""
+    return f"{card}{_SEPARATOR}{number}"
 
 
 def card_of(device_id: str) -> str:

@@ -9,11 +9,12 @@ cards; both get what they asked for, on cards that have it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
+from accelkit.model.units import unit_name
 from accelkit.node.devices import by_card, card_of, pick
 from accelkit.placement.policies import Policy, card_rank
 
@@ -22,7 +23,14 @@ Key = tuple[str, str]  # pod UID, container name
 
 @dataclass(frozen=True, slots=True)
 class AssignedPod:
-    """A pod of this node with its assignment; `order` sorts as the kubelet admits, `containers` as it allocates."""
+    """A pod of this node with its assignment.
+
+    Attributes:
+        order: sorts as the kubelet admits.
+        containers: in the order in which it allocates.
+        units: how many units of memory each container asks for, by name.
+        admitted: whether the kubelet has taken the pod, devices and all.
+    """
 
     uid: str
     namespace: str
@@ -30,6 +38,18 @@ class AssignedPod:
     order: tuple[str, str]
     containers: tuple[str, ...]
     assignment: Assignment
+    units: Mapping[str, int] = field(default_factory=dict)
+    admitted: bool = True
+
+    def memory_bytes(self, container: str) -> int:
+        """Return the memory that a container was assigned on shared cards."""
+        return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
+
+    @property
+    def unit_bytes(self) -> set[int]:
+        """The units that the pod was assigned its memory in; empty where it shares no card."""
+        amounts = {name: self.memory_bytes(name) for name in self.units}
+        return {amount // self.units[name] for name, amount in amounts.items() if amount}
 
 
 class Grants:
@@ -37,12 +57,12 @@ class Grants:
 
     Args:
         whole: whether this is the resource of whole cards.
-        units: how many devices of this resource a share takes.
+        unit_bytes: what one device of memory is worth; it changes with the node's unit.
     """
 
-    def __init__(self, *, whole: bool, units: Callable[[Share], int]) -> None:
+    def __init__(self, *, whole: bool, unit_bytes: int = 1) -> None:
         self._whole = whole
-        self._units = units
+        self.unit_bytes = unit_bytes
         self._granted: dict[Key, tuple[str, ...]] = {}
 
     def keep(self, pods: Collection[str]) -> None:
@@ -52,6 +72,10 @@ class Grants:
     def cards(self, held: Collection[Key]) -> dict[str, str]:
         """Return the cards of what was granted and the kubelet does not show as held yet, with the UID that got it."""
         return {card: key[0] for key, ids in self._granted.items() if key not in held for card in by_card(ids)}
+
+    def granted(self) -> Mapping[Key, Sequence[str]]:
+        """Return the devices of each container that was answered."""
+        return self._granted
 
     def prefer(
         self,
@@ -93,6 +117,25 @@ class Grants:
         """Whether any container waits for so many devices."""
         return next(self._waiting(pods, held, size), None) is not None
 
+    def check_unit(self, pods: Sequence[AssignedPod], held: Collection[Key], size: int) -> None:
+        """Refuse a container that nobody waits for if one from the time of another unit does.
+
+        Raises:
+            DevicePluginError: as many devices are worth another amount now than the pod was assigned.
+        """
+        if self._whole or self.expects(pods, held, size):
+            return
+        for pod in pods:
+            for container, units in pod.units.items():
+                key, amount = (pod.uid, container), pod.memory_bytes(container)
+                if units != size or key in self._granted or key in held or amount in (0, size * self.unit_bytes):
+                    continue
+                raise DevicePluginError(
+                    f"pod {pod.namespace}/{pod.name} was assigned units of {unit_name(amount // units)} and this node "
+                    f"now has units of {unit_name(self.unit_bytes)}",
+                    next_step="create the pod again",
+                )
+
     def attribute(self, pods: Sequence[AssignedPod], held: Collection[Key], device_ids: Sequence[str]) -> Key | None:
         """Note who probably got these IDs: the first waiting container of that size, one on these cards before others.
 
@@ -125,7 +168,13 @@ class Grants:
                     yield key, wanted
 
     def _wanted(self, shares: Sequence[Share]) -> Counter[str]:
-        return Counter({share.card: self._units(share) for share in shares if share.whole == self._whole})
+        return Counter(
+            {
+                share.card: 1 if self._whole else share.memory_bytes // self.unit_bytes
+                for share in shares
+                if share.whole == self._whole
+            }
+        )
 
 
 def _on_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:

@@ -25,15 +25,17 @@ _LIST_SECONDS = 2.0
 
 
 class Held:
-    """Which devices of a resource each container holds: {(namespace, pod, container): units by card}."""
+    """Which devices of a resource each container holds: {(namespace, pod, container): units by card}, and their IDs."""
 
     def __init__(self, answer: resources_api.ListPodResourcesResponse, resource: str) -> None:
         self.containers: dict[tuple[str, str, str], Counter[str]] = {}
+        self.devices: dict[tuple[str, str, str], list[str]] = {}
         for pod in answer.pod_resources:
             for container in pod.containers:
                 ids = [i for group in container.devices if group.resource_name == resource for i in group.device_ids]
                 if ids:
-                    self.containers[pod.namespace, pod.name, container.name] = by_card(ids)
+                    key = pod.namespace, pod.name, container.name
+                    self.containers[key], self.devices[key] = by_card(ids), ids
 
 
 async def register(root: Path, endpoint: str, resource: str) -> None:

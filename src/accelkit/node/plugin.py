@@ -20,6 +20,7 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.grants import AssignedPod, Grants, Key, check_exclusive
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES, PLUGIN_FOLDER, Held, held_devices, register
 from accelkit.node.pods import NodePods
+from accelkit.node.room import bytes_by_device, check_room
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,6 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         root: the host's root folder.
         resource: the extended resource.
         whole: whether its devices are whole cards, or units of memory.
-        unit_bytes: bytes of one unit of memory.
         pods: this node's pods with their assignments.
         grants: what this resource's allocations were attributed to.
         other: the same of the other resource, and its name.
@@ -65,7 +65,6 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         *,
         resource: str,
         whole: bool,
-        unit_bytes: int,
         pods: NodePods,
         grants: Grants,
         other: tuple[str, Grants],
@@ -73,7 +72,6 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         self._root = root
         self._resource = resource
         self._whole = whole
-        self._unit_bytes = unit_bytes
         self._pods = pods
         self._grants = grants
         self._other_resource, self._other = other
@@ -88,15 +86,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Where this plugin serves."""
         return self._root / PLUGIN_FOLDER / self.endpoint
 
-    async def show(self, cards: Sequence[FoundCard]) -> None:
-        """Tell the kubelet of these cards, now and at each change.
+    async def show(self, cards: Sequence[FoundCard], unit_bytes: int) -> None:
+        """Tell the kubelet of these cards, their memory in units of `unit_bytes`, now and at each change.
 
         Raises:
             DevicePluginError: there are more devices than the kubelet takes.
         """
-        devices = device_list([found.card for found in cards], whole=self._whole, unit_bytes=self._unit_bytes)
+        devices = device_list([found.card for found in cards], whole=self._whole, unit_bytes=unit_bytes)
         async with self._changed:
-            self._cards, self._devices = cards, devices
+            self._cards, self._devices, self._grants.unit_bytes = cards, devices, unit_bytes
             self._changed.notify_all()
 
     async def start(self) -> None:
@@ -144,7 +142,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
         """Offer the devices of the cards that were assigned."""
-        held, others = await self._held()
+        held, others, _ = await self._held()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
             if not self._grants.expects(self._pods.assigned(), held, wanted.allocation_size):
@@ -154,7 +152,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
         """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
-        held, others = await self._held()
+        held, others, worth = await self._held()
         answer = api.AllocateResponse()
         try:
             for container in request.container_requests:
@@ -162,11 +160,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 check_exclusive(ids, others, whole=self._whole)
                 if not self._grants.expects(self._pods.assigned(), held, len(ids)):
                     await self._pods.refresh()
+                if not self._whole:
+                    self._grants.check_unit(self._pods.assigned(), held, len(ids))
+                    own = [found.card for found in self._cards]
+                    check_room(ids, own, worth, unit_bytes=self._grants.unit_bytes)
                 key = self._grants.attribute(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
                 answer.container_responses.append(
                     container_response(
-                        ids, self._cards, self._root, unit_bytes=None if self._whole else self._unit_bytes
+                        ids, self._cards, self._root, unit_bytes=None if self._whole else self._grants.unit_bytes
                     )
                 )
         except DevicePluginError as exc:
@@ -194,8 +196,8 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             avoid=avoid,
         )
 
-    async def _held(self) -> tuple[set[Key], Mapping[str, str]]:
-        """Return who holds devices of this resource, and the cards that pods hold through the other one."""
+    async def _held(self) -> tuple[set[Key], Mapping[str, str], Mapping[str, int]]:
+        """Return who holds devices of this resource, the cards held through the other, and what devices are worth."""
         pods = self._pods.assigned()
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         for grants in (self._grants, self._other):
@@ -205,13 +207,24 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         except DevicePluginError as exc:
             # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
             log.warning("%s; believing the assignments of this node's pods", exc)
-            return set(), self._assigned_otherwise(pods)
+            return set(), self._assigned_otherwise(pods), self._worth(pods, {})
         own, other = Held(answer, self._resource), Held(answer, self._other_resource)
         keys = [_keys(side.containers, uids) for side in (own, other)]
         others = self._other.cards(keys[1])
         for (namespace, name, _), cards in other.containers.items():
             others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
-        return keys[0], others
+        return keys[0], others, self._worth(pods, own.devices)
+
+    def _worth(self, pods: Sequence[AssignedPod], held: Mapping[tuple[str, str, str], Sequence[str]]) -> dict[str, int]:
+        """Return the bytes of each device that containers hold: those assigned, else by the present unit."""
+        by_uid = {pod.uid: pod for pod in pods}
+        by_name = {(pod.namespace, pod.name): pod for pod in pods}
+        holdings = [(by_uid.get(uid), container, ids) for (uid, container), ids in self._grants.granted().items()]
+        holdings += [(by_name.get((space, name)), container, ids) for (space, name, container), ids in held.items()]
+        return bytes_by_device(
+            (ids, (pod.memory_bytes(container) if pod else 0) or len(ids) * self._grants.unit_bytes)
+            for pod, container, ids in holdings
+        )
 
     def _assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str]:
         return {

@@ -12,7 +12,7 @@ from accelkit.errors import ApiError, AssignmentError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
 from accelkit.model.pod import Pod
 from accelkit.node.grants import AssignedPod
-from accelkit.vendors.requests import containers_in_order
+from accelkit.vendors.requests import containers_in_order, limits_of
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,12 @@ class NodePods:
     Args:
         api: an open client.
         node: the node's name.
+        resource: the extended resource of memory.
     """
 
-    def __init__(self, api: ApiClient, node: str) -> None:
+    def __init__(self, api: ApiClient, node: str, resource: str) -> None:
         self._api = api
+        self._resource = resource
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._pods: dict[str, AssignedPod] = {}
         self._refreshes: list[set[str]] = []
@@ -59,7 +61,7 @@ class NodePods:
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
-        assigned = None if kind == "DELETED" or pod.terminal else _assigned(pod)
+        assigned = None if kind == "DELETED" or pod.terminal else _assigned(pod, self._resource)
         if assigned is None:
             self._pods.pop(uid, None)
             for ended in self._refreshes:
@@ -68,7 +70,7 @@ class NodePods:
             self._pods[uid] = assigned
 
 
-def _assigned(pod: Pod) -> AssignedPod | None:
+def _assigned(pod: Pod, resource: str) -> AssignedPod | None:
     text = pod.annotation(ASSIGNMENT_ANNOTATION)
     if text is None:
         return None
@@ -81,4 +83,13 @@ def _assigned(pod: Pod) -> AssignedPod | None:
     # The kubelet admits pods in the order of their creation.
     order = (meta.creation_timestamp or "", meta.name)
     containers = tuple(container.name for container, _ in containers_in_order(pod))
-    return AssignedPod(meta.uid, meta.namespace, meta.name, order, containers, assignment)
+    return AssignedPod(
+        meta.uid,
+        meta.namespace,
+        meta.name,
+        order,
+        containers,
+        assignment,
+        units=limits_of(pod, resource),
+        admitted=pod.status.start_time is not None,
+    )

@@ -21,6 +21,7 @@ from accelkit.cluster.reflector import list_all
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
+from accelkit.model.units import unit_name
 from accelkit.vendors.profiles import presence_labels
 
 SHARE_LABEL: Final = "accelkit.io/share"
@@ -48,7 +49,12 @@ class Sharing:
 
 
 async def share(
-    api: ApiClient, *, nodes: Collection[str] = (), check: bool = False, wait_seconds: float = 0.0
+    api: ApiClient,
+    *,
+    nodes: Collection[str] = (),
+    check: bool = False,
+    wait_seconds: float = 0.0,
+    unit_bytes: int | None = None,
 ) -> Sharing:
     """Put `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
 
@@ -57,10 +63,11 @@ async def share(
         nodes: names; empty for all nodes with cards.
         check: write nothing.
         wait_seconds: where positive, wait that long for every node to offer its memory and cards.
+        unit_bytes: the cluster's unit, where agents that were told another are waited for too.
 
     Raises:
         ConfigurationError: a named node does not exist.
-        ServiceError: a node does not offer anything in time.
+        ServiceError: a node does not offer anything in time, or its agent cannot take the unit over.
         ApiError: the API server refused or did not answer.
     """
     listed = await _list(api)
@@ -72,7 +79,11 @@ async def share(
     if not check:
         await _each(missing, lambda name: _patch_metadata(api, name, {"labels": {SHARE_LABEL: "true"}}))
     if wait_seconds > 0 and not (check and missing):
-        await _until(api, names, wait_seconds, offer_problem, "{count} of {all} nodes do not offer their cards: {list}")
+
+        def problem(node: Node) -> str:
+            return offer_problem(node, unit_bytes)
+
+        await _until(api, names, wait_seconds, problem, "{count} of {all} nodes do not offer their cards: {list}")
     return Sharing(bool(missing), before, after, names)
 
 
@@ -117,16 +128,24 @@ async def unshare(
     return result
 
 
-def offer_problem(node: Node) -> str:
-    """Return why a shared node offers no cards yet; empty where it does."""
+def offer_problem(node: Node, unit_bytes: int | None = None) -> str:
+    """Return why a shared node offers no cards yet; empty where it does.
+
+    Raises:
+        ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
+    """
     text = node.annotation(INVENTORY_ANNOTATION)
     if text is None:
         return "its agent has published no inventory"
     try:
-        cards = decode_inventory(text).cards
+        inventory = decode_inventory(text)
     except InventoryError as exc:
         return str(exc)
-    if not cards:
+    if unit_bytes not in (None, inventory.told_bytes):
+        return f"its agent still goes by the unit {unit_name(inventory.told_bytes)}"
+    if inventory.problem and unit_bytes is not None:
+        raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
+    if not inventory.cards:
         return "its agent found no card"
     allocatable = node.status.allocatable or {}
     absent = [name for name in RESOURCES if allocatable.get(name, "0") == "0"]

@@ -17,6 +17,7 @@ from accelkit.errors import InventoryError
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import Inventory
 from accelkit.model.request import Kind, PodRequest
+from accelkit.model.units import unit_name
 from accelkit.placement.charges import charges
 from accelkit.placement.fit import empty_states, kinds, place
 from accelkit.placement.holding import Holding, NodeEntry, PodRef, Stage, Unassigned
@@ -210,4 +211,5 @@ class Ledger:
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
         if self.unit_bytes is None or inventory.unit_bytes == self.unit_bytes:
             return None
-        return Misfit(Reason.UNIT, resolvable=False)
+        detail = f"{unit_name(inventory.unit_bytes)}, not {unit_name(self.unit_bytes)}"
+        return Misfit(Reason.UNIT, detail=detail, resolvable=False)

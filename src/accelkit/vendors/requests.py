@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Final
 
@@ -59,6 +60,16 @@ def holders(pod: Pod, dialects: Sequence[Dialect]) -> Iterator[tuple[str, str, b
             for resource, whole in ((dialect.resources.memory, False), (dialect.resources.cards, True)):
                 if limits.get(resource, 0) not in (0, "0"):
                     yield container.name, resource, whole
+
+
+def limits_of(pod: Pod, resource: str) -> dict[str, int]:
+    """Return the limit of each container that asks for a resource; those that cannot be read are left out."""
+    limits: dict[str, int] = {}
+    for container, _ in containers_in_order(pod):
+        with suppress(RequestError):
+            if amount := _amount(container, resource):
+                limits[container.name] = amount
+    return limits
 
 
 def dialect_of(pod: Pod, dialects: Sequence[Dialect]) -> Dialect:

@@ -14,7 +14,7 @@ ALL = [f"{card}::{number}" for card in "abc" for number in range(8)]
 
 @pytest.fixture
 def grants():
-    return Grants(whole=False, units=lambda share: share.memory_bytes)
+    return Grants(whole=False, unit_bytes=1)
 
 
 def pod(name, order=0, **containers):
@@ -81,7 +81,7 @@ def test_what_nobody_waits_for_keeps_off_cards_given_away_through_the_other_reso
 
 
 def test_whole_cards_that_nobody_waits_for_are_offered_where_nobody_shares():
-    grants = Grants(whole=True, units=lambda _: 1)
+    grants = Grants(whole=True)
     assert offer(grants, [], 2, available=["c", "a", "b"], avoid=["a"]) == ["b", "c"]
     assert offer(grants, [], 2, available=["a", "b"], avoid=["a"], taken=["d"]) == ["d", "b"]
     assert offer(grants, [], 2, available=["a", "b"], avoid=["a"]) == []
@@ -142,13 +142,13 @@ def test_a_pod_that_is_gone_is_forgotten(grants):
 def test_whole_cards_are_steered_apart_from_memory():
     share = Share("b", 16, whole=True)
     whole = AssignedPod("u", "d", "p", ("", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
-    grants = Grants(whole=True, units=lambda _: 1)
+    grants = Grants(whole=True)
     assert offer(grants, [whole], 1, available=["a", "b", "c"]) == ["b"]
     assert grants.attribute([whole], set(), ["b"]) == ("u", "c")
 
 
 def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
-    assert Grants(whole=True, units=lambda _: 1).attribute([], set(), ["a", "b"]) is None
+    assert Grants(whole=True).attribute([], set(), ["a", "b"]) is None
 
 
 @pytest.mark.parametrize(("whole", "sentence"), [(True, "d/p shares its memory"), (False, "d/p holds it whole")])
@@ -164,7 +164,7 @@ def test_a_card_given_away_through_the_other_resource_is_refused(whole, sentence
     st.sampled_from([1, 2, 4]),
 )
 def test_an_offer_is_empty_or_as_many_different_available_devices_as_were_asked_for(shapes, available, size):
-    grants = Grants(whole=False, units=lambda share: share.memory_bytes)
+    grants = Grants(whole=False, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=shape) for number, shape in enumerate(shapes)]
     chosen = offer(grants, pods, size, available=sorted(available))
     assert len(chosen) in (0, size)

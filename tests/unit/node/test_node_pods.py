@@ -42,7 +42,7 @@ def api():
 
 @pytest.fixture
 def pods(api):
-    return NodePods(api, "n")
+    return NodePods(api, "n", "accelkit.io/memory")
 
 
 def names(pods):

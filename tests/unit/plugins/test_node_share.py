@@ -32,8 +32,8 @@ def calls(monkeypatch, tmp_path):
 
 
 def test_present_shares(run_module, calls):
-    answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3})
-    assert calls == [("share", {"nodes": ["a"], "check": False, "wait_seconds": 3})]
+    answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3, "unit": "0.1"})
+    assert calls == [("share", {"nodes": ["a"], "check": False, "wait_seconds": 3, "unit_bytes": 10**8})]
     assert answer["changed"]
     assert answer["nodes"] == ["a"]
     assert answer["diff"] == {"before": {"a": {}}, "after": {"a": {"labels": {}}}}
