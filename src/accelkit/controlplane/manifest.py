@@ -60,8 +60,8 @@ class StaticPod:
             pod.set_command_line(holder, rejoined(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
-        # The recorded bytes come back where the layout had to be changed and nothing else was.
-        if recorded is not None and former is not None and pod.rewritten() == former.rewritten():
+        # The recorded bytes come back where nothing but layout differs, as the place of a comment behind a value.
+        if recorded is not None and former is not None and _words_of(pod) == _words_of(former):
             return recorded
         return pod.text()
 
@@ -73,6 +73,10 @@ class StaticPod:
 def _is_switched(pod: PodManifest) -> bool:
     annotations = (pod.root.get("metadata") or {}).get("annotations") or {}
     return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.options())
+
+
+def _words_of(pod: PodManifest) -> list[list[str]]:
+    return [line.split() for line in pod.rewritten().splitlines()]
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:

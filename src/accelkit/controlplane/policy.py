@@ -35,21 +35,6 @@ def policy_with_extender(text: str | None, extender: Extender) -> str:
     return _written({**policy, key: [*others, extender.legacy_entry()]})
 
 
-def policy_without(text: str, drop: str) -> str | None:
-    """Return a Policy without the extenders whose urlPrefix contains `drop`, None where it says nothing else.
-
-    Raises:
-        ConfigurationError: `text` is no Policy.
-    """
-    policy = _read(text)
-    key = next((each for each in policy if each.lower() == "extenders"), "extenders")
-    kept = [entry for entry in policy.get(key) or [] if drop not in str(_folded(entry).get("urlPrefix", ""))]
-    rest = {name: value for name, value in policy.items() if name.lower() not in {"kind", "apiversion", key.lower()}}
-    if not kept and not rest:
-        return None
-    return _written({**policy, key: kept})
-
-
 def _read(text: str) -> dict[str, Any]:
     try:
         policy = YAML(typ="safe", pure=True).load(text)

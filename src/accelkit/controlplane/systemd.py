@@ -62,10 +62,15 @@ class SystemdUnit:
                 raise ConfigurationError(f"kube-scheduler is given {path}, which the host does not have")
             return content.decode()
 
-        ours = replacement(parse(words).options, wanted, open_file=open_file, read=read, owner=_user_id(user, read))
+        line = parse(words)
+        ours = replacement(line.options, wanted, open_file=open_file, read=read, owner=_user_id(user, read))
         # The words stay as they are spelled, since systemd's quotes and specifiers mean what they mean there.
-        kept = parse(tokens).without(lambda option: option.name in ours.replaced)
-        command = " \\\n  ".join(kept.with_option(ours.name, ours.value).words)
+        spelled = iter(tokens)
+        kept = [next(spelled) for _ in line.program]
+        for option in line.options:
+            as_spelled = [next(spelled) for _ in option.words]
+            kept += [] if option.name in ours.replaced else as_spelled
+        command = " \\\n  ".join([*kept, ours.marker])
         text = f"{_HEAD}[Service]\nExecStart=\nExecStart={command}\n"
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
