@@ -1,4 +1,4 @@
-"""The unit of memory changed on a running cluster: finer, coarser, refused, with workloads that would change meaning."""
+"""The unit of memory changed on a running cluster: finer, coarser, refused, and workloads whose meaning changes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import asyncio
 import json
 import time
 
-import msgspec
 import pytest
 from conftest import DEADLINE, Cluster, Sandbox
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
-from accelkit.node.message_size import list_bytes
-from accelkit.model.card import Card
 
 pytestmark = pytest.mark.integration
 
 GIB = 2**30
-MIB = 2**20
+FINE = 256 * 2**20
+SIZES = {"node-1": 16 * GIB, "node-2": 160 * GIB}
 NODES = """
 nodes:
   - {name: node-1, cards: [{memory: 16GiB}]}
-  - {name: node-2, cards: [{memory: 16GiB}]}
+  - {name: node-2, cards: [{memory: 160GiB}]}
 """
 
 
@@ -31,6 +29,7 @@ def own():
     """A sandbox of this module's own, since the unit is one for the cluster."""
     sandbox = Sandbox(NODES)
     try:
+        sandbox.refused = sandbox.playbook("site.yml", "-e", "accelkit_unit=0.001", check=False)
         sandbox.playbook("site.yml")
         yield sandbox
     finally:
@@ -45,7 +44,7 @@ async def units(own):
         await api.delete("/apis/apps/v1/namespaces/default/deployments")
         await cluster.delete_pods()
         await asyncio.to_thread(own.playbook, "site.yml", "-e", "accelkit_unit_change=accept")
-        for node in ("node-1", "node-2"):
+        for node in SIZES:
             await until_unit(cluster, node, GIB)
 
 
@@ -54,11 +53,13 @@ async def inventory(cluster, node):
     return json.loads(found["metadata"]["annotations"]["accelkit.io/inventory"]), found["status"]["allocatable"]
 
 
-async def until_unit(cluster, node, unit_bytes, *, cards=16 * GIB):
+async def until_unit(cluster, node, unit_bytes):
     deadline = time.monotonic() + DEADLINE
     while True:
         published, allocatable = await inventory(cluster, node)
-        if published["unit_bytes"] == unit_bytes and allocatable["accelkit.io/memory"] == str(cards // unit_bytes):
+        if published["unit_bytes"] == unit_bytes and allocatable["accelkit.io/memory"] == str(
+            SIZES[node] // unit_bytes
+        ):
             return
         assert time.monotonic() < deadline, (published, allocatable)
         await asyncio.sleep(0.2)
@@ -73,42 +74,52 @@ def held(given):
     return given["main"]["environment"]["ACCELKIT_MEMORY_BYTES"]
 
 
+def words(done):
+    return " ".join(done.stdout.split())
+
+
+def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(own):
+    said = words(own.refused)
+    assert own.refused.returncode
+    assert "node node-2: in units of 0.001GB the memory of this node's 1 cards is 171,798 devices" in said
+    assert "the smallest unit that works here is " in said
+
+
 async def test_a_unit_that_the_kubelet_cannot_take_is_refused_before_anything_is_changed(units):
     before = await units.get("/apis/apps/v1/daemonsets")
     done = await change(units, "0.001", check=False)
     assert done.returncode
-    cards = [Card("sim-node-1-0", "v", "m", 16 * GIB)]
-    assert list_bytes(cards, 10**6) < 4 * MIB  # one card would do
+    assert "the unit 0.001 is too small for these nodes: node-2: " in words(done)
     assert (await units.get("/apis/apps/v1/daemonsets"))["items"] == before["items"]
 
 
 async def test_a_finer_unit_applies_at_once_and_amounts_stay(units):
     await units.create_pod("old", memory=4)
     assert held(await units.running("old")) == str(4 * GIB)
-    await change(units, "1MiB")
-    await until_unit(units, "node-1", MIB)
-    # 12 GiB are left, though the kubelet counts 16384 - 4 units.
-    await units.create_pod("much", memory=12 * 1024 + 1)
+    await change(units, "256MiB")
+    await until_unit(units, "node-1", FINE)
+    # 12 GiB are left, though the kubelet counts 64 - 4 units.
+    await units.create_pod("much", memory=12 * 4 + 1)
     assert "insufficient" in (await units.refused("much")).lower()
-    await units.create_pod("rest", memory=12 * 1024)
+    await units.create_pod("rest", memory=12 * 4)
     assert held(await units.running("rest")) == str(12 * GIB)
     used = {node["name"]: node["totals"]["used_bytes"] for node in units.sandbox.inspect()["nodes"]}
     assert used["node-1"] == 16 * GIB
 
 
 async def test_a_coarser_unit_waits_for_the_pods_of_its_node(units):
-    await change(units, "1MiB")
-    await until_unit(units, "node-1", MIB)
-    await until_unit(units, "node-2", MIB)
-    await units.create_pod("old", memory=4096)
+    await change(units, "256MiB")
+    await until_unit(units, "node-1", FINE)
+    await until_unit(units, "node-2", FINE)
+    await units.create_pod("old", memory=16)
     await units.running("old")
     await change(units, "1GiB")
     await until_unit(units, "node-2", GIB)
     published, allocatable = await inventory(units, "node-1")
-    assert (published["unit_bytes"], published["next_unit_bytes"]) == (MIB, GIB)
-    assert allocatable["accelkit.io/memory"] == str(16 * 1024)
+    assert (published["unit_bytes"], published["next_unit_bytes"]) == (FINE, GIB)
+    assert allocatable["accelkit.io/memory"] == str(16 * 4)
     await units.create_pod("new", memory=4)
-    assert "units of 1MiB, not 1GiB" in await units.refused("new")
+    assert "units of 256MiB, not 1GiB" in await units.refused("new")
     await units.create_pod("elsewhere", node="node-2", memory=4)
     assert held(await units.running("elsewhere")) == str(4 * GIB)
     # A second run changes nothing and asks nothing: what was accepted stays accepted.
@@ -135,12 +146,11 @@ async def test_workloads_whose_requests_change_meaning_must_be_accepted(units):
         },
     }
     await units.api.post("/apis/apps/v1/namespaces/default/deployments", deployment)
-    said = "Deployment default/web: main asks for 8: 8 GiB until now, 8 MiB in units of 1MiB"
-    done = await change(units, "1MiB", accept=False, check=False)
+    said = "Deployment default/web: main asks for 8: 8 GiB until now, 2 GiB in units of 256MiB"
+    done = await change(units, "256MiB", accept=False, check=False)
     assert done.returncode
-    assert said in " ".join(done.stdout.split())
-    shown = await change(units, "1MiB", extra=("--check",))
-    assert said in " ".join(shown.stdout.split())
+    assert said in words(done)
+    shown = await change(units, "256MiB", extra=("--check",))
+    assert said in words(shown)
     published, _ = await inventory(units, "node-1")
     assert published["unit_bytes"] == GIB
-    assert msgspec.json.encode(published)

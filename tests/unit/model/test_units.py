@@ -7,7 +7,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accelkit.errors import QuantityError
-from accelkit.model.units import MAX_AMOUNT, format_bytes, parse_quantity, parse_size
+from accelkit.model.units import (
+    MAX_AMOUNT,
+    UNITS,
+    format_bytes,
+    parse_quantity,
+    parse_size,
+    parse_unit,
+    unit_name,
+)
 
 SCALES = dict.fromkeys(["", "e0"], 1)
 SCALES |= {suffix: 1000 ** (power + 1) for power, suffix in enumerate("kMGTPE")}
@@ -121,3 +129,37 @@ def test_an_exact_text_reads_back_as_the_same_bytes(amount):
 )
 def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
     assert format_bytes(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 10**9),
+        ("0.1", 10**8),
+        ("0.01", 10**7),
+        ("0.001", 10**6),
+        ("1GB", 10**9),
+        ("100MB", 10**8),
+        ("1GiB", 2**30),
+        ("1024 MiB", 2**30),
+        (" 1Mi ", 2**20),
+    ],
+)
+def test_a_unit_is_one_of_the_list_however_it_is_written(text, size):
+    assert parse_unit(text) == size
+    assert unit_name(size) in UNITS
+
+
+@pytest.mark.parametrize("text", ["", "x", "1B", "3GiB", "0.1GiB", "1024", "0", "-1", "0.0001", "1e-3", ".", "1.2.3"])
+def test_any_other_unit_is_refused_with_the_list(text):
+    with pytest.raises(QuantityError, match=r"no unit of memory; choose one of 1GiB, 1GB, 512MiB.*1MiB, 0\.001GB"):
+        parse_unit(text)
+
+
+def test_units_are_listed_largest_first():
+    sizes = [parse_unit(name) for name in UNITS]
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
+def test_a_unit_off_the_list_is_named_as_an_amount():
+    assert unit_name(3) == "3 B"
