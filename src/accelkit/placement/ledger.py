@@ -209,7 +209,10 @@ class Ledger:
         return entry
 
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
-        if self.unit_bytes is None or inventory.unit_bytes == self.unit_bytes:
+        if inventory.problem and not inventory.next_unit_bytes:
+            detail = "its kubelet cannot take so many devices"
+        elif self.unit_bytes in (None, inventory.unit_bytes):
             return None
-        detail = f"{unit_name(inventory.unit_bytes)}, not {unit_name(self.unit_bytes)}"
+        else:
+            detail = f"it still has {unit_name(inventory.unit_bytes)}"
         return Misfit(Reason.UNIT, detail=detail, resolvable=False)

@@ -26,7 +26,7 @@ _COMMON: Final[Mapping[Reason, str]] = MappingProxyType(
         Reason.TOO_COMPLEX: "the request has too many combinations to search",
         Reason.NO_INVENTORY: "node has no accelkit inventory",
         Reason.BAD_INVENTORY: "node's accelkit inventory is unknown",
-        Reason.UNIT: "node still has memory in units of {detail}",
+        Reason.UNIT: "node does not use the cluster's memory unit: {detail}",
         Reason.UNKNOWN_NODE: "node is not known to accelkit",
         Reason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
     }

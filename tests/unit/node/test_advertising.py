@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import ApiError, DevicePluginError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.node import advertising
+from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node.advertising import Advertising
+from accelkit.node.discovery import FoundCard
+from accelkit.node.grants import AssignedPod
+from accelkit.vendors.profiles import load_profiles
+
+MEMORY = "accelkit.io/memory"
+PROFILE = load_profiles()["simulated"]
+
+
+def found(name, memory):
+    return FoundCard(Card(name, "v", "m", memory), 0, 0, PROFILE)
+
+
+def pod(unit, *, admitted=True):
+    return AssignedPod(
+        "u", "d", "p", ("", "p"), ("c",), Assignment({"c": (Share("a", 2 * unit),)}), units={"c": 2}, admitted=admitted
+    )
+
+
+class Node:
+    """One node's API, plugin, kubelet and pods."""
+
+    def __init__(self, tmp_path, monkeypatch):
+        self.annotations = {}
+        self.shown = []
+        self.pods = []
+        self.after_refresh = None
+        self.away = False
+        self.root = tmp_path
+        monkeypatch.setattr(advertising, "held_devices", self._held)
+
+    def agent(self, told):
+        return Advertising(self, "n", self.root, told_bytes=told, resource=MEMORY, pods=self, plugins=[self])
+
+    def publish(self, inventory):
+        self.annotations[INVENTORY_ANNOTATION] = encode_inventory(inventory)
+
+    @property
+    def published(self):
+        return decode_inventory(self.annotations[INVENTORY_ANNOTATION])
+
+    async def get(self, path):
+        assert path == "/api/v1/nodes/n"
+        if self.away:
+            raise ApiError("away")
+        return msgspec.json.encode({"metadata": {"name": "n", "annotations": self.annotations}})
+
+    async def patch(self, _path, body):
+        self.annotations |= body["metadata"]["annotations"]
+
+    async def show(self, cards, unit_bytes):
+        self.shown.append(([each.card.id for each in cards], unit_bytes))
+
+    def assigned(self):
+        return self.pods
+
+    async def refresh(self):
+        if self.after_refresh is not None:
+            self.pods = self.after_refresh
+
+    async def _held(self, _root):
+        answer = resources.ListPodResourcesResponse()
+        for each in self.pods:
+            if each.admitted:
+                container = answer.pod_resources.add(name=each.name, namespace=each.namespace).containers.add(name="c")
+                container.devices.add(resource_name=MEMORY, device_ids=["a::0", "a::1"])
+        return answer
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    return Node(tmp_path, monkeypatch)
+
+
+async def test_cards_are_shown_and_published_in_the_unit_that_was_told(node):
+    assert await node.agent(4).update([found("a", 16)])
+    assert node.shown == [(["a"], 4)]
+    assert node.published == Inventory(4, (Card("a", "v", "m", 16),))
+
+
+async def test_nothing_is_shown_again_that_did_not_change(node):
+    agent = node.agent(4)
+    for _ in range(2):
+        assert await agent.update([found("a", 16)])
+    assert len(node.shown) == 1
+
+
+async def test_a_card_that_changed_is_shown_while_the_api_server_is_away(node):
+    agent = node.agent(4)
+    await agent.update([found("a", 16)])
+    node.away = True
+    await agent.update([found("a", 8)])
+    assert len(node.shown) == 2
+
+
+async def test_before_the_node_was_read_nothing_is_shown(node):
+    node.away = True
+    agent = node.agent(4)
+    assert not await agent.update([found("a", 16)])
+    assert not agent.shown
+
+
+async def test_a_coarser_unit_waits_and_says_what_it_waits_for(node):
+    node.publish(Inventory(1, (Card("a", "v", "m", 16),)))
+    node.pods = [pod(1)]
+    agent = node.agent(4)
+    assert not await agent.update([found("a", 16)])
+    assert node.shown == [(["a"], 1)]
+    assert (node.published.unit_bytes, node.published.next_unit_bytes, node.published.problem) == (1, 4, "")
+    node.pods = []
+    assert await agent.update([found("a", 16)])
+    assert node.shown[-1] == (["a"], 4)
+    assert (node.published.unit_bytes, node.published.next_unit_bytes) == (4, 0)
+
+
+async def test_a_binding_that_the_watch_has_not_shown_holds_a_finer_unit_up(node):
+    node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
+    node.after_refresh = [pod(4, admitted=False)]
+    agent = node.agent(1)
+    assert not await agent.update([found("a", 16)])
+    assert node.shown == [(["a"], 4)]
+    node.pods = node.after_refresh = [pod(4)]
+    assert await agent.update([found("a", 16)])
+    assert node.shown[-1] == (["a"], 1)
+
+
+async def test_a_kubelet_that_cannot_be_asked_keeps_the_unit(node, monkeypatch):
+    async def away(_root):
+        raise DevicePluginError("no answer")
+
+    monkeypatch.setattr(advertising, "held_devices", away)
+    node.publish(Inventory(4, ()))
+    assert not await node.agent(1).update([found("a", 16)])
+    assert node.published.unit_bytes == 4
+
+
+async def test_too_many_devices_are_not_shown_at_all_and_the_reason_is_published(node):
+    agent = node.agent(1)
+    assert not await agent.update([found("a", 10**9)])
+    assert not agent.shown
+    assert (node.published.unit_bytes, node.published.told_bytes) == (1, 1)
+    assert "1,000,000,000 devices" in node.published.problem
+    assert "the smallest unit that works here is " in node.published.problem
+
+
+async def test_too_many_devices_leave_a_node_that_has_a_unit_as_it_is(node):
+    node.publish(Inventory(10**6, (Card("a", "v", "m", 10**9),)))
+    agent = node.agent(1)
+    assert not await agent.update([found("a", 10**9)])
+    assert node.shown == [(["a"], 10**6)]
+    assert (node.published.unit_bytes, node.published.told_bytes) == (10**6, 1)
+    assert "devices" in node.published.problem
+
+
+async def test_an_inventory_that_cannot_be_read_is_written_anew(node):
+    node.annotations[INVENTORY_ANNOTATION] = "garbage"
+    assert await node.agent(4).update([found("a", 16)])
+    assert node.published.unit_bytes == 4
