@@ -80,12 +80,14 @@ def _words_of(pod: PodManifest) -> list[list[str]]:
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
-    lines = pod.command_lines()
+    lines = {
+        holder: line.without(lambda option: option.name in ours.replaced)
+        for holder, line in pod.command_lines().items()
+    }
+    last = list(lines)[-1]
+    lines[last] = lines[last].with_option(ours.name, ours.value)
     for holder, line in lines.items():
-        pod.set_command_line(holder, line.without(lambda option: option.name in ours.replaced))
-    holder = list(lines)[-1]
-    line = pod.command_lines()[holder] if holder in pod.command_lines() else lines[holder]
-    pod.set_command_line(holder, line.with_option(ours.name, ours.value))
+        pod.set_command_line(holder, line)
 
 
 def rejoined(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:

@@ -28,7 +28,8 @@ _DIGEST_LENGTH: Final = 12
 # From here on client-go reads certFile and keyFile again for new connections; caFile it reads once, to this day.
 _RELOADS_CERTIFICATE: Final = 18
 # kube-scheduler reads Policy options beside --config from here on; before, --config put them out of force.
-_POLICY_BESIDE_CONFIG: Final = 18
+_POLICY_BESIDE_CONFIG: Final = 19
+_CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", "use-legacy-policy-config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +104,6 @@ def _replacing(
         files={**files, path: PlannedFile(content=text.encode())},
         problems=problems,
     )
-
-
-_CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", "use-legacy-policy-config")
 
 
 def _with_algorithm_source(

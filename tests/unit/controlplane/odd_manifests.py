@@ -120,6 +120,22 @@ HOSTS = {
         with_mount(with_options(PLAIN, "--config", "/etc/own/s.yaml"), "/opt/s", "/etc/own", "Directory"),
         files={"/opt/s/s.yaml": CONFIGURATION},
     ),
+    "arguments that hold the configuration alone": Host(
+        with_mount(PLAIN, "/opt/scheduler.yaml", "/etc/own.yaml").replace(
+            "    image:", "    args:\n    - --config=/etc/own.yaml\n    image:"
+        ),
+        files={"/opt/scheduler.yaml": CONFIGURATION},
+    ),
+    "policy file beside a configuration": Host(
+        with_mount(
+            with_options(kubeadm_manifest(20), "--config=/etc/own/c.yaml", "--policy-config-file=/etc/own/p.json"),
+            "/opt/s",
+            "/etc/own",
+            "Directory",
+        ),
+        "v1.20.15",
+        {"/opt/s/p.json": POLICY},
+    ),
     "existing policy file": Host(
         with_mount(
             with_options(OLD, "--policy-config-file=/etc/policy.json", "--use-legacy-policy-config=true"),

@@ -125,6 +125,15 @@ def test_a_policy_stays_a_policy(name):
         assert plan.marker == f"--policy-config-file={path}"
 
 
+def test_a_policy_beside_a_configuration_is_what_names_extenders_from_1_19_on():
+    host = HOSTS["policy file beside a configuration"]
+    assert "--config=/etc/own/c.yaml" in words(planned(host).launch_text)
+    files = {"/opt/s/c.yaml": CONFIGURATION.replace("/v1\n", "/v1alpha1\n")}
+    older = planned(Host(host.manifest, "v1.18.20", files))
+    assert older.marker.startswith("--config=")
+    assert "--policy-config-file=/etc/own/p.json" in words(older.launch_text)
+
+
 def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
     plan = planned(Host(PLAIN))
     leaf = wanted("v1.34.4").credentials.__class__(ca=b"authority", certificate=b"new", key=b"new")
