@@ -170,3 +170,28 @@ def test_an_offer_is_empty_or_as_many_different_available_devices_as_were_asked_
     assert len(chosen) in (0, size)
     assert set(chosen) <= available
     assert len(set(chosen)) == len(chosen)
+
+
+def sized(name, amount, units):
+    assignment = Assignment({"c": (Share("a", amount),)})
+    return AssignedPod(f"uid-{name}", "d", name, ("", name), ("c",), assignment, {"c": units})
+
+
+def test_a_pod_assigned_in_another_unit_is_refused_by_name(grants):
+    with pytest.raises(DevicePluginError, match="pod d/p was assigned units of 4 B and this node now has units of 1 B"):
+        grants.check_unit([sized("p", 8, 2)], set(), 2)
+
+
+def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_unit(grants):
+    grants.check_unit([sized("old", 8, 2), sized("new", 2, 2)], set(), 2)
+
+
+def test_those_that_hold_their_devices_are_no_concern_of_the_unit(grants):
+    pods = [sized("held", 8, 2), sized("other", 8, 4)]
+    grants.check_unit(pods, {("uid-held", "c")}, 2)
+    Grants(whole=True).check_unit(pods, set(), 2)
+
+
+def test_the_unit_of_a_pod_follows_from_what_it_was_assigned():
+    assert sized("p", 8, 2).unit_bytes == {4}
+    assert pod("p", c="aaaa").unit_bytes == set()

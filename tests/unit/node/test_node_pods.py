@@ -95,3 +95,13 @@ async def test_a_pod_that_ends_while_the_list_is_read_stays_ended(pods, api, mon
     monkeypatch.setattr(api, "get", slow)
     await pods.refresh()
     assert names(pods) == ["q"]
+
+
+async def test_the_units_and_the_admission_of_a_pod_are_read(api, pods):
+    started = pod("p")
+    started["spec"]["containers"][0]["resources"] = {"limits": {"accelkit.io/memory": "4", "cpu": "1"}}
+    started["spec"]["initContainers"][0]["resources"] = {"limits": {"accelkit.io/memory": "-1"}}
+    started["status"]["startTime"] = "2024-01-01T00:00:00Z"
+    api.listed = [started, pod("q")]
+    await pods.refresh()
+    assert [(each.units, each.admitted) for each in pods.assigned()] == [({"c": 4}, True), ({}, False)]

@@ -149,6 +149,19 @@ async def test_waiting_for_offers_names_the_nodes_that_have_none():
     assert (await share(api, nodes=["c"], wait_seconds=1)).changed is False
 
 
+async def test_agents_that_go_by_another_unit_are_waited_for():
+    with pytest.raises(ServiceError, match="a: its agent still goes by the unit 1GiB"):
+        await share(FakeApi(shared("a", OFFER)), wait_seconds=1e-6, unit_bytes=2**20)
+    assert (await share(FakeApi(shared("a", OFFER)), wait_seconds=1, unit_bytes=2**30)).nodes == ("a",)
+
+
+async def test_an_agent_that_cannot_take_the_unit_over_ends_the_wait_with_its_reason():
+    text = encode_inventory(Inventory(2**30, (), next_unit_bytes=2**20, problem="too many devices"))
+    api = FakeApi(node("a", labels={"accelkit.io/share": "true"}, inventory=text))
+    with pytest.raises(ServiceError, match=r"^node a: too many devices$"):
+        await share(api, wait_seconds=600, unit_bytes=2**20)
+
+
 async def test_everything_of_ours_is_taken_off_and_nothing_else():
     def keys_of_a_running_agent_stay_for_a_while(nodes):
         assert "accelkit.io/memory" in nodes["a"]["status"]["capacity"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from accelkit.errors import InventoryError
@@ -84,6 +85,7 @@ def test_an_unknown_node_takes_nothing(ledger):
         (None, Reason.NO_INVENTORY),
         (InventoryError("garbled"), Reason.BAD_INVENTORY),
         (inventory(16, unit_bytes=2), Reason.UNIT),
+        (msgspec.structs.replace(inventory(16), problem="too many devices"), Reason.UNIT),
     ],
 )
 def test_a_node_in_trouble_keeps_its_holdings_and_takes_no_new_share(ledger, inventory, reason):

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.modules import unit_check
+
+from accelkit.cluster.workloads import Workload
+from accelkit.node.unit_change import UnitChange
+
+GIB = 2**30
+WEB = Workload("d", "Deployment", "web", (("c", "8"),))
+
+
+@pytest.fixture
+def found(monkeypatch, tmp_path):
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
+        "current-context: c\n"
+    )
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
+
+    def answer(**change):
+        async def unit_change(_api, unit_bytes, resources):
+            assert (unit_bytes, resources) == (10**8, ["accelkit.io/memory"])
+            nothing = {"before": [GIB], "refusals": {}, "finer": [], "waiting": [], "workloads": []}
+            return UnitChange(**{**nothing, **change})
+
+        monkeypatch.setattr(unit_check, "unit_change", unit_change)
+
+    return answer
+
+
+def test_a_unit_that_works_is_returned_in_bytes(run_module, found):
+    found(finer=["n"])
+    answer = run_module(unit_check, {"unit": "0.1"})
+    assert (answer["changed"], answer["unit_bytes"], answer["finer"]) == (False, 10**8, ["n"])
+
+
+def test_nodes_that_cannot_take_the_unit_are_named(run_module, found):
+    found(refusals={"a": "too much", "b": "far too much"})
+    answer = run_module(unit_check, {"unit": "0.1", "accept_change": True})
+    assert answer["msg"] == "the unit 0.1 is too small for these nodes: a: too much; b: far too much"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_workloads_that_change_their_meaning_must_be_accepted(run_module, found, check):
+    found(workloads=[WEB])
+    answer = run_module(unit_check, {"unit": "100MB"}, check=check)
+    assert answer["failed"]
+    assert "Deployment d/web: c asks for 8: 8 GiB until now, 800 MB in units of 0.1GB; rewrite" in answer["msg"]
+    accepted = run_module(unit_check, {"unit": "100MB", "accept_change": True}, check=check)
+    assert accepted["workloads"] == answer["workloads"]
+    assert "failed" not in accepted
+
+
+@pytest.mark.usefixtures("found")
+def test_a_unit_that_is_none_is_refused_with_the_list(run_module):
+    answer = run_module(unit_check, {"unit": "3GiB"})
+    assert answer["msg"].startswith("'3GiB' is no unit of memory; choose one of 1GiB, 1GB, 512MiB")
