@@ -119,7 +119,7 @@ async def test_handshake_that_never_comes_holds_up_nobody(extender):
         (["--listen", "198.51.100.1:{port}", "{server}", "--client-ca", "{pki}/ca.crt"], "cannot listen on 198.51.100"),
         (["--plain-http", "--kubeconfig", "{pki}/none"], "kubeconfig {pki}/none cannot be read"),
         (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "kubeconfig {pki}/nonsense is not a mapping"),
-        (["--plain-http", "--unit", "0"], "'0' is no size to share by"),
+        (["--plain-http", "--unit", "0"], "'0' is no unit of memory; choose one of 1GiB"),
     ],
 )
 async def test_what_it_was_told_is_wrong(control_plane, pki, tmp_path, arguments, sentence):
