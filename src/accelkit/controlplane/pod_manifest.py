@@ -185,6 +185,8 @@ class PodManifest:
         if not isinstance(items, CommentedSeq):
             items = parent[key] = CommentedSeq()
         self._document.check_unshared(parent, items)
+        if not items:
+            items.fa.set_block_style()
         items.append(item)
 
     def _take(self, parent: CommentedMap, key: str, names: Collection[str], former: CommentedMap | None) -> None:

@@ -97,6 +97,18 @@ HOSTS = {
             "  - command: [kube-scheduler, --kubeconfig=/etc/kubernetes/scheduler.conf, --leader-elect=true]\n",
         )
     ),
+    "aliases elsewhere": Host(
+        PLAIN.replace("  labels:\n", "  labels: &labels\n").replace(
+            "  name: kube-scheduler\n  names", "  annotations: *labels\n  name: kube-scheduler\n  names"
+        )
+    ),
+    "an empty list of mounts": Host(
+        PLAIN.replace(
+            PLAIN[PLAIN.index("    volumeMounts:\n") : PLAIN.index("  hostNetwork")], "    volumeMounts: []\n"
+        )
+        .replace(PLAIN[PLAIN.index("  volumes:\n") : PLAIN.index("status")], "  volumes: []\n")
+        .replace("    - --kubeconfig=/etc/kubernetes/scheduler.conf\n", "")
+    ),
     "a sidecar": Host(
         PLAIN.replace("  hostNetwork:", "  - name: log\n    image: log\n    command: [tail, -f, /x]\n  hostNetwork:")
     ),

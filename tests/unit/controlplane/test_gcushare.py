@@ -82,6 +82,19 @@ def test_a_kept_manifest_that_is_no_use_is_not_used():
     assert found(current, **{BACKUP: current}).original == PLAIN
 
 
+def test_a_dns_policy_that_it_changed_comes_back():
+    original = PLAIN.replace("  hostNetwork: true\n", "  dnsPolicy: Default\n  hostNetwork: true\n")
+    current = installed(original, "config", YAML_FILE).replace("  dnsPolicy: Default\n", "", 1)
+    assert found(current, **{BACKUP: original}).original == original
+
+
+@pytest.mark.parametrize("content", [SETTINGS.replace("/gcushare-scheduler", ""), "a: ["])
+def test_a_configuration_of_others_is_not_taken_for_its_own(content):
+    current = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/etc/own.yaml", "/etc/own.yaml")
+    given = {"/etc/own.yaml": content}
+    assert leftovers(current, lambda path: given[path].encode() if path in given else None) is None
+
+
 def test_files_without_effect_are_swept_all_the_same():
     left = found(PLAIN, **{BACKUP: PLAIN})
     assert left.original == PLAIN

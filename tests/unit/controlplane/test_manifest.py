@@ -70,7 +70,7 @@ def test_planning_again_changes_nothing(host):
 def test_every_other_line_stays_as_it_is(host):
     plan = planned(host)
     after = plan.launch_text.splitlines(keepends=True)
-    replaced = ("config", "policy", "- team", "- /etc/own", "command: [")
+    replaced = ("config", "policy", "- team", "- /etc/own", "command: [", ": []")
     kept = [line for line in host.manifest.splitlines(keepends=True) if not any(each in line for each in replaced)]
     remaining = iter(after)
     assert all(line.rstrip() in (each.rstrip() for each in remaining) for line in kept)
@@ -185,6 +185,15 @@ REFUSED = {
         "a shell script starts kube-scheduler",
     ),
     "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the word 'stray'"),
+    "a merge": (
+        "x: &base {command: [kube-scheduler]}\nkind: Pod\nspec:\n  containers:\n  - <<: *base\n    name: own\n",
+        "uses a YAML alias",
+    ),
+    "a date that is none": (PLAIN.replace("status: {}", "status: 2020-13-45"), "cannot be read as YAML"),
+    "a policy from a ConfigMap without its key": (
+        with_options(kubeadm_manifest(20), "--policy-configmap=own"),
+        r"ConfigMap kube-system/own, .* has no key policy\.cfg",
+    ),
     "aliases": (ALIASED, "uses a YAML alias"),
     "a key twice": (PLAIN.replace("  hostNetwork: true\n", "  hostNetwork: true\n" * 2), "is not one YAML document"),
     "config from nowhere": (with_options(PLAIN, "--config=/a.yaml"), "mounts from nowhere"),
@@ -203,7 +212,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_edited_is_refused_with_one_sentence(text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
-        planned(Host(text), current=text)
+        planned(Host(text, "v1.20.0" if "v1.20." in text else "v1.34.4"), current=text)
     assert "\n" not in str(caught.value)
 
 
@@ -227,6 +236,14 @@ def test_a_configuration_that_the_version_does_not_read_is_refused():
 def test_an_unchanged_manifest_keeps_its_bytes_whatever_its_layout():
     odd = planned(Host(PLAIN)).launch_text.replace("  hostNetwork: true\n", "  hostNetwork:   true # odd\n\n\n")
     assert planned(Host(PLAIN), recorded=PLAIN, current=odd).launch_text == odd
+
+
+def test_a_manifest_in_json_stays_readable_and_comes_back():
+    text = json.dumps(parse(PLAIN), indent=4)
+    plan = planned(Host(text))
+    assert plan.marker in words(plan.launch_text)
+    assert parse(POD.unswitched(plan.launch_text, None)) == parse(text)
+    assert POD.unswitched(plan.launch_text, text) == text
 
 
 LAYOUTS = {

@@ -80,6 +80,20 @@ def test_an_unreadable_kubeconfig_is_said():
     assert "cannot be read" in problem
 
 
+def test_annotations_of_others_stay():
+    manifest = PLAIN.replace(
+        "  name: kube-scheduler\n  names", "  annotations:\n    a: b\n  name: kube-scheduler\n  names"
+    )
+    plan = planned(manifest=manifest)
+    assert "    a: b\n    accelkit.io/former-dns-policy: ''\n" in plan.launch_text
+    assert StaticPod().unswitched(plan.launch_text, None) == manifest
+
+
+def test_without_a_kubeconfig_the_api_server_is_the_clusters_own():
+    manifest = PLAIN.replace("    - --kubeconfig=/etc/kubernetes/scheduler.conf\n", "")
+    assert planned("api.example", manifest=manifest).problems == ()
+
+
 def test_another_dns_policy_is_refused():
     with pytest.raises(ConfigurationError, match="dns_policy 'None' is not known"):
         planned(dns_policy="None")
