@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.model.units import format_bytes
 from accelkit.node.devices import by_card, card_of
 
 
@@ -46,7 +45,6 @@ def check_room(device_ids: Sequence[str], cards: Sequence[Card], held: Mapping[s
         # A card that this node does not have is refused by name, elsewhere.
         if used > capacity.get(card, used):
             raise DevicePluginError(
-                f"card {card} would be over capacity: containers would hold {format_bytes(used)} of its "
-                f"{format_bytes(capacity[card])}",
+                f"card {card} would be over capacity: containers would hold {used:,} of its {capacity[card]:,} bytes",
                 next_step="the scheduler accounts for that; let it place the pod",
             )

@@ -94,7 +94,7 @@ async def test_after_a_finer_unit_what_was_held_before_is_not_given_again(kubele
     kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
     kubelet.held = {"old": ids(0, 2)}
     await kubelet.plugin.show([CARD], 1)
-    with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 B of its 16 B"):
+    with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
         await kubelet.allocate(ids(2, 9))
     assert await kubelet.allocate(ids(2, 8)) == "8"
 

@@ -25,7 +25,7 @@ def test_devices_of_a_coarser_unit_take_what_they_took():
     held = bytes_by_device([(ids("a", 0, 2), 8)])
     check_room(ids("a", 8, 8), CARDS, held, unit_bytes=1)
     with pytest.raises(
-        DevicePluginError, match="card a would be over capacity: containers would hold 17 B of its 16 B"
+        DevicePluginError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"
     ):
         check_room(ids("a", 2, 9), CARDS, held, unit_bytes=1)
 
