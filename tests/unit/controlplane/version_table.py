@@ -36,7 +36,8 @@ An existing configuration keeps its own apiVersion where the version reads it, a
 FOOT = """
 The options that `--config` puts out of force are carried into the file: for kubeadm's manifests `--kubeconfig`,
 `--leader-elect` and, from 1.19 to 1.22, `--port=0`. A Policy leaves all options in force. The types of a Policy are in
-the module from 1.17 on; those stand for 1.16.
+the module from 1.17 on; those stand for 1.16. Of the version whose kube-scheduler is installed, that program itself
+reads the files, strictly, in tests/integration/test_scheduler_configuration.py.
 """
 
 
