@@ -302,3 +302,10 @@ def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
     for _ in range(3):
         world.feed.node_event("MODIFIED", node(inventory="garbage"))
     assert len([record for record in caplog.records if "inventory" in record.message]) == 1
+
+
+def test_a_stray_is_charged_in_the_unit_of_its_node(world):
+    world.feed.node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
+    world.feed.pod_event("ADDED", pod(memory=4))
+    assert world.ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
+    assert world.feed.request_of(pod("q", on="")).containers[0].memory_bytes == 4
