@@ -9,18 +9,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_config
-short_description: Put accelkit's extender into kube-scheduler's configuration
+short_description: Let a host's kube-scheduler call accelkit's extender
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Adds accelkit's entry to the C(extenders) of a KubeSchedulerConfiguration file, or brings it up to date. Only the
-    lines of that entry change; comments, order and all else stay.
-  - The entry is recognised by its managed resources (C(accelkit.io/*)) or its URL.
+  - Switches the kube-scheduler of one host to a copy of its configuration in which accelkit's extender is merged, and
+    waits until it runs with it. Where it does not come back, what was there before is restored and the action fails
+    with the scheduler's last words.
+  - The switch is one rename of the launch file, which is the static-pod manifest, a systemd drop-in or the like.
+    Comments, order and quotes of a manifest stay.
   - kube-scheduler accepts one extender that binds pods. Where another one does, the action fails.
-  - Before the first change the file's bytes, mode and owner are recorded in O(backup_dir). With O(state=absent) exactly
-    these are restored where the file is as it was written here; where others changed it, only the entry is taken out.
-  - The action decides on the controller. The managed host needs no Python library.
+  - Before the first change bytes, mode and owner are recorded in O(backup_dir). With O(state=absent) exactly these are
+    restored; where others changed the launch file since, only what is accelkit's is taken out.
+  - The action decides on the controller. The managed host needs a POSIX shell, and no Python.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
@@ -29,34 +31,66 @@ attributes:
   diff_mode:
     support: full
   action:
-    description: Runs on the controller, and copies files from and to the managed host.
+    description: Runs on the controller, and small shell scripts on the managed host.
     support: full
 requirements:
   - The Python package C(accelkit) on the controller.
 options:
-  path:
-    description: Path of the KubeSchedulerConfiguration on the managed host; the file must exist.
-    type: path
-    required: true
   state:
-    description: Whether accelkit's entry is in the file.
-    type: str
-    choices: [present, absent]
-    default: present
-  backup_dir:
     description:
-      - Folder on the managed host for the record and the original bytes.
-      - It must not be the folder of O(path); the kubelet starts everything that lies in its manifest folder.
+      - Whether kube-scheduler calls the extender.
+      - With V(verified) nothing is changed, and the action fails where something would be or the scheduler does not run.
+    type: str
+    choices: [present, verified, absent]
+    default: present
+  launch:
+    description: How kube-scheduler is started on the host.
+    type: dict
+    default: {}
+    suboptions:
+      kind:
+        description:
+          - V(static_pod) is a manifest of the kubelet, as kubeadm writes it.
+          - V(systemd) is a unit, V(k3s) and V(rke2) are those distributions' servers.
+          - V(config_file) is a KubeSchedulerConfiguration that is edited in place and whose runner notices that.
+        type: str
+        choices: [static_pod, systemd, k3s, rke2, config_file]
+        default: static_pod
+      path:
+        description: Of the manifest or the configuration. Default is the usual manifest.
+        type: str
+        default: ""
+      unit:
+        description: Name of systemd's unit. Default is the usual one.
+        type: str
+        default: ""
+      state_path:
+        description: With V(config_file), the JSON file in which its runner says C(ready), C(config_sha256), C(error).
+        type: str
+        default: ""
+  node:
+    description: Name of the host's node; with V(static_pod) its mirror pod is watched.
+    type: str
+    default: ""
+  kubeconfig:
+    description: Path of a kubeconfig on the controller. Default is E(KUBECONFIG), else C(~/.kube/config).
     type: path
-    default: /var/lib/accelkit/backup
+  kubernetes_version:
+    description: Version of the cluster as V(v1.34.4); it decides the format of the configuration.
+    type: str
+    default: ""
   extender:
-    description: How kube-scheduler calls the extender. Required with O(state=present).
+    description: How kube-scheduler calls the extender. Required unless O(state=absent).
     type: dict
     suboptions:
       url_prefix:
-        description: Where the extender listens, as V(http://127.0.0.1:32766).
+        description: Where the extender listens, as V(https://10.96.0.20:32766).
         type: str
         required: true
+      server_name:
+        description: The name in the extender's certificate, where the URL has an address.
+        type: str
+        default: ""
       weight:
         description: Weight of its scores beside those of the scheduler's own plugins.
         type: int
@@ -65,13 +99,6 @@ options:
         description: Deadline of one call, as a Go duration.
         type: str
         default: 10s
-      enable_https:
-        description: Whether the scheduler uses TLS.
-        type: bool
-        default: false
-      tls_config:
-        description: Credentials for TLS under kube-scheduler's own names, as C(caFile), C(certFile) and C(keyFile).
-        type: dict
       node_cache_capable:
         description: Whether the scheduler sends names of nodes only, not the nodes.
         type: bool
@@ -85,32 +112,71 @@ options:
         type: list
         elements: str
         default: [accelkit.io/memory, accelkit.io/cards]
+  credentials:
+    description: PEM texts by which kube-scheduler and the extender know each other; needed for HTTPS.
+    type: dict
+    suboptions:
+      ca:
+        description: Certificates of the authorities that sign the extender's certificate.
+        type: str
+        required: true
+      certificate:
+        description: kube-scheduler's certificate as a client.
+        type: str
+        required: true
+      key:
+        description: Its private key.
+        type: str
+        required: true
+  dns_policy:
+    description:
+      - V(ClusterFirstWithHostNet) lets the scheduler's pod resolve names of Services. The default leaves it as it is,
+        and the extender is then called by address.
+    type: str
+    choices: ["", ClusterFirstWithHostNet]
+    default: ""
+  folder:
+    description: Folder on the host for accelkit's own files.
+    type: str
+    default: /etc/kubernetes/accelkit
+  backup_dir:
+    description:
+      - Folder on the host for the record and the original bytes.
+      - It must not be the folder of the launch file; the kubelet starts everything that lies in its manifest folder.
+    type: str
+    default: /var/lib/accelkit/backup
+  timeout:
+    description: Deadline, in seconds, of each wait for kube-scheduler.
+    type: int
+    default: 120
+  adopt_gcushare:
+    description:
+      - Whether an installation of Enflame GCUShare is taken over. The manifest that it backed up counts as the original,
+        and its files are deleted.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
 - name: Let kube-scheduler call the extender
   accelkit.kubernetes.scheduler_config:
-    path: /etc/kubernetes/scheduler-config.yaml
+    node: master-1
+    kubernetes_version: v1.34.4
     extender:
-      url_prefix: http://127.0.0.1:32766
+      url_prefix: https://10.96.0.20:32766
+      server_name: accelkit-extender.accelkit.svc
+    credentials:
+      ca: "{{ lookup('ansible.builtin.file', 'ca.crt') }}"
+      certificate: "{{ lookup('ansible.builtin.file', 'client.crt') }}"
+      key: "{{ lookup('ansible.builtin.file', 'client.key') }}"
 
-- name: Restore the configuration
+- name: Restore what was there before
   accelkit.kubernetes.scheduler_config:
-    path: /etc/kubernetes/scheduler-config.yaml
     state: absent
+    node: master-1
 """
 
 RETURN = r"""
-path:
-  description: The file.
-  returned: success
-  type: str
-  sample: /etc/kubernetes/scheduler-config.yaml
-sha256:
-  description: SHA-256 of the file as it is now, or in check mode would be.
-  returned: success
-  type: str
-  sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 restored:
   description: With O(state=absent), whether the recorded original was restored with its mode and owner.
   returned: success

@@ -1,0 +1,243 @@
+"""The files of one host, read and changed through a few operations that every way of reaching it offers.
+
+A file is replaced as a whole or not at all: its new content is written beside it under a name that begins with a dot,
+which the kubelet passes over, made durable, given its mode and owner, and then renamed.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import stat as modes
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final, Literal, Protocol
+from urllib.parse import urlsplit
+
+from accelkit.errors import ConfigurationError
+
+# Files under way; what a run that was killed left of them is swept by the next one.
+UNFINISHED_PREFIX: Final = ".accelkit-"
+RUN_SECONDS: Final = 60
+ANSWER_SECONDS: Final = 5
+
+
+@dataclass(frozen=True)
+class Status:
+    """What lies at a path. `mode` as four octal digits."""
+
+    kind: Literal["file", "folder", "link", "other"]
+    mode: str
+    uid: int
+    gid: int
+
+
+class Host(Protocol):
+    """A host. Paths are absolute, as the host itself sees them.
+
+    Every operation raises ConfigurationError where the host refuses it, with the host's own words.
+    """
+
+    def status(self, path: str) -> Status | None:
+        """Return what lies at a path, without following a link; None where nothing does."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content, None where there is none."""
+
+    def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
+        """Put a file in place, durably and as a whole."""
+
+    def make_folder(self, path: str, *, mode: str) -> None:
+        """Make one folder, whose parent exists."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file; one that is not there is deleted already."""
+
+    def remove_empty_folder(self, path: str) -> None:
+        """Delete a folder if it is there and empty."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, sorted; none where it does not exist."""
+
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command; return its exit status (127 where there is no such) and what it printed."""
+
+    def answers(self, url: str) -> bool | None:
+        """Return whether a GET on the host is answered with 200, whoever answers; None where it cannot be asked."""
+
+
+class LocalHost:
+    """The host whose root is mounted at `root`, as in a pod with a hostPath, or this machine itself."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def status(self, path: str) -> Status | None:
+        """Return what lies at a path; see Host."""
+        try:
+            found = self._at(path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as exc:
+            raise _refused("cannot be looked at", path, exc) from exc
+        kind: Literal["file", "folder", "link", "other"] = "other"
+        if modes.S_ISREG(found.st_mode):
+            kind = "file"
+        elif modes.S_ISDIR(found.st_mode):
+            kind = "folder"
+        elif modes.S_ISLNK(found.st_mode):
+            kind = "link"
+        return Status(kind, f"{modes.S_IMODE(found.st_mode):04o}", found.st_uid, found.st_gid)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content; see Host."""
+        try:
+            return self._at(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as exc:
+            raise _refused("cannot be read", path, exc) from exc
+
+    def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
+        """Put a file in place; see Host."""
+        place = self._at(path)
+        unfinished = place.with_name(f"{UNFINISHED_PREFIX}{place.name}")
+        try:
+            unfinished.unlink(missing_ok=True)
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                written = 0
+                while written < len(content):
+                    written += os.write(descriptor, content[written:])
+                if (uid, gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(descriptor, uid, gid)
+                os.fchmod(descriptor, int(mode, 8))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(unfinished, place)  # noqa: PTH104 - one system call, as the tests that cut it off count them
+            self._sync(place.parent)
+        except OSError as exc:
+            _try_unlink(unfinished)
+            raise _refused("cannot be written", path, exc) from exc
+
+    def make_folder(self, path: str, *, mode: str) -> None:
+        """Make one folder; see Host."""
+        try:
+            place = self._at(path)
+            place.mkdir(exist_ok=True)
+            place.chmod(int(mode, 8))
+            self._sync(place.parent)
+        except OSError as exc:
+            raise _refused("cannot be made", path, exc) from exc
+
+    def remove(self, path: str) -> None:
+        """Delete a file; see Host."""
+        try:
+            self._at(path).unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as exc:
+            raise _refused("cannot be deleted", path, exc) from exc
+
+    def remove_empty_folder(self, path: str) -> None:
+        """Delete a folder if it is empty; see Host."""
+        if self.status(path) is None or self.names(path):
+            return
+        try:
+            self._at(path).rmdir()
+        except OSError as exc:
+            raise _refused("cannot be deleted", path, exc) from exc
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder; see Host."""
+        try:
+            return sorted(each.name for each in self._at(folder).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as exc:
+            raise _refused("cannot be listed", folder, exc) from exc
+
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command on this machine, whatever the root; see Host."""
+        try:
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            return 127, str(exc)
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def answers(self, url: str) -> bool | None:
+        """Return whether a GET is answered with 200; see Host."""
+        parts = urlsplit(url)
+        # kube-scheduler makes its own certificate where it is given none, so there is nothing to verify it by.
+        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - the standard library's own name for it
+        connection = http.client.HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=ANSWER_SECONDS, context=context
+        )
+        try:
+            connection.request("GET", parts.path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _at(self, path: str) -> Path:
+        place = self._root / PurePosixPath(path).relative_to("/")
+        if place == self._root:
+            return place
+        parent = place.parent.resolve()
+        # A link of the host that leads to an absolute path would lead out of its root here.
+        if not parent.is_relative_to(self._root.resolve()):
+            raise ConfigurationError(
+                f"{path} leads out of {self._root} by a symbolic link", next_step="give the path it leads to"
+            )
+        return place
+
+    def _sync(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_folders(host: Host, path: str, *, mode: str) -> None:
+    """Make a folder and those above it that are missing."""
+    for folder in missing_folders(host, path):
+        host.make_folder(folder, mode=mode)
+
+
+def missing_folders(host: Host, path: str) -> list[str]:
+    """Return which of a folder and those above it do not exist, the outermost first."""
+    place = PurePosixPath(path)
+    missing: list[str] = []
+    for folder in (place, *place.parents):
+        if host.status(str(folder)) is not None:
+            break
+        missing.insert(0, str(folder))
+    return missing
+
+
+def sweep(host: Host, folder: str) -> None:
+    """Delete what a run that was killed left unfinished in a folder."""
+    for name in host.names(folder):
+        if name.startswith(UNFINISHED_PREFIX):
+            host.remove(str(PurePosixPath(folder, name)))
+
+
+def _try_unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        # The folder cannot be written at all; the error that led here says so.
+        return
+
+
+def _refused(what: str, path: str, exc: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{path} {what}: {exc.strerror or exc}")

@@ -1,0 +1,101 @@
+"""A host in a folder, whose kube-scheduler is a flag, and on which every operation can be the last one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from scheduler_manifests import kubeadm_manifest
+
+from accelkit.controlplane.entry import Extender
+from accelkit.controlplane.host import LocalHost
+from accelkit.controlplane.launch import Credentials, Wanted
+from accelkit.controlplane.manifest import MANIFEST, StaticPod
+from accelkit.controlplane.switch import Switch
+from accelkit.errors import ServiceError
+
+MUTATIONS = ("write", "make_folder", "remove", "remove_empty_folder")
+
+
+class Killed(BaseException):
+    """The process ends here: nothing may clean up."""
+
+
+class DyingHost:
+    """Passes everything on, and dies before the n-th change, or after it."""
+
+    def __init__(self, host, at, *, after=False):
+        self._host, self._left, self._after = host, at, after
+
+    def __getattr__(self, name):
+        operation = getattr(self._host, name)
+        return self._counted(operation) if name in MUTATIONS else operation
+
+    def _counted(self, operation):
+        def run(*args, **keywords):
+            self._left -= 1
+            if self._left < 0 and not self._after:
+                raise Killed
+            operation(*args, **keywords)
+            if self._left < 0:
+                raise Killed
+
+        return run
+
+
+class Runner:
+    """Stands for whoever runs kube-scheduler: it runs with every launch file but those that it is told to refuse."""
+
+    def __init__(self, *, refuses=lambda _: False):
+        self.refuses = refuses
+        self.restarts = 0
+
+    def check(self, host, text):
+        self.wait(host, text, "")
+
+    def restart(self, _host):
+        self.restarts += 1
+
+    def wait(self, _host, text, _marker):
+        if text is not None and self.refuses(text):
+            raise ServiceError("kube-scheduler does not run")
+
+
+def owner():
+    return os.getuid(), os.getgid()
+
+
+def make_host(root: Path, manifest: str | None = None) -> LocalHost:
+    """A control-plane node as kubeadm leaves it."""
+    place = root / MANIFEST.removeprefix("/")
+    place.parent.mkdir(parents=True)
+    place.write_text(kubeadm_manifest(34) if manifest is None else manifest)
+    place.chmod(0o600)
+    (root / "etc/kubernetes/scheduler.conf").write_text("a kubeconfig")
+    (root / "var/lib").mkdir(parents=True)
+    return LocalHost(root)
+
+
+def wanted(url="https://10.96.0.20:32766", key=b"key") -> Wanted:
+    return Wanted(
+        extender=Extender(url_prefix=url, enable_https=True),
+        kubernetes_version="v1.34.4",
+        credentials=Credentials(ca=b"ca", certificate=b"certificate", key=key),
+    )
+
+
+def switch(host, runner=None, **options) -> Switch:
+    return Switch(host, StaticPod(), runner or Runner(), **options)
+
+
+def tree(root: Path) -> dict[str, tuple]:
+    """Everything below a folder: kind, mode, owner, and content by its digest."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        facts = (stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, content)
+        found[str(path.relative_to(root))] = facts
+    return found
