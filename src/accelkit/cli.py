@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from accelkit import __version__
+from accelkit.controlplane.command import config_manager
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
 from accelkit.node.command import node_agent
@@ -39,6 +40,7 @@ def main(log_level: str) -> None:
     logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
 
 
+main.add_command(config_manager)
 main.add_command(extender)
 main.add_command(node_agent)
 main.add_command(inspect)
