@@ -22,7 +22,8 @@ description:
   - kube-scheduler accepts one extender that binds pods. Where another one does, the action fails.
   - Before the first change bytes, mode and owner are recorded in O(backup_dir). With O(state=absent) exactly these are
     restored; where others changed the launch file since, only what is accelkit's is taken out.
-  - The action decides on the controller. The managed host needs a POSIX shell, and no Python.
+  - The action decides on the controller. The managed host needs a POSIX shell, and no Python. With O(pod) it needs no
+    connection of Ansible's either, and a pod on the node decides and acts.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
@@ -39,7 +40,8 @@ options:
   state:
     description:
       - Whether kube-scheduler calls the extender.
-      - With V(verified) nothing is changed, and the action fails where something would be or the scheduler does not run.
+      - With V(verified) nothing is changed, and the action fails where something would be, or the scheduler is not
+        running.
     type: str
     choices: [present, verified, absent]
     default: present
@@ -128,6 +130,29 @@ options:
         description: Its private key.
         type: str
         required: true
+  pod:
+    description:
+      - Reach the host through a pod on O(node) instead of the inventory's connection. The pod, its rights and its
+        Secret are made in C(kube-system) and deleted afterwards; in check mode, too, since nothing else can look there.
+      - It works for V(static_pod) and V(config_file).
+    type: dict
+    suboptions:
+      image:
+        description: The image of accelkit, which the node has or can pull.
+        type: str
+        required: true
+      pull_secrets:
+        description: Names of Secrets in C(kube-system) for pulling the image.
+        type: list
+        elements: str
+        default: []
+      host_folders:
+        description: >-
+          Further folders of the host that the pod may read. It sees those of the manifest, of O(folder) and of
+          O(backup_dir); another one is needed where a configuration that the scheduler has already lies elsewhere.
+        type: list
+        elements: path
+        default: []
   dns_policy:
     description:
       - V(ClusterFirstWithHostNet) lets the scheduler's pod resolve names of Services. The default leaves it as it is,
@@ -151,8 +176,8 @@ options:
     default: 120
   adopt_gcushare:
     description:
-      - Whether an installation of Enflame GCUShare is taken over. The manifest that it backed up counts as the original,
-        and its files are deleted.
+      - Whether an installation of Enflame GCUShare is taken over. The manifest that it backed up counts as the
+        original, and its files are deleted.
     type: bool
     default: false
 """

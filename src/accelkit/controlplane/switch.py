@@ -132,7 +132,7 @@ class Switch:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
         except AccelkitError as exc:
             self._undo(found, record, former, exc)
-            raise
+            raise ServiceError(f"{exc.message}\nwhat was there before is back", next_step=exc.next_step) from exc
         self._tidy(record, intent)
         return outcome
 

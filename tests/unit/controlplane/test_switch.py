@@ -232,6 +232,6 @@ def test_no_space_changes_nothing(tmp_path, host, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(ConfigurationError, match="cannot be written: No space left on device"):
+    with pytest.raises(ServiceError, match="cannot be written: No space left on device\nwhat was there before is back"):
         switch(host).apply(wanted())
     assert tree(tmp_path) == before

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+import shlex
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+ARGUMENTS = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "repository": {"type": "str", "required": True},
+    "tag": {"type": "str", "default": ""},
+    "archive": {"type": "path"},
+}
+
+# What runs containers on the node decides how an image is given to it. containerd is asked in the kubelet's namespace.
+RUNTIME = """\
+if command -v ctr >/dev/null 2>&1; then echo ctr -n k8s.io
+elif command -v k3s >/dev/null 2>&1; then echo k3s ctr -n k8s.io
+elif command -v docker >/dev/null 2>&1; then echo docker
+elif command -v podman >/dev/null 2>&1; then echo podman
+fi
+"""
+
+
+class ActionModule(ActionBase):
+    """Gives a node an image out of an archive; the node needs a shell and its container runtime, nothing else."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        _result, given = self.validate_argument_spec(
+            argument_spec=ARGUMENTS, required_if=[("state", "present", ["tag", "archive"])]
+        )
+        self._given = given
+        self._runtime = self._ask(RUNTIME).strip()
+        if not self._runtime:
+            raise AnsibleActionFail(
+                "the node has none of ctr, k3s, docker and podman; let it pull the image from a registry"
+            )
+        wanted = f"{given['repository']}:{given['tag']}" if given["state"] == "present" else ""
+        have = self._images()
+        stale = sorted(name for name in have if not wanted or have[name] != have.get(wanted))
+        missing = bool(wanted) and wanted not in have
+        if not self._task.check_mode:
+            if missing:
+                self._load(given["archive"])
+                have = self._images()
+                if wanted not in have:
+                    raise AnsibleActionFail(f"{given['archive']} holds no image {wanted}")
+            for name in stale:
+                self._forget(name)
+        reference = self._pinned(wanted, have.get(wanted, "")) if wanted and wanted in have else wanted
+        return {"changed": missing or bool(stale), "reference": reference, "removed": stale}
+
+    def _images(self):
+        """Return the node's images of the repository: their names, and the digests or identifiers they stand for."""
+        if "ctr" in self._runtime:
+            # REF TYPE DIGEST SIZE ...
+            rows = [line.split() for line in self._ask(f"{self._runtime} images ls").splitlines()[1:]]
+            images = {row[0]: row[2] for row in rows}
+        else:
+            lines = self._ask(
+                f"{self._runtime} images --no-trunc --format '{{{{.Repository}}}}:{{{{.Tag}}}} {{{{.ID}}}}'"
+            )
+            images = dict(line.split() for line in lines.splitlines())
+        repository = self._given["repository"]
+        return {name: where for name, where in images.items() if name.startswith((f"{repository}:", f"{repository}@"))}
+
+    def _load(self, archive):
+        self._make_tmp_path()
+        try:
+            place = self._connection._shell.join_path(self._connection._shell.tmpdir, "image.tar.gz")  # noqa: SLF001
+            self._transfer_file(archive, place)
+            load = f"{self._runtime} images import" if "ctr" in self._runtime else f"{self._runtime} load --input"
+            self._ask(f"{load} {shlex.quote(place)}")
+        finally:
+            self._remove_tmp_path(self._connection._shell.tmpdir)  # noqa: SLF001
+
+    def _pinned(self, name, digest):
+        # Only containerd keeps the digest of what was imported; elsewhere the tag, which names the content, has to do.
+        if "ctr" not in self._runtime:
+            return name
+        pinned = f"{self._given['repository']}@{digest}"
+        if not self._task.check_mode:
+            self._ask(f"{self._runtime} images tag --force {shlex.quote(name)} {shlex.quote(pinned)}")
+        return pinned
+
+    def _forget(self, name):
+        remove = "images rm" if "ctr" in self._runtime else "rmi --force"
+        self._ask(f"{self._runtime} {remove} {shlex.quote(name)}")
+
+    def _ask(self, script):
+        answer = self._low_level_execute_command(f"/bin/sh -c {shlex.quote(script)}")
+        if answer["rc"]:
+            reason = " ".join((answer["stderr"] or answer["stdout"]).split())[-500:]
+            raise AnsibleActionFail(f"`{' '.join(script.split())[:100]}` failed on the node: {reason}")
+        return answer["stdout"]

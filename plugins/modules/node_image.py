@@ -1,0 +1,74 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image
+short_description: Give a node an image out of an archive
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Imports an image archive into the container runtime of a node, for clusters without a registry.
+  - Other images of the same repository are deleted; containers that run with them go on.
+  - The node needs a POSIX shell and its container runtime (containerd, k3s, Docker or Podman), and no Python.
+extends_documentation_fragment:
+  - accelkit.kubernetes._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  action:
+    description: Runs on the controller, and small shell scripts on the managed host.
+    support: full
+options:
+  state:
+    description: Whether the node has the image.
+    type: str
+    choices: [present, absent]
+    default: present
+  repository:
+    description: Of the image, as V(accelkit.io/accelkit).
+    type: str
+    required: true
+  tag:
+    description: Of the image; it must name its content, since an image that is there is not imported again.
+    type: str
+    default: ""
+  archive:
+    description: Path on the controller of what C(docker save) wrote.
+    type: path
+"""
+
+EXAMPLES = r"""
+- name: Give the node the image
+  accelkit.kubernetes.node_image:
+    repository: accelkit.io/accelkit
+    tag: 0.1.0-1f0c2d3e4a5b
+    archive: images/accelkit-0.1.0-1f0c2d3e4a5b.tar.gz
+
+- name: Take it away again
+  accelkit.kubernetes.node_image:
+    repository: accelkit.io/accelkit
+    state: absent
+"""
+
+RETURN = r"""
+reference:
+  description: How a pod on this node names the image, by digest where the runtime knows one.
+  returned: success
+  type: str
+  sample: accelkit.io/accelkit@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+removed:
+  description: The names that were deleted.
+  returned: success
+  type: list
+  elements: str
+  sample: [accelkit.io/accelkit:0.1.0-000000000000]
+"""

@@ -1,0 +1,66 @@
+"""Make a base image out of Debian packages, for machines that reach a Debian mirror and no registry.
+
+Needs root, debootstrap, and one of docker, podman and buildah. Its root file system is kept in the cache, so the second
+time costs seconds.
+
+Usage: base_image.py [NAME]
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NAME = "accelkit-base:bookworm"
+SUITE = "bookworm"
+MIRROR = "http://deb.debian.org/debian"
+PACKAGES = "python3,python3-venv,ca-certificates"
+# Not needed to run anything, and most of the size.
+DROPPED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "var/log")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "accelkit"
+SECONDS = 900
+
+
+def main() -> int:
+    """Make the image; return the exit status."""
+    name = sys.argv[1] if len(sys.argv) > 1 else NAME
+    builder = next(filter(shutil.which, ("docker", "podman")), None)
+    missing = [what for what in ("debootstrap",) if not shutil.which(what)]
+    if builder is None or missing or os.geteuid() != 0:
+        print("error: this needs root, debootstrap, and docker or podman", file=sys.stderr)
+        return 1
+    archive = CACHE / f"base-{SUITE}.tar"
+    try:
+        if not archive.is_file():
+            make(archive)
+        subprocess.run([builder, "import", str(archive), name], check=True, timeout=SECONDS)
+    except (subprocess.SubprocessError, OSError) as exc:
+        print(f"error: the base image could not be made: {exc}", file=sys.stderr)
+        return 1
+    print(name)
+    return 0
+
+
+def make(archive: Path) -> None:
+    """Put a minimal Debian with Python into an archive, which appears as a whole or not at all."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        root = Path(folder) / "root"
+        mirror = os.environ.get("DEBIAN_MIRROR", MIRROR)
+        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), mirror]
+        subprocess.run(command, check=True, timeout=SECONDS, stdout=sys.stderr)
+        for place in DROPPED:
+            shutil.rmtree(root / place, ignore_errors=True)
+            (root / place).mkdir(parents=True)
+        unfinished = Path(folder) / "base.tar"
+        tar = ["tar", "--create", "--numeric-owner", "--one-file-system", "--sort=name", f"--file={unfinished}"]
+        subprocess.run([*tar, f"--directory={root}", "."], check=True, timeout=SECONDS)
+        unfinished.rename(archive)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
