@@ -15,8 +15,10 @@ from ansible.plugins.action import ActionBase
 IMPORT_ERROR = None
 try:
     from accelkit.cluster.connection import load_connection
+    from accelkit.controlplane.node_pod import PodImage
+    from accelkit.controlplane.pod_run import run_in_pod
     from accelkit.controlplane.shell import ShellHost
-    from accelkit.controlplane.spec import decode_spec, summary, switch_of, wanted_of
+    from accelkit.controlplane.spec import decode_spec, perform
     from accelkit.errors import AccelkitError
 except ImportError as exc:
     IMPORT_ERROR = exc
@@ -66,11 +68,28 @@ ARGUMENTS = {
             "key": {"type": "str", "required": True, "no_log": True},
         },
     },
+    "pod": {
+        "type": "dict",
+        "options": {
+            "image": {"type": "str", "required": True},
+            "pull_secrets": {"type": "list", "elements": "str", "no_log": False, "default": []},
+            "host_folders": {"type": "list", "elements": "path", "default": []},
+        },
+    },
     "dns_policy": {"type": "str", "choices": ["", "ClusterFirstWithHostNet"], "default": ""},
     "folder": {"type": "str", "default": "/etc/kubernetes/accelkit"},
     "backup_dir": {"type": "str", "default": "/var/lib/accelkit/backup"},
     "timeout": {"type": "int", "default": 120},
     "adopt_gcushare": {"type": "bool", "default": False},
+}
+# By state and check mode.
+ACTIONS = {
+    ("present", False): "apply",
+    ("present", True): "compare",
+    ("verified", False): "check",
+    ("verified", True): "check",
+    ("absent", False): "remove",
+    ("absent", True): "compare-removal",
 }
 
 
@@ -95,27 +114,23 @@ class ActionModule(ActionBase):
         )
         # Through JSON, because Ansible's strings carry tags that writers of YAML and JSON do not know.
         given = json.loads(json.dumps(arguments))
-        state, kubeconfig = given.pop("state"), given.pop("kubeconfig")
+        state, kubeconfig, pod = given.pop("state"), given.pop("kubeconfig"), given.pop("pod")
         try:
-            spec = decode_spec(given)
-            connection = load_connection(Path(kubeconfig) if kubeconfig else None) if spec.node else None
-            outcome = self._do(state, spec, switch_of(spec, ShellHost(self._shell), connection))
+            result = self._do(ACTIONS[state, bool(self._task.check_mode)], given, kubeconfig, pod)
         except AccelkitError as exc:
             raise AnsibleActionFail(str(exc)) from exc
-        result = summary(outcome)
         if state == "verified" and result["changed"]:
             paths = ", ".join(change["after_header"] for change in result["diff"])
             raise AnsibleActionFail(f"not as it should be: {paths}; run site.yml", result={**result, "changed": False})
         problems = result.pop("problems")
         return {**result, "warnings": problems} if problems else result
 
-    def _do(self, state, spec, switch):
-        if state == "verified":
-            return switch.check(wanted_of(spec))
-        if state == "present":
-            wanted = wanted_of(spec)
-            return switch.compare(wanted) if self._task.check_mode else switch.apply(wanted)
-        return switch.compare_removal() if self._task.check_mode else switch.remove()
+    def _do(self, action, given, kubeconfig, pod):
+        spec = decode_spec(given)
+        connection = load_connection(Path(kubeconfig) if kubeconfig else None) if spec.node or pod else None
+        if pod:
+            return run_in_pod(connection, action, spec, PodImage(**pod))
+        return perform(action, spec, ShellHost(self._shell), connection)
 
     def _shell(self, script, content):
         # Reading must happen in check mode too; nothing is written in it, because nothing asks for it.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import click
 import msgspec
@@ -14,17 +13,8 @@ import msgspec
 from accelkit import __version__
 from accelkit.cluster.connection import load_connection
 from accelkit.controlplane.host import LocalHost
-from accelkit.controlplane.spec import Spec, decode_spec, summary, switch_of, wanted_of
-from accelkit.controlplane.switch import Outcome, Switch
+from accelkit.controlplane.spec import ACTIONS, decode_spec, perform
 from accelkit.errors import AccelkitError, ConfigurationError
-
-_ACTIONS: Final[dict[str, Callable[[Switch, Spec], Outcome]]] = {
-    "apply": lambda switch, spec: switch.apply(wanted_of(spec)),
-    "check": lambda switch, spec: switch.check(wanted_of(spec)),
-    "compare": lambda switch, spec: switch.compare(wanted_of(spec)),
-    "remove": lambda switch, _: switch.remove(),
-    "compare-removal": lambda switch, _: switch.compare_removal(),
-}
 
 
 @click.command(
@@ -33,7 +23,7 @@ _ACTIONS: Final[dict[str, Callable[[Switch, Spec], Outcome]]] = {
     epilog="Exit codes: 0 done, 1 an error, whose sentence is `msg` of the result, 2 wrong usage.",
 )
 @click.version_option(__version__, prog_name="accelkit config-manager")
-@click.argument("action", type=click.Choice(sorted(_ACTIONS)))
+@click.argument("action", type=click.Choice(sorted(ACTIONS)))
 @click.option(
     "--spec",
     "spec_file",
@@ -78,4 +68,4 @@ def _run(action: str, content: bytes, root: Path, kubeconfig: Path | None) -> di
             next_step="reach the host by a connection of Ansible's, with scheduler_reach: connection",
         )
     connection = load_connection(kubeconfig) if spec.node else None
-    return summary(_ACTIONS[action](switch_of(spec, LocalHost(root), connection), spec))
+    return perform(action, spec, LocalHost(root), connection)

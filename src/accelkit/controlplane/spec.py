@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
@@ -112,6 +113,26 @@ def wanted_of(spec: Spec) -> Wanted:
         folder=spec.folder,
         dns_policy=spec.dns_policy,
     )
+
+
+# What can be done to a host, by the words of the command line.
+ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], Outcome]]] = {
+    "apply": lambda switch, spec: switch.apply(wanted_of(spec)),
+    "check": lambda switch, spec: switch.check(wanted_of(spec)),
+    "compare": lambda switch, spec: switch.compare(wanted_of(spec)),
+    "remove": lambda switch, _: switch.remove(),
+    "compare-removal": lambda switch, _: switch.compare_removal(),
+}
+
+
+def perform(action: str, spec: Spec, host: Host, connection: Connection | None) -> dict[str, Any]:
+    """Do one of ACTIONS to a host; return summary() of it.
+
+    Raises:
+        ConfigurationError: the specification or the host's files do not allow it.
+        ServiceError: kube-scheduler does not run as it should.
+    """
+    return summary(ACTIONS[action](switch_of(spec, host, connection), spec))
 
 
 def switch_of(spec: Spec, host: Host, connection: Connection | None) -> Switch:
