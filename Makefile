@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop test lint format bench build lock proto clean
+.PHONY: help demo demo-stop test e2e lint format bench build lock proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -17,14 +17,19 @@ demo-stop: .venv/demo ## Stop and delete the embedded cluster.
 test: .venv/dev ## Unit tests, then integration tests on a real API server and scheduler.
 	$(BIN)/accelkit sandbox build
 	$(BIN)/pytest
+	$(BIN)/python scripts/collection_gate.py units
 
-lint: .venv/dev ## Formatting, ruff, mypy, import contract, ansible-lint, yamllint.
+e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Ten minutes; needs Docker and kind.
+	$(BIN)/python scripts/e2e.py
+
+lint: .venv/dev ## Formatting, ruff, mypy, import contract, yamllint, Ansible's own checks.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
 	$(BIN)/ansible-lint --offline --strict
+	$(BIN)/python scripts/collection_gate.py lint
 
 format: .venv/dev ## Rewrite the Python files as the linter wants them.
 	$(BIN)/ruff format .
@@ -42,6 +47,7 @@ lock: ## Resolve the dependencies anew, into the two lock files.
 	$(PYTHON) -m venv .venv && $(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --upgrade $(LOCK) --all-extras -o requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --extra ansible -c requirements-dev.lock -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --upgrade $(LOCK) --group pyproject.toml:importer -o requirements-importer.lock
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--no-emit-index-url --no-emit-find-links
 

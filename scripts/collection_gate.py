@@ -162,8 +162,8 @@ def units() -> None:
     """Run the unit tests that are shipped, with the accelkit of this checkout."""
     say("ansible-test units")
     prepare()
-    with (COLLECTION / "tests" / "unit" / "requirements.txt").open("a") as requirements:
-        requirements.write(f"--editable {REPOSITORY}\n")
+    requirements = COLLECTION / "tests" / "unit" / "requirements.txt"
+    requirements.write_text(requirements.read_text().replace("accelkit\n", f"--editable {REPOSITORY}\n"))
     ansible_test("units")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -11,11 +12,13 @@ from ansible.module_utils.testing import patch_module_args
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# `ansible_collections.accelkit.kubernetes` is this checkout, for imports in this process.
-for _name, _paths in {"": [], ".accelkit": [], ".accelkit.kubernetes": [str(ROOT)]}.items():
-    _package = types.ModuleType(f"ansible_collections{_name}")
-    _package.__path__ = _paths
-    sys.modules.setdefault(_package.__name__, _package)
+# `ansible_collections.accelkit.kubernetes` is this checkout, for imports in this process. Under ansible-test, which
+# imports this very file by such a name, it is there already.
+if not __name__.startswith("ansible_collections."):
+    for _name, _paths in {"": [], ".accelkit": [], ".accelkit.kubernetes": [str(ROOT)]}.items():
+        _package = types.ModuleType(f"ansible_collections{_name}")
+        _package.__path__ = _paths
+        sys.modules.setdefault(_package.__name__, _package)
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +27,7 @@ def collections(tmp_path_factory):
     folder = tmp_path_factory.mktemp("collections")
     home = folder / "ansible_collections" / "accelkit" / "kubernetes"
     home.mkdir(parents=True)
-    for name in ("plugins", "meta", "galaxy.yml"):
+    for name in ("plugins", "meta"):
         (home / name).symlink_to(ROOT / name)
     return folder
 
@@ -50,13 +53,15 @@ def play(collections, tmp_path):
         playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
         environment = {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            # Where ansible-test has its ansible-core.
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "HOME": str(tmp_path),
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_COLLECTIONS_PATH": str(collections),
             "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
         }
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), str(playbook), "-v", *options]
+        command = [sys.executable, "-m", "ansible.cli.playbook", str(playbook), "-v", *options]
         return subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
