@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ import msgspec
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
 from accelkit.vendors.profiles import FileDiscovery, PciDiscovery, Profile
+
+_PCI_ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,6 @@ def _numa(path: Path) -> int | None:
 
 def _pci_root(device: Path) -> str:
     for part in device.resolve().parts:
-        if part.startswith("pci"):
+        if _PCI_ROOT.fullmatch(part):
             return part
     return ""
