@@ -1,7 +1,8 @@
 """Bring the whole product up on a real kind cluster and take it away again, by molecule; `make e2e` runs it.
 
 What molecule needs of this machine is looked at first, so that a missing piece is one sentence and not a failed task.
-`KIND_NODE_IMAGE` names the image of the nodes (kind's own default without it), `DOCKER_HOST` the Docker daemon.
+`KIND_NODE_IMAGE` names the image of the nodes (kind's own default without it), `DOCKER_HOST` the Docker daemon, and
+`ACCELKIT_BASE_IMAGE` the base of our image, which is otherwise pulled or, where that fails, made of Debian packages.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROBE_SECONDS = 30
+PULL_SECONDS = 300
+BASE = "docker.io/library/python:3.13-slim"
 
 
 def main() -> int:
     """Run molecule where it can work; return the exit status."""
     problem = missing()
-    if problem:
-        print(f"error: {problem}", file=sys.stderr)
+    base = "" if problem else base_image()
+    if problem or not base:
+        print(f"error: {problem or 'there is no base image; name one in ACCELKIT_BASE_IMAGE'}", file=sys.stderr)
         return 1
     environment = {
         **os.environ,
+        "ACCELKIT_BASE_IMAGE": base,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".cache" / "collections"),
     }
@@ -54,10 +59,22 @@ def missing() -> str:
     return ""
 
 
-def answers(*command: str) -> bool:
+def base_image() -> str:
+    """Return the name of a base image that Docker has; empty where none can be had."""
+    if named := os.environ.get("ACCELKIT_BASE_IMAGE"):
+        return named
+    if answers("docker", "image", "inspect", BASE) or answers("docker", "pull", BASE, seconds=PULL_SECONDS):
+        return BASE
+    made = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts" / "base_image.py"], stdout=subprocess.PIPE, text=True, check=False
+    )
+    return made.stdout.splitlines()[-1] if made.returncode == 0 else ""
+
+
+def answers(*command: str, seconds: float = PROBE_SECONDS) -> bool:
     """Return whether a command succeeds in time."""
     try:
-        return subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, check=False).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=seconds, check=False).returncode == 0
     except subprocess.TimeoutExpired:
         return False
 
