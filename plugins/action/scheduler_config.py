@@ -71,7 +71,7 @@ ARGUMENTS = {
     "pod": {
         "type": "dict",
         "options": {
-            "image": {"type": "str", "required": True},
+            "image": {"type": "str", "default": ""},
             "pull_secrets": {"type": "list", "elements": "str", "no_log": False, "default": []},
             "host_folders": {"type": "list", "elements": "path", "default": []},
         },

@@ -138,9 +138,10 @@ options:
     type: dict
     suboptions:
       image:
-        description: The image of accelkit, which the node has or can pull.
+        description:
+          - The image of accelkit, which the node has or can pull. Empty is that of the node agents which are installed.
         type: str
-        required: true
+        default: ""
       pull_secrets:
         description: Names of Secrets in C(kube-system) for pulling the image.
         type: list

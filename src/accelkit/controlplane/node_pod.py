@@ -33,7 +33,7 @@ class PodImage:
     """What the pod is made of.
 
     Attributes:
-        image: accelkit's.
+        image: accelkit's; empty: that of the node agents which are installed.
         pull_secrets: names of Secrets in kube-system.
         host_folders: further folders of the host that the pod may read, as where an existing `--config` lies.
     """

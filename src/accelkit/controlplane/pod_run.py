@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,14 +18,36 @@ from accelkit.controlplane.node_pod import NAMESPACE, PodImage, deadline_seconds
 from accelkit.controlplane.spec import Spec
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 
+_AGENTS: Final = "/apis/apps/v1/daemonsets"
+_AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
 _POLL_SECONDS: Final = 1.0
 _DELETE_SECONDS: Final = 60.0
 # The kubelet tries these again and again, without anything changing by it.
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 
 
-class _Meta(msgspec.Struct):
-    uid: str = ""
+class _Container(msgspec.Struct):
+    image: str
+
+
+class _PodSpec(msgspec.Struct):
+    containers: list[_Container]
+
+
+class _Template(msgspec.Struct):
+    spec: _PodSpec
+
+
+class _AgentSpec(msgspec.Struct):
+    template: _Template
+
+
+class _Agent(msgspec.Struct):
+    spec: _AgentSpec
+
+
+class _Agents(msgspec.Struct):
+    items: list[_Agent]
 
 
 class _ContainerStatus(msgspec.Struct):
@@ -42,7 +66,6 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -53,24 +76,28 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 
     Raises:
         ApiError: the API server refused one of the objects.
-        ConfigurationError: the node is not given.
+        ConfigurationError: the node is not given, or no image where none of ours is installed.
         ServiceError: the pod could not be started or did not end in time, or the engine failed; with its sentence.
     """
     if not spec.node:
         raise ConfigurationError(
             "a pod needs the name of its node", next_step="set scheduler_node, or accelkit_node_name in the inventory"
         )
-    result: dict[str, Any] = asyncio.run(_run(connection, objects(action, spec, source), spec, source.image))
+    result = asyncio.run(_run(connection, action, spec, source))
     if result.get("failed"):
         raise ServiceError(str(result.get("msg")))
     return result
 
 
-async def _run(
-    connection: Connection, wanted: list[tuple[str, dict[str, Any]]], spec: Spec, image: str
-) -> dict[str, Any]:
+async def _run(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     name = pod_name(spec.node)
     async with ApiClient(connection) as api:
+        image = source.image or await _installed_image(api)
+        if not image and action in {"remove", "compare-removal"}:
+            return {"changed": False, "restored": False, "diff": [], "problems": [await _nothing_to_run(api, spec)]}
+        if not image:
+            raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
+        wanted = objects(action, spec, replace(source, image=image))
         await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
         try:
             for collection, body in wanted:
@@ -79,6 +106,27 @@ async def _run(
             return await _result(api, f"{wanted[-1][0]}/{name}")
         finally:
             await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
+
+
+async def _installed_image(api: ApiClient) -> str:
+    """Return the image of the node agents; empty where none are installed."""
+    found = msgspec.json.decode(await api.get(_AGENTS, query={"labelSelector": _AGENT_LABELS}), type=_Agents)
+    return next((each.image for item in found.items for each in item.spec.template.spec.containers), "")
+
+
+async def _nothing_to_run(api: ApiClient, spec: Spec) -> str:
+    """Return what is to be said where nothing of ours is installed any more, so that no image is known.
+
+    Raises:
+        ConfigurationError: kube-scheduler still runs with a configuration of ours.
+    """
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/kube-scheduler-{quote(spec.node)}"
+    if f"={spec.folder}/".encode() in await api.get(path):
+        raise ConfigurationError(
+            f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",
+            next_step="set scheduler_image, or accelkit_image",
+        )
+    return f"no image is known to look at the files of {spec.node} with; its kube-scheduler runs without ours"
 
 
 async def _ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:
