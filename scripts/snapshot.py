@@ -52,7 +52,7 @@ def take() -> dict[str, object]:
     nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json"))["items"]
     for node in nodes:
         # The kubelet lists them in an order of its own.
-        node["status"]["images"].sort(key=lambda image: sorted(image["names"]))
+        node["status"]["images"].sort(key=lambda image: sorted(image["names"] or ()))
     kinds = [
         kind for kind in run("kubectl", "api-resources", "--verbs=list", "-o", "name").split() if kind not in PASSING
     ]

@@ -70,7 +70,13 @@ class ActionModule(ActionBase):
             )
             images = dict(line.split() for line in lines.splitlines())
         repository = self._given["repository"]
-        return {name: where for name, where in images.items() if name.startswith((f"{repository}:", f"{repository}@"))}
+        ours = {name: where for name, where in images.items() if name.startswith((f"{repository}:", f"{repository}@"))}
+        others = {where for name, where in images.items() if name not in ours and not name.startswith("sha256:")}
+        # The kubelet's runtime gives each image a name made of its identifier, too, and that alone keeps it.
+        for name, where in images.items():
+            if name.startswith("sha256:") and where in set(ours.values()) - others:
+                ours[name] = where
+        return ours
 
     def _load(self, archive):
         self._make_tmp_path()
