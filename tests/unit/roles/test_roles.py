@@ -33,7 +33,7 @@ def objects(role, **changed):
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
     own = load(home / "vars" / "main.yml")
-    for name in (f"__{role}_labels", f"__{role}_arguments", f"__{role}_mounts"):
+    for name in (f"__{role}_labels", f"__{role}_arguments", f"__{role}_mounts", f"__{role}_simulated_mount"):
         variables[name] = expanded(own.get(name))
     text = environment.get_template("objects.yaml.j2").render(variables)
     return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(text)}

@@ -1,5 +1,6 @@
 # Two T4 as sysfs and the driver show them, mounted over the node's own.
 fake=/opt/fake-cards
+mkdir -p /etc/accelkit
 for minor in 0 1; do
   bdf=0000:0$((minor + 1)):00.0
   device=$fake/pci/pci0000:00/$bdf
