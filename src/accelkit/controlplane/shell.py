@@ -22,6 +22,15 @@ Execute = Callable[[str, bytes], tuple[int, str, str]]
 _ABSENT: Final = "accelkit: absent"
 _KINDS: Final[dict[str, Literal["file", "folder", "link"]]] = {"-": "file", "d": "folder", "l": "link"}
 _LISTED: Final = re.compile(r"(?P<kind>.)(?P<mode>[-rwxsStT]{9})\S*\s+\d+\s+(?P<uid>\d+)\s+(?P<gid>\d+)\s")
+# A link that leads nowhere is there, too; and what lies in a folder that cannot be entered is unknown, not absent.
+_UNLESS_THERE: Final = """\
+if [ ! -e {path} ] && [ ! -L {path} ]; then
+  above={path}
+  while above=${{above%/*}}; [ -n "$above" ] && [ ! -d "$above" ]; do :; done
+  [ -x "${{above:-/}}" ] || {{ echo "$above cannot be entered" >&2; exit 1; }}
+  echo '{absent}'; exit 0
+fi
+"""
 # The answers of both encoders hold no byte that a connection might change on its way.
 _READ: Final = """\
 if command -v base64 >/dev/null 2>&1; then echo base64; base64 < {path}
@@ -30,16 +39,18 @@ else echo od; od -An -v -tx1 < {path}; fi
 _WRITE: Final = """\
 set -eu
 umask 077
-trap 'rm -f {unfinished}' EXIT
-rm -f {unfinished}
-cat > {unfinished}
-[ "$(wc -c < {unfinished})" -eq {size} ] || {{ echo 'the content did not arrive whole' >&2; exit 1; }}
-chown {uid}:{gid} {unfinished}
-chmod {mode} {unfinished}
-sync {unfinished} 2>/dev/null || sync
-mv -f {unfinished} {path}
+path={path} folder={folder} unfinished={unfinished}
+[ ! -d "$path" ] || {{ echo 'it is a folder' >&2; exit 1; }}
+trap 'rm -f "$unfinished"' EXIT
+rm -f "$unfinished"
+if [ {size} -gt 0 ]; then cat; fi > "$unfinished"
+[ "$(wc -c < "$unfinished")" -eq {size} ] || {{ echo 'the content did not arrive whole' >&2; exit 1; }}
+chown {uid}:{gid} "$unfinished"
+chmod {mode} "$unfinished"
+sync "$unfinished" 2>/dev/null || sync
+mv -f "$unfinished" "$path"
 trap - EXIT
-sync {folder} 2>/dev/null || sync
+sync "$folder" 2>/dev/null || sync
 """
 _ASK: Final = """\
 if command -v curl >/dev/null 2>&1; then curl -fsk --max-time {seconds} -o /dev/null {url} && echo yes || echo no
@@ -57,7 +68,7 @@ class ShellHost:
 
     def status(self, path: str) -> Status | None:
         """Return what lies at a path; see Host."""
-        output = self._answer(f"{_unless_there(path)} LC_ALL=C ls -ldn -- {_q(path)}", "cannot be looked at", path)
+        output = self._answer(f"{_unless_there(path)}LC_ALL=C ls -ldn -- {_q(path)}", "cannot be looked at", path)
         if output.strip() == _ABSENT:
             return None
         match = _LISTED.match(output)
@@ -67,7 +78,7 @@ class ShellHost:
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; see Host."""
-        output = self._answer(f"{_unless_there(path)} {_READ.format(path=_q(path))}", "cannot be read", path)
+        output = self._answer(f"{_unless_there(path)}{_READ.format(path=_q(path))}", "cannot be read", path)
         encoding, _, body = output.partition("\n")
         if encoding.strip() == _ABSENT:
             return None
@@ -127,8 +138,7 @@ class ShellHost:
 
 
 def _unless_there(path: str) -> str:
-    # A link that leads nowhere is there, too.
-    return f"if [ ! -e {_q(path)} ] && [ ! -L {_q(path)} ]; then echo {_q(_ABSENT)}; exit 0; fi;"
+    return _UNLESS_THERE.format(path=_q(path), absent=_ABSENT)
 
 
 def _q(text: str) -> str:
