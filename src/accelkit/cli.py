@@ -12,11 +12,10 @@ from accelkit import __version__
 from accelkit.controlplane.command import config_manager
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
+from accelkit.logs import FORMAT
 from accelkit.node.command import node_agent
 from accelkit.report.command import inspect
 from accelkit.sandbox.commands import sandbox
-
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s:%(lineno)d %(message)s"
 
 
 class _Root(click.Group):
@@ -37,7 +36,7 @@ class _Root(click.Group):
 )
 def main(log_level: str) -> None:
     """Share the accelerators of a Kubernetes cluster by memory and by card."""
-    logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    logging.basicConfig(level=log_level.upper(), format=FORMAT, stream=sys.stderr)
 
 
 main.add_command(config_manager)

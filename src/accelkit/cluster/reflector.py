@@ -139,24 +139,32 @@ class Reflector(Generic[T]):
         self._version = ""
         self._failures = 0
         self._disconnected_at: float | None = time.monotonic()
+        self._turn: asyncio.Timeout | None = None
         self.synced = asyncio.Event()
 
     def silent_seconds(self) -> float:
         """Return for how long there has been no connection to the API server: 0 while one is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 
+    def relist(self) -> None:
+        """List anew now: a watch may be dead without our knowing."""
+        self._version = ""
+        if self._turn is not None:
+            self._turn.reschedule(asyncio.get_running_loop().time())
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
+            started = time.monotonic()
             try:
-                if not self._version:
-                    await self._list()
-                started = time.monotonic()
-                await self._watch()
+                await self._list_and_watch()
                 self._failures = 0
                 if time.monotonic() - started < _BACK_OFF_SECONDS[0]:
                     # A server that ends each watch at once must not be asked without pause.
                     await asyncio.sleep(_BACK_OFF_SECONDS[0])
+            except TimeoutError:
+                # relist
+                continue
             except ApiError as exc:
                 if exc.status == _GONE:
                     self._version = ""
@@ -167,6 +175,15 @@ class Reflector(Generic[T]):
                 delay = min(high, low * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
                 log.warning("list and watch of %s failed, again in %.1f s: %s", self._path, delay, exc)
                 await asyncio.sleep(delay)
+
+    async def _list_and_watch(self) -> None:
+        try:
+            async with asyncio.timeout(None) as self._turn:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+        finally:
+            self._turn = None
 
     async def _list(self) -> None:
         items, self._version = await list_all(self._api, self._path, self._type, query=self._query)

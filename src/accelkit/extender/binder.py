@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -55,6 +55,7 @@ class Binder:
         dialects: whose annotation keys every Binding overwrites.
         policy: ranks cards where the pod does not say.
         opens_at: binds wait until then, on the clock of `time.monotonic`.
+        refusal: returns why no Binding may be sent now, or an empty string.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Binder:
         policy: Policy,
         *,
         opens_at: float = 0.0,
+        refusal: Callable[[], str] = str,
     ) -> None:
+        self._refusal = refusal
         self._opens_at = opens_at
         self._api = api
         self._ledger = ledger
@@ -96,9 +99,14 @@ class Binder:
         # A caller that hangs up must not cancel a Binding that others wait for.
         return await asyncio.shield(task)
 
-    def open(self) -> None:
-        """Let binds begin at once."""
-        self._opens_at = 0.0
+    def open(self, at: float = 0.0) -> None:
+        """Let binds begin at that time, on the clock of `time.monotonic`; at once without one."""
+        self._opens_at = at
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a Binding is under way, or its outcome unknown."""
+        return bool(self._under_way or self._unsettled)
 
     async def settle(self) -> None:
         """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
@@ -155,8 +163,16 @@ class Binder:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}/binding"
+        if problem := self._refusal():
+            if self._ours(ref):
+                self._ledger.release(ref.uid)
+            return problem
         try:
-            await self._api.post(path, binding, query={"timeout": f"{_WRITE_SECONDS}s"})
+            # No byte of it leaves later: whoever binds after us counts on that.
+            async with asyncio.timeout(PREDECESSOR_SECONDS):
+                await self._api.post(path, binding, query={"timeout": f"{_WRITE_SECONDS}s"})
+        except TimeoutError:
+            return await self._after_failure(ref, node, ApiError(f"no answer within {PREDECESSOR_SECONDS:.0f} s"))
         except ApiError as exc:
             return await self._after_failure(ref, node, exc)
         self._ledger.accepted(ref.uid)
@@ -168,9 +184,7 @@ class Binder:
         return {**keys, ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> str:
-        held = self._ledger.holding(ref.uid)
-        # The reservation may stand for an earlier Binding, accepted or unanswered; then this refusal does not end it.
-        ours = held is not None and held.stage is Stage.RESERVED and ref.uid not in self._unsettled
+        held, ours = self._ledger.holding(ref.uid), self._ours(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
         elif failure.status != _CONFLICT:
@@ -193,6 +207,11 @@ class Binder:
         if ours and not failure.unanswered:
             self._ledger.release(ref.uid)
         return f"binding {ref} to {node}: {failure}"
+
+    def _ours(self, ref: PodRef) -> bool:
+        # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
+        held = self._ledger.holding(ref.uid)
+        return held is not None and held.stage is Stage.RESERVED and ref.uid not in self._unsettled
 
     def _bound_already(self, ref: PodRef, pod: Pod, node: str) -> str:
         self._take_read(ref, pod)

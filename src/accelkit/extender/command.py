@@ -8,8 +8,10 @@ import click
 import uvloop
 
 from accelkit import __version__
+from accelkit.extender.leadership import parse_replica
 from accelkit.extender.server import parse_listen
 from accelkit.extender.service import Options, run
+from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import dialect_names
@@ -42,6 +44,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Whose pods are read; may be given several times.",
 )
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
+@click.option("--lease", help="NAMESPACE/NAME of the Lease by which one of several replicas binds; none for one alone.")
+@click.option("--identity", envvar="POD_NAME", help="With --lease: our name, unique among the replicas.")
+@click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
+@click.option("--service", help="With --lease: the Service whose EndpointSlice the leader writes.")
+@click.option(
+    "--log-dir",
+    envvar="ACCELKIT_LOG_DIR",
+    type=click.Path(path_type=Path),
+    help="Folder of accelkit-extender.log; without it the log goes to stdout alone.",
+)
 def extender(  # noqa: PLR0917 - click passes options by name
     listen: str,
     plain_http: bool,  # noqa: FBT001 - the same
@@ -52,8 +64,15 @@ def extender(  # noqa: PLR0917 - click passes options by name
     policy: str,
     dialects: tuple[str, ...],
     kubeconfig: Path | None,
+    lease: str | None,
+    identity: str | None,
+    advertise: str | None,
+    service: str | None,
+    log_dir: Path | None,
 ) -> None:
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
+    log_of_service("accelkit-extender", log_dir)
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
-    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig)
+    replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)
+    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica)
     uvloop.run(run(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -51,9 +51,12 @@ class Metrics:
     Args:
         ledger: read at each scrape.
         silent_seconds: how long the API server has been away.
+        leads: whether this replica may bind.
     """
 
-    def __init__(self, ledger: Ledger, silent_seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: Ledger, silent_seconds: Callable[[], float], leads: Callable[[], bool] = lambda: True
+    ) -> None:
         self._registry = CollectorRegistry()
         self.duration = Histogram(
             "accelkit_extender_request_duration_seconds",
@@ -65,6 +68,8 @@ class Metrics:
         self.errors = Counter(
             "accelkit_extender_errors", "Replies that carry an error.", ["verb"], registry=self._registry
         )
+        leader = Gauge("accelkit_leader", "1 where this replica may bind.", registry=self._registry)
+        leader.set_function(leads)
         self._registry.register(_LedgerCollector(ledger, silent_seconds))
 
     def render(self) -> bytes:

@@ -36,6 +36,7 @@ class Reply:
     status: int
     body: bytes
     content_type: str = "application/json"
+    close: bool = False
 
 
 class Routes:
@@ -48,6 +49,7 @@ class Routes:
         metrics: counted here, shown at /metrics.
         trouble: returns why the extender cannot decide now, or an empty string.
         unread: returns why there is nothing to show yet, or an empty string.
+        elsewhere: returns where the verbs are answered, or an empty string where here.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class Routes:
         *,
         trouble: Callable[[], str],
         unread: Callable[[], str],
+        elsewhere: Callable[[], str] = str,
     ) -> None:
+        self._elsewhere = elsewhere
         self._unread = unread
         self._ledger = ledger
         self._verbs = verbs
@@ -86,12 +90,7 @@ class Routes:
         """Answer one request."""
         route = _strip_prefix(path)
         if (post := self._posts.get(route)) is not None:
-            if method != "POST":
-                return self._refuse(405, f"{path} takes POST, not {method}")
-            started = time.perf_counter()
-            reply = await post(body)
-            self._metrics.duration.labels(route[1:]).observe(time.perf_counter() - started)
-            return reply
+            return await self._verb(method, path, route, body, post)
         if method != "GET":
             return self._refuse(405 if route in self._gets else 404, f"there is no {method} {path}")
         if (get := self._gets.get(route)) is not None:
@@ -99,6 +98,19 @@ class Routes:
         if route.startswith("/inspect/"):
             return self._inspect_node(route.removeprefix("/inspect/"))
         return self._refuse(404, f"there is no {path}")
+
+    async def _verb(
+        self, method: str, path: str, route: str, body: bytes, post: Callable[[bytes], Awaitable[Reply]]
+    ) -> Reply:
+        if method != "POST":
+            return self._refuse(405, f"{path} takes POST, not {method}")
+        if where := self._elsewhere():
+            # kube-scheduler goes on using a connection whatever is answered; a new one reaches the leader.
+            return Reply(503, self._encode({"error": where}), close=True)
+        started = time.perf_counter()
+        reply = await post(body)
+        self._metrics.duration.labels(route[1:]).observe(time.perf_counter() - started)
+        return reply
 
     def _refuse(self, status: int, message: str) -> Reply:
         return Reply(status, self._encode({"error": message}))

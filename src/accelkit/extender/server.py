@@ -6,15 +6,18 @@ TLS with client certificates is the rule. Plain HTTP is served on the loopback a
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
+import logging
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from granian._granian import RSGIProtocolClosed
+from granian._granian import RSGIProtocolClosed, SocketHolder
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.log import LogLevels
 from granian.server.embed import Server
@@ -22,9 +25,13 @@ from granian.server.embed import Server
 from accelkit.errors import ConfigurationError
 from accelkit.extender.routes import Reply
 
+log = logging.getLogger(__name__)
+
 # 5,000 whole node objects of 20 KB fit; kube-scheduler sends them where nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
 _MAX_PORT = 65535
+_BACKLOG = 1024
+_CERTIFICATE_SECONDS = 2.0
 # kube-scheduler sends a body at once; who takes longer must not hold a connection, nor our end, for ever.
 _BODY_SECONDS = 30.0
 
@@ -98,18 +105,80 @@ def parse_listen(
     return Listen(host, number, certificate, key, client_ca)
 
 
-async def serve(listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]], stop: asyncio.Event) -> None:
-    """Serve until `stop` is set, then let requests under way end.
+class HttpServer:
+    """Serves one application on one socket, by one granian server after the other.
+
+    A server ends with all of its connections, while the next one serves from the same socket: that is how changed
+    certificates come into force, and how a caller is made to connect anew. Requests under way are answered.
+
+    Args:
+        listen: where to serve, and with which certificates.
+        handle: answers method, path and body.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
     """
-    _check_port(listen)
-    reading = set[asyncio.Timeout]()
 
-    async def application(scope: _Scope, protocol: _HttpProtocol) -> None:
+    def __init__(self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]]) -> None:
+        self._listen = listen
+        self._handle = handle
+        self._socket = _open_socket(listen)
+        self._renew = asyncio.Event()
+        self._reading = set[asyncio.Timeout]()
+
+    def renew(self) -> None:
+        """Close every connection when its request is answered, and read the certificates again."""
+        self._renew.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then let requests under way end."""
+        stopping = asyncio.create_task(stop.wait())
+        watching = asyncio.create_task(self._watch_certificates())
+        former = set[asyncio.Task[None]]()
+        try:
+            while True:
+                self._renew.clear()
+                server = self._server()
+                serving = asyncio.create_task(server.serve())
+                renewing = asyncio.create_task(self._renew.wait())
+                await asyncio.wait({serving, stopping, renewing}, return_when=asyncio.FIRST_COMPLETED)
+                renewing.cancel()
+                if serving.done() or stop.is_set():
+                    break
+                ending = asyncio.create_task(_end(server, serving))
+                former.add(ending)
+                ending.add_done_callback(former.discard)
+        finally:
+            stopping.cancel()
+            watching.cancel()
+        for limit in self._reading:
+            limit.reschedule(0)
+        await _end(server, serving)
+        await asyncio.gather(*former)
+        self._socket.close()
+
+    def _server(self) -> Server:
+        at = self._listen
+        return _SocketServer(
+            self._application,
+            self._socket,
+            address=at.host,
+            port=at.port,
+            interface=Interfaces.RSGI,
+            # An answer can close a connection of HTTP/1.1; those of HTTP/2 stay.
+            http=HTTPModes.http1,
+            websockets=False,
+            log_level=LogLevels.error,
+            ssl_cert=at.certificate,
+            ssl_key=at.key,
+            ssl_ca=at.client_ca,
+            ssl_client_verify=at.client_ca is not None,
+            ssl_protocol_min=SSLProtocols.tls12,
+        )
+
+    async def _application(self, scope: _Scope, protocol: _HttpProtocol) -> None:
         limit = asyncio.timeout(_BODY_SECONDS)
-        reading.add(limit)
+        self._reading.add(limit)
         try:
             async with limit:
                 body = await _body(scope, protocol)
@@ -120,36 +189,70 @@ async def serve(listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Re
             protocol.response_bytes(408, [("connection", "close")], b'{"error":"the body did not come in time"}')
             return
         finally:
-            reading.discard(limit)
+            self._reading.discard(limit)
         if body is None:
             reply = Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES)
         else:
-            reply = await handle(scope.method, scope.path, body)
-        protocol.response_bytes(reply.status, [("content-type", reply.content_type)], reply.body)
+            reply = await self._handle(scope.method, scope.path, body)
+        headers = [("content-type", reply.content_type), *([("connection", "close")] if reply.close else [])]
+        protocol.response_bytes(reply.status, headers, reply.body)
 
-    server = Server(
-        application,
-        address=listen.host,
-        port=listen.port,
-        interface=Interfaces.RSGI,
-        http=HTTPModes.auto,
-        websockets=False,
-        log_level=LogLevels.error,
-        ssl_cert=listen.certificate,
-        ssl_key=listen.key,
-        ssl_ca=listen.client_ca,
-        ssl_client_verify=listen.client_ca is not None,
-        ssl_protocol_min=SSLProtocols.tls12,
-    )
-    serving = asyncio.create_task(server.serve())
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    for limit in reading:
-        limit.reschedule(0)
+    async def _watch_certificates(self) -> None:
+        at = self._listen
+        if at.certificate is None or at.key is None or at.client_ca is None:
+            return
+        used = seen = _contents(at.certificate, at.key, at.client_ca)
+        while True:
+            await asyncio.sleep(_CERTIFICATE_SECONDS)
+            before, seen = seen, _contents(at.certificate, at.key, at.client_ca)
+            # Twice the same: they are not being written just now.
+            if seen in {used, b""} or seen != before:
+                continue
+            try:
+                _check_certificates(at.certificate, at.key, at.client_ca)
+            except ConfigurationError as exc:
+                log.error("the former certificates stay in use: %s", exc)  # noqa: TRY400 - the sentence says it
+            else:
+                log.info("certificates read again")
+                self.renew()
+            used = seen
+
+
+# Its type stub has no constructor.
+_holder: Any = SocketHolder
+
+
+class _SocketServer(Server):
+    """granian on a socket of ours; its own would be closed with it, and with it who waits there."""
+
+    def __init__(self, application: Callable[..., Awaitable[None]], listening: socket.socket, **options: Any) -> None:
+        self._listening = listening
+        super().__init__(application, **options)
+
+    _ssp: Any
+    _shd: Any
+
+    def _init_shared_socket(self) -> None:
+        self._ssp = None
+        # The descriptor is closed by granian.
+        self._shd = _holder(os.dup(self._listening.fileno()), False, _BACKLOG)  # noqa: FBT003 - its signature
+
+
+async def _end(server: Server, serving: asyncio.Task[None]) -> None:
     if not serving.done():
         server.stop()  # type: ignore[no-untyped-call]
     await serving
+
+
+def _contents(*paths: Path) -> bytes:
+    """Return a digest of files, empty where one cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        for path in paths:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    except OSError:
+        return b""
+    return digest.digest()
 
 
 async def _body(scope: _Scope, protocol: _HttpProtocol) -> bytes | None:
@@ -180,15 +283,18 @@ def _check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
         raise ConfigurationError(f"authority {client_ca} cannot be used: {exc}") from exc
 
 
-def _check_port(listen: Listen) -> None:
-    # The server binds in a thread of its own and would only log a failure.
+def _open_socket(listen: Listen) -> socket.socket:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((listen.host, listen.port))
-        except OSError as exc:
-            raise ConfigurationError(
-                f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
-                next_step="stop what listens there, or choose another port with --listen",
-            ) from exc
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((listen.host, listen.port))
+        listening.listen(_BACKLOG)
+    except OSError as exc:
+        listening.close()
+        raise ConfigurationError(
+            f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
+            next_step="stop what listens there, or choose another port with --listen",
+        ) from exc
+    listening.settimeout(0)
+    return listening

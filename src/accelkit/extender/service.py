@@ -15,9 +15,10 @@ from accelkit.cluster.feed import NODES, PODS, LedgerFeed
 from accelkit.cluster.heartbeat import Heartbeat
 from accelkit.cluster.reflector import Reflector
 from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
+from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.metrics import Metrics
 from accelkit.extender.routes import Routes
-from accelkit.extender.server import Listen, serve
+from accelkit.extender.server import HttpServer, Listen
 from accelkit.extender.verbs import Verbs
 from accelkit.model.pod import Node, Pod
 from accelkit.placement.ledger import Ledger
@@ -39,6 +40,7 @@ class Options:
     policy: Policy
     dialects: tuple[str, ...]
     kubeconfig: Path | None = None
+    replica: Replica | None = None
 
 
 async def run(options: Options) -> None:
@@ -61,10 +63,22 @@ class _Service:
     def __init__(self, options: Options, api: ApiClient) -> None:
         dialects = load_dialects(options.dialects)
         ledger = Ledger(unit_bytes=options.unit_bytes)
-        opens_at = time.monotonic() + PREDECESSOR_SECONDS
+        replica = options.replica
+        self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
+        self._begun_at = time.monotonic()
+        # Whether the pods were read since we may bind.
+        self._read = False
         self._listen = options.listen
         self._feed = LedgerFeed(ledger, dialects)
-        self._binder = Binder(api, ledger, self._feed, dialects, options.policy, opens_at=opens_at)
+        self._binder = Binder(
+            api,
+            ledger,
+            self._feed,
+            dialects,
+            options.policy,
+            opens_at=self._begun_at + PREDECESSOR_SECONDS,
+            refusal=self._refusal,
+        )
         self._heartbeat = Heartbeat(api)
         feed = self._feed
         self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
@@ -73,23 +87,31 @@ class _Service:
             ledger,
             Verbs(ledger, feed, dialects, options.policy),
             self._binder,
-            Metrics(ledger, self._silent_seconds),
+            Metrics(ledger, self._silent_seconds, self._leads),
             trouble=self._trouble,
             unread=self._unread,
+            elsewhere=self._elsewhere,
         )
+        self._server = HttpServer(options.listen, self._routes.handle)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or a part fails."""
         log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
-        work = (self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle())
+        work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
+        if self._leadership is not None:
+            work.append(self._leadership.run())
         background = [asyncio.create_task(each) for each in work]
-        serving = asyncio.create_task(serve(self._listen, self._routes.handle, stop))
+        serving = asyncio.create_task(self._server.run(stop))
         try:
             done, _ = await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             stop.set()
+            # Binds under way end while the Lease is renewed; nothing was sent that is not answered.
+            await asyncio.wait({serving})
+            if self._leadership is not None and not self._binder.unsettled:
+                await self._leadership.release()
             for task in background:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
@@ -97,9 +119,31 @@ class _Service:
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._feed.replace_pods(pods):
             self._binder.doubt(held)
-        if not self._pods.synced.is_set() and not self._feed.pending:
-            # No pod was waiting, so no predecessor can have sent a Binding that we have not seen.
-            self._binder.open()
+        if self._read:
+            return
+        self._read = True
+        # Where no pod was waiting, no predecessor can have sent a Binding that we have not seen.
+        self._binder.open(self._begun_at + PREDECESSOR_SECONDS if self._feed.pending else 0.0)
+
+    def _acquired(self) -> None:
+        # As after a start: what the former leader sent may still appear, and our watch may be dead unnoticed.
+        self._begun_at = time.monotonic()
+        self._read = False
+        self._binder.open(self._begun_at + PREDECESSOR_SECONDS)
+        self._pods.relist()
+
+    def _lost(self) -> None:
+        # kube-scheduler would go on using its connections, which lead here whatever the Service says.
+        self._server.renew()
+
+    def _leads(self) -> bool:
+        return self._leadership is None or self._leadership.leads()
+
+    def _elsewhere(self) -> str:
+        return self._leadership.elsewhere() if self._leadership else ""
+
+    def _refusal(self) -> str:
+        return self._elsewhere() or ("" if self._read else "the pods are being read again")
 
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)

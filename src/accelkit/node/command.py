@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from accelkit import __version__
+from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import Options, check_root, run
 from accelkit.vendors.dialects import dialect_names
@@ -35,7 +36,16 @@ from accelkit.vendors.dialects import dialect_names
 @click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
 )
-def node_agent(node_name: str, host_root: Path, unit: str, dialect: str, kubeconfig: Path | None) -> None:
+@click.option(
+    "--log-dir",
+    envvar="ACCELKIT_LOG_DIR",
+    type=click.Path(path_type=Path),
+    help="Folder of accelkit-node-agent.log; without it the log goes to stdout alone.",
+)
+def node_agent(  # noqa: PLR0917 - click passes options by name
+    node_name: str, host_root: Path, unit: str, dialect: str, kubeconfig: Path | None, log_dir: Path | None
+) -> None:
     """Publish this node's cards and serve them to its kubelet."""
+    log_of_service("accelkit-node-agent", log_dir)
     check_root(host_root)
     asyncio.run(run(Options(node_name, host_root, parse_unit(unit), dialect, kubeconfig)))

@@ -83,7 +83,8 @@ async def cluster(monkeypatch):
         delays.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep, Event=asyncio.Event))
+    names = {"Event": asyncio.Event, "timeout": asyncio.timeout, "get_running_loop": asyncio.get_running_loop}
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep, **names))
     application = web.Application()
     application.router.add_get(PATH, script.handle)
     server = TestServer(application)

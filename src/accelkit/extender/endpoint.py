@@ -1,0 +1,111 @@
+"""The Service's EndpointSlice, written by the leader: requests go to the replica that may bind."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+_CHECK_SECONDS = 2.0
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the leader is reached.
+
+    Args:
+        namespace: of the Service.
+        service: name of a Service without selector; the EndpointSlice has the same name.
+        address: our IP address in the cluster.
+        port: where we listen.
+        pod: name of our pod, for people who look.
+    """
+
+    namespace: str
+    service: str
+    address: str
+    port: int
+    pod: str = ""
+
+
+class EndpointWriter:
+    """Keeps the EndpointSlice of a Service naming us, while it runs.
+
+    Args:
+        api: an open client.
+        endpoint: where we are reached.
+    """
+
+    def __init__(self, api: ApiClient, endpoint: Endpoint) -> None:
+        self._api = api
+        self._endpoint = endpoint
+
+    async def run(self) -> None:
+        """Write, and write again where others changed it, until cancelled. The address stays for a successor."""
+        while True:
+            try:
+                await self.write()
+            except (ApiError, msgspec.MsgspecError, LookupError, TypeError) as exc:
+                log.warning("the EndpointSlice of Service %s cannot be written: %s", self._endpoint.service, exc)
+            await asyncio.sleep(_CHECK_SECONDS)
+
+    async def write(self) -> None:
+        """Make the EndpointSlice name us alone.
+
+        Raises:
+            ApiError: the API server refused, or did not answer.
+        """
+        at = self._endpoint
+        folder = f"/apis/discovery.k8s.io/v1/namespaces/{at.namespace}/endpointslices"
+        try:
+            there = msgspec.json.decode(await self._api.get(f"{folder}/{at.service}"))
+        except ApiError as exc:
+            if exc.status != _NOT_FOUND:
+                raise
+            service = msgspec.json.decode(
+                await self._api.get(f"/api/v1/namespaces/{at.namespace}/services/{at.service}")
+            )
+            await self._api.post(folder, self._slice(service["metadata"]["uid"]))
+            log.info("requests to Service %s come to %s", at.service, at.address)
+            return
+        owner = there["metadata"].get("ownerReferences", [{}])[0].get("uid", "")
+        wanted = self._slice(owner)
+        if there["addressType"] != wanted["addressType"]:
+            # It cannot be changed in place; the next turn creates it anew.
+            await self._api.delete(f"{folder}/{at.service}")
+            return
+        if [there["endpoints"], there["ports"]] != [wanted["endpoints"], wanted["ports"]]:
+            wanted["metadata"] = {**there["metadata"], "labels": self._labels()}
+            await self._api.put(f"{folder}/{at.service}", wanted)
+            log.info("requests to Service %s come to %s", at.service, at.address)
+
+    def _labels(self) -> dict[str, str]:
+        return {
+            "kubernetes.io/service-name": self._endpoint.service,
+            "endpointslice.kubernetes.io/managed-by": "accelkit.io",
+            "app.kubernetes.io/part-of": "accelkit",
+        }
+
+    def _slice(self, owner: str) -> dict[str, object]:
+        at = self._endpoint
+        target = {"targetRef": {"kind": "Pod", "namespace": at.namespace, "name": at.pod}} if at.pod else {}
+        conditions = {"ready": True, "serving": True, "terminating": False}
+        reference = {"apiVersion": "v1", "kind": "Service", "name": at.service, "uid": owner}
+        metadata = {"name": at.service, "namespace": at.namespace, "labels": self._labels()}
+        return {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**metadata, "ownerReferences": [reference]} if owner else metadata,
+            "addressType": f"IPv{ipaddress.ip_address(at.address).version}",
+            "endpoints": [{"addresses": [at.address], "conditions": conditions, **target}],
+            "ports": [{"name": "https", "port": at.port, "protocol": "TCP"}],
+        }

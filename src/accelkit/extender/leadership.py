@@ -1,0 +1,103 @@
+"""Which of several replicas binds: the holder of the Lease, to which the Service leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.lease import Elector, LeaseName, parse_lease
+from accelkit.errors import ConfigurationError
+from accelkit.extender.endpoint import Endpoint, EndpointWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One of several extenders; `endpoint` is None where no Service leads to the leader."""
+
+    lease: LeaseName
+    identity: str
+    endpoint: Endpoint | None = None
+
+
+def parse_replica(
+    port: int, *, lease: str | None, identity: str | None, advertise: str | None, service: str | None
+) -> Replica | None:
+    """Read what makes an extender one of several; None without a Lease.
+
+    Raises:
+        ConfigurationError: something is missing, or cannot be read.
+    """
+    if not lease:
+        if service:
+            raise ConfigurationError("--service needs --lease", next_step="give --lease NAMESPACE/NAME")
+        return None
+    name = parse_lease(lease)
+    if not identity:
+        raise ConfigurationError("--lease needs our name", next_step="give --identity, or set POD_NAME")
+    if not service:
+        return Replica(name, identity)
+    try:
+        address = str(ipaddress.ip_address(advertise or ""))
+    except ValueError as exc:
+        raise ConfigurationError(
+            f"--service needs our address, and {advertise or ''!r} is none", next_step="give --advertise, or set POD_IP"
+        ) from exc
+    return Replica(name, identity, Endpoint(name.namespace, service, address, port, identity))
+
+
+class Leadership:
+    """Competes for the Lease, and has the Service lead here while we hold it.
+
+    Args:
+        api: an open client.
+        replica: who we are.
+        on_acquired: called when we begin to lead.
+        on_lost: called when we may bind no longer.
+    """
+
+    def __init__(
+        self, api: ApiClient, replica: Replica, *, on_acquired: Callable[[], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._writer = EndpointWriter(api, replica.endpoint) if replica.endpoint else None
+        self._writing: asyncio.Task[None] | None = None
+        self._told = on_acquired, on_lost
+        self._elector = Elector(api, replica.lease, replica.identity, on_acquired=self._acquired, on_lost=self._lost)
+
+    def leads(self) -> bool:
+        """Return whether this replica leads now."""
+        return self._elector.leads()
+
+    def elsewhere(self) -> str:
+        """Return why the verbs are not answered here, or an empty string."""
+        if self.leads():
+            return ""
+        holder = self._elector.holder
+        return f"this replica does not bind pods; {holder or 'no replica'} holds the Lease"
+
+    async def run(self) -> None:
+        """Compete until cancelled."""
+        try:
+            await self._elector.run()
+        finally:
+            if self._writing is not None:
+                self._writing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._writing
+
+    async def release(self) -> None:
+        """Give up the Lease; what was begun under it must be done."""
+        await self._elector.release()
+
+    def _acquired(self) -> None:
+        self._told[0]()
+        if self._writer is not None:
+            self._writing = asyncio.create_task(self._writer.run())
+
+    def _lost(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+        self._told[1]()
