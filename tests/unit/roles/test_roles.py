@@ -110,15 +110,38 @@ def test_the_node_agent_may_only_annotate_nodes_and_read_pods():
     assert allowed == {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch")}
 
 
-def test_the_extender_listens_on_loopback_with_the_given_options():
-    found, spec = container("extender", extender_port=4000, extender_policy="spread", extender_unit="256MiB")
+def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
+    options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
+    found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
-        *("extender", "--listen", "127.0.0.1:4000", "--plain-http", "--unit", "256MiB"),
-        *("--policy", "spread"),
+        *("extender", "--unit", "256MiB", "--policy", "spread"),
+        *("--listen", "127.0.0.1:4000", "--plain-http"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
     assert spec["hostNetwork"] is True
-    assert objects("extender")["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+    made = objects("extender", extender_expose="host")
+    assert made["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+    assert "Service" not in made
+
+
+def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
+    found, spec = container("extender", extender_namespace="x")
+    assert found["args"][-4:] == ["--lease", "x/accelkit-extender", "--service", "accelkit-extender"]
+    assert "--plain-http" not in found["args"]
+    assert "hostNetwork" not in spec
+    made = objects("extender")
+    assert made["Deployment"]["spec"]["replicas"] == 2
+    # The leader writes where the Service leads.
+    assert "selector" not in made["Service"]["spec"]
+    assert found["readinessProbe"]["httpGet"] == {"port": "probes", "path": "/readyz"}
+    (narrow,) = [rule for rule in made["Role"]["rules"] if rule["resources"] == ["services"]]
+    assert narrow["resourceNames"] == ["accelkit-extender"]
+
+
+def test_without_a_log_folder_the_extender_needs_nothing_of_its_host():
+    _, spec = container("extender", extender_log_folder="")
+    assert "initContainers" not in spec
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
 
 
 def test_the_node_agent_sees_its_host_below_one_root():
