@@ -9,7 +9,7 @@ import uvloop
 
 from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
-from accelkit.extender.server import parse_listen
+from accelkit.extender.server import Listen, parse_listen
 from accelkit.extender.service import Options, run
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
@@ -44,6 +44,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Whose pods are read; may be given several times.",
 )
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
+@click.option(
+    "--probe-port", type=click.IntRange(1, 65535), help="Port of /healthz, /readyz, /version, /metrics, without TLS."
+)
 @click.option("--lease", help="NAMESPACE/NAME of the Lease by which one of several replicas binds; none for one alone.")
 @click.option("--identity", envvar="POD_NAME", help="With --lease: our name, unique among the replicas.")
 @click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
@@ -64,6 +67,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     policy: str,
     dialects: tuple[str, ...],
     kubeconfig: Path | None,
+    probe_port: int | None,
     lease: str | None,
     identity: str | None,
     advertise: str | None,
@@ -73,6 +77,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
     log_of_service("accelkit-extender", log_dir)
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
+    probes = Listen(address.host, probe_port) if probe_port else None
     replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)
-    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica)
+    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes)
     uvloop.run(run(options))

@@ -99,6 +99,12 @@ class Routes:
             return self._inspect_node(route.removeprefix("/inspect/"))
         return self._refuse(404, f"there is no {path}")
 
+    async def handle_probe(self, method: str, path: str, body: bytes) -> Reply:
+        """Answer a kubelet or a metrics collector, which have no certificate: nothing about pods, nothing to change."""
+        if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
+            return await self.handle(method, path, body)
+        return self._refuse(404, f"there is no {method} {path} here")
+
     async def _verb(
         self, method: str, path: str, route: str, body: bytes, post: Callable[[bytes], Awaitable[Reply]]
     ) -> Reply:

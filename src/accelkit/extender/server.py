@@ -76,18 +76,9 @@ def parse_listen(
     Raises:
         ConfigurationError: no address, certificates missing, or plain HTTP beyond the loopback address.
     """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    wrong = ConfigurationError(f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766")
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-        number = int(port)
-    except ValueError as exc:
-        raise wrong from exc
-    if not 0 < number <= _MAX_PORT:
-        raise wrong
+    host, number = _address(address)
     if plain_http:
-        if not loopback:
+        if not ipaddress.ip_address(host).is_loopback:
             raise ConfigurationError(
                 f"plain HTTP is served on the loopback address only, not on {host}",
                 next_step="give --tls-cert, --tls-key and --client-ca",
@@ -103,6 +94,20 @@ def parse_listen(
             raise ConfigurationError(f"{path} is not a file")
     _check_certificates(certificate, key, client_ca)
     return Listen(host, number, certificate, key, client_ca)
+
+
+def _address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    wrong = ConfigurationError(f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766")
+    try:
+        ipaddress.ip_address(host)
+        number = int(port)
+    except ValueError as exc:
+        raise wrong from exc
+    if not 0 < number <= _MAX_PORT:
+        raise wrong
+    return host, number
 
 
 class HttpServer:

@@ -41,6 +41,7 @@ class Options:
     dialects: tuple[str, ...]
     kubeconfig: Path | None = None
     replica: Replica | None = None
+    probes: Listen | None = None
 
 
 async def run(options: Options) -> None:
@@ -93,6 +94,7 @@ class _Service:
             elsewhere=self._elsewhere,
         )
         self._server = HttpServer(options.listen, self._routes.handle)
+        self._probes = HttpServer(options.probes, self._routes.handle_probe) if options.probes else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or a part fails."""
@@ -100,6 +102,8 @@ class _Service:
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
         if self._leadership is not None:
             work.append(self._leadership.run())
+        if self._probes is not None:
+            work.append(self._probes.run(stop))
         background = [asyncio.create_task(each) for each in work]
         serving = asyncio.create_task(self._server.run(stop))
         try:

@@ -13,9 +13,10 @@ import aiohttp
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
+from accelkit.controlplane.certificates import Authority, KeyPair
 from accelkit.errors import ApiError
 from accelkit.sandbox.binaries import Binaries
-from accelkit.sandbox.certificates import Authority, KeyPair, kubeconfig, service_account_keys
+from accelkit.sandbox.certificates import kubeconfig, service_account_keys
 from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
 from accelkit.sandbox.processes import Child
 

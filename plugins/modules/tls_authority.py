@@ -1,0 +1,192 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: tls_authority
+short_description: Keep the certificates of extender and kube-scheduler
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Keeps an authority, the extender's certificate and kube-scheduler's in the Secrets C(accelkit-ca),
+    C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace.
+  - What is missing is made, what expires within O(renew_days) or is for other names is made anew.
+  - The diff shows digests and dates, never keys.
+extends_documentation_fragment:
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_accelkit
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  namespace:
+    description: Namespace of the Secrets; it must exist.
+    type: str
+    required: true
+  names:
+    description: Host names and addresses by which the extender is reached.
+    type: list
+    elements: str
+    required: true
+  renew_days:
+    description: Certificates are made anew so many days before they expire.
+    type: int
+    default: 30
+  rotate_ca:
+    description:
+      - Make a new authority. It and the former one are trusted until the next rotation.
+      - kube-scheduler reads authorities once, so it is restarted with the next run of its role.
+    type: bool
+    default: false
+  given:
+    description:
+      - Certificates made by somebody else, used instead. They are checked for authority, names, purpose and dates.
+      - Without C(server), the Secret C(accelkit-extender-tls) is somebody else's as well, such as cert-manager's.
+    type: dict
+    suboptions:
+      ca:
+        description: Certificates of the authorities, PEM.
+        type: str
+        required: true
+      server:
+        description: The extender's certificate, PEM.
+        type: str
+      server_key:
+        description: Its private key, PEM.
+        type: str
+      certificate:
+        description: kube-scheduler's certificate as a client, PEM.
+        type: str
+        required: true
+      key:
+        description: Its private key, PEM.
+        type: str
+        required: true
+  labels:
+    description: Labels of the Secrets.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Keep the certificates
+  accelkit.kubernetes.tls_authority:
+    kubeconfig: ~/.kube/config
+    namespace: accelkit
+    names: [accelkit-extender.accelkit.svc]
+  no_log: true
+  register: certificates
+"""
+
+RETURN = r"""
+credentials:
+  description: What kube-scheduler needs, as C(ca), C(certificate) and C(key). The key is secret; use C(no_log).
+  returned: success
+  type: dict
+not_after:
+  description: The end of each certificate's validity, by name of its Secret.
+  returned: success
+  type: dict
+  sample: {accelkit-extender-tls: "2027-11-21T06:00:00Z"}
+"""
+
+import hashlib
+from contextlib import suppress
+from datetime import timedelta
+
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# A missing accelkit is said by _api, before anything of this is called.
+with suppress(ImportError):
+    from accelkit.controlplane.authority import (
+        CLIENT,
+        SERVER,
+        Wanted,
+        given,
+        not_after,
+        read_secrets,
+        renewed,
+        write_secrets,
+    )
+    from accelkit.controlplane.certificates import KeyPair
+
+GIVEN = {
+    "ca": {"type": "str", "required": True},
+    "server": {"type": "str"},
+    "server_key": {"type": "str", "no_log": True},
+    "certificate": {"type": "str", "required": True},
+    "key": {"type": "str", "required": True, "no_log": True},
+}
+
+
+def shown(data):
+    return {
+        name: {
+            "not_after": not_after(content["tls.crt"]),
+            "sha256": {
+                key: hashlib.sha256(content[key]).hexdigest() for key in ("tls.crt", "ca.crt") if key in content
+            },
+        }
+        for name, content in data.items()
+        if content.get("tls.crt")
+    }
+
+
+async def keep(api, module):
+    parameters = module.params
+    wanted = Wanted(
+        tuple(parameters["names"]), timedelta(days=parameters["renew_days"]), rotate_ca=parameters["rotate_ca"]
+    )
+    stored = await read_secrets(api, parameters["namespace"])
+    if parameters["given"]:
+        texts = {key: (text or "").encode() for key, text in parameters["given"].items()}
+        server = KeyPair(texts["server"], texts["server_key"]) if texts["server"] else None
+        foreign = stored.get(SERVER, {})
+        checked = server or KeyPair(foreign.get("tls.crt", b""), foreign.get("tls.key", b""))
+        data = given(texts["ca"], checked, KeyPair(texts["certificate"], texts["key"]), wanted)
+        if server is None:
+            del data[SERVER]
+    else:
+        data = renewed(stored, wanted)
+    changed = {name: content for name, content in data.items() if stored.get(name) != content}
+    if changed and not module.check_mode:
+        await write_secrets(api, parameters["namespace"], changed, parameters["labels"])
+    return stored, data, bool(changed)
+
+
+def main():
+    module = api_module(
+        namespace={"type": "str", "required": True},
+        names={"type": "list", "elements": "str", "required": True},
+        renew_days={"type": "int", "default": 30},
+        rotate_ca={"type": "bool", "default": False},
+        given={"type": "dict", "options": GIVEN, "required_together": [("server", "server_key")]},
+        labels={"type": "dict", "default": {}},
+    )
+    stored, data, changed = call(module, lambda api: keep(api, module))
+    after = shown(data)
+    before = {name: each for name, each in shown(stored).items() if name in after}
+    client = data[CLIENT]
+    module.exit_json(
+        changed=changed,
+        diff={"before": before, "after": after},
+        not_after={name: each["not_after"] for name, each in after.items()},
+        credentials={
+            "ca": client["ca.crt"].decode(),
+            "certificate": client["tls.crt"].decode(),
+            "key": client["tls.key"].decode(),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
