@@ -31,6 +31,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         written_sha256: of what we wrote.
         files: of ours, beside the launch file.
         folders: made by us, the outermost first.
+        previous: until kube-scheduler was seen running with what we wrote, the digest of the launch file before it,
+            whose bytes lie beside the record, empty where there was none; None from then on.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str = ""
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    previous: str | None = None
     version: int = RECORD_VERSION
 
 

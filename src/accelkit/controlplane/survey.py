@@ -39,12 +39,27 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """A host as it is: its launch file, and what was recorded of it."""
+    """A host as it is.
+
+    Attributes:
+        status: of the launch file.
+        current: its text.
+        record: what was recorded of it.
+        recorded: the text of its original.
+        safe: the launch file that kube-scheduler is known to have run with: the current one, or the one before a switch
+            that was cut off before kube-scheduler was seen with it.
+    """
 
     status: Status | None
     current: str | None
     record: Record | None
     recorded: str | None
+    safe: str | None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a switch was cut off, so that nobody knows whether kube-scheduler took it."""
+        return self.record is not None and self.record.previous is not None
 
 
 @dataclass(frozen=True)
@@ -81,16 +96,19 @@ class Survey:
         content = self._host.read(path)
         record_bytes = self._host.read(self.place)
         record = None if record_bytes is None else decode_record(record_bytes, self.place)
-        return Found(status, decoded(content, path), record, self._recorded_text(record))
+        current = decoded(content, path)
+        recorded = self._kept(record.sha256) if record is not None and record.existed else None
+        safe = current
+        if record is not None and record.previous is not None and _digest(current) == record.written_sha256:
+            safe = self._kept(record.previous) if record.previous else None
+        return Found(status, current, record, recorded, safe)
 
-    def _recorded_text(self, record: Record | None) -> str | None:
-        if record is None or not record.existed:
-            return None
-        place = original_path(self._backup_folder, record.sha256)
+    def _kept(self, sha256: str) -> str | None:
+        place = original_path(self._backup_folder, sha256)
         content = self._host.read(place)
-        if content is None or digest(content) != record.sha256:
+        if content is None or digest(content) != sha256:
             raise ConfigurationError(
-                f"the recorded original {place} of {record.path} is {'gone' if content is None else 'damaged'}",
+                f"the recorded original {place} of {self._launch.path} is {'gone' if content is None else 'damaged'}",
                 next_step=f"put it back from a backup of your own, or delete {self.place} to go on without it",
             )
         return decoded(content, place)
@@ -143,6 +161,7 @@ class Survey:
         common: dict[str, Any] = {
             "path": self._launch.path,
             "written_sha256": digest(intent.plan.launch_text.encode()),
+            "previous": _digest(found.safe),
             "files": tuple(sorted({*intent.plan.files, *(old.files if old else ())})),
             "folders": tuple(dict.fromkeys((*(old.folders if old else ()), *folders))),
         }
@@ -180,7 +199,8 @@ class Survey:
         for name in names:
             if _is_record(name):
                 place = str(PurePosixPath(self._backup_folder, name))
-                kept.add(f"{decode_record(self._host.read(place) or b'', place).sha256}{ORIGINAL_SUFFIX}")
+                record = decode_record(self._host.read(place) or b"", place)
+                kept |= {f"{sha256}{ORIGINAL_SUFFIX}" for sha256 in (record.sha256, record.previous) if sha256}
         lost = (name for name in names if name.endswith(ORIGINAL_SUFFIX) and name not in kept)
         return [str(PurePosixPath(self._backup_folder, name)) for name in lost]
 
@@ -211,6 +231,10 @@ def _is_record(name: str) -> bool:
 
 def _is_leftover(name: str) -> bool:
     return name.startswith(UNFINISHED_PREFIX) or name.endswith(ORIGINAL_SUFFIX)
+
+
+def _digest(text: str | None) -> str:
+    return "" if text is None else digest(text.encode())
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from accelkit.controlplane.host import Host, Status, make_folders, sweep
 from accelkit.controlplane.launch import FOLDER, Launch, Wanted
-from accelkit.controlplane.record import Record, encode_record, original_path
+from accelkit.controlplane.record import Record, digest, encode_record, original_path
 from accelkit.controlplane.survey import Change, Found, Intent, Survey, decoded
 from accelkit.errors import AccelkitError, ServiceError
 
@@ -116,7 +116,7 @@ class Switch:
         found = self._survey.find()
         intent = self._survey.intent(found, wanted)
         outcome = Outcome(intent.changes, problems=intent.plan.problems)
-        if not intent.changes and found.record is not None:
+        if not intent.changes and found.record is not None and not found.unfinished:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
             self._tidy(found.record, intent)
             return outcome
@@ -125,9 +125,9 @@ class Switch:
         record = self._survey.record_for(found, intent)
         former = {path: (self._host.status(path), self._host.read(path)) for path in intent.plan.files}
         try:
-            self._keep(record, intent.original)
+            self._keep(record, intent.original, found.safe)
             self._put(intent, found.status, record)
-            if intent.plan.launch_text != found.current:
+            if intent.plan.launch_text != found.current or found.unfinished:
                 self._waiter.restart(self._host)
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
         except AccelkitError as exc:
@@ -161,23 +161,26 @@ class Switch:
         target, exact = self._survey.former(found)
         if target != found.current:
             self._write_launch(target, found.record if exact else None, found.status)
-            self._waiter.restart(self._host)
+        # With a record the launch file may be back already, by a run that was cut off before the restart.
         if found.record is not None or target != found.current:
+            self._waiter.restart(self._host)
             self._waiter.wait(self._host, target, "")
         for path in self._survey.our_files(found.record):
             self._host.remove(path)
         self._forget(found.record)
         return outcome
 
-    def _keep(self, record: Record, original: str | None) -> None:
+    def _keep(self, record: Record, *texts: str | None) -> None:
+        """Write a record, and before it the launch files that it names."""
         uid, gid = self._owner(record)
         make_folders(self._host, self._backup_folder, mode="0700")
         sweep(self._host, self._backup_folder)
-        if original is not None:
-            place = original_path(self._backup_folder, record.sha256)
+        for content in (text.encode() for text in texts if text is not None):
+            place = original_path(self._backup_folder, digest(content))
             if self._host.status(place) is None:
-                self._host.write(place, original.encode(), mode="0600", uid=uid, gid=gid)
-        self._host.write(self._survey.place, encode_record(record), mode="0600", uid=uid, gid=gid)
+                self._host.write(place, content, mode="0600", uid=uid, gid=gid)
+        if self._host.read(self._survey.place) != encode_record(record):
+            self._host.write(self._survey.place, encode_record(record), mode="0600", uid=uid, gid=gid)
 
     def _put(self, intent: Intent, status: Status | None, record: Record) -> None:
         uid, gid = self._owner(record)
@@ -219,10 +222,15 @@ class Switch:
         why: AccelkitError,
     ) -> None:
         try:
-            if decoded(self._host.read(self._launch.path), self._launch.path) != found.current:
-                self._write_launch(found.current, None, found.status)
+            if decoded(self._host.read(self._launch.path), self._launch.path) != found.safe:
+                self._write_launch(found.safe, None, found.status)
                 self._waiter.restart(self._host)
-                self._waiter.wait(self._host, found.current, "")
+                self._waiter.wait(self._host, found.safe, "")
+            if found.safe is None or not self._launch.is_switched(found.safe):
+                for path in self._survey.our_files(record):
+                    self._host.remove(path)
+                self._forget(record)
+                return
             for path, (status, content) in former.items():
                 if content is None or status is None:
                     self._host.remove(path)
@@ -231,7 +239,9 @@ class Switch:
             if found.record is None:
                 self._forget(record)
             else:
-                self._keep(found.record, found.recorded)
+                settled = {"written_sha256": digest(found.safe.encode()), "previous": None}
+                self._keep(msgspec.structs.replace(found.record, **settled), found.recorded)
+                self._drop_lost_originals()
         except AccelkitError as exc:
             raise ServiceError(
                 f"{why.message}; and putting back what was there before failed as well: {exc.message}",
@@ -240,12 +250,15 @@ class Switch:
 
     def _tidy(self, record: Record, intent: Intent) -> None:
         stale = [path for path in record.files if path not in intent.plan.files]
+        if record.previous is not None:
+            # Before anything goes that the former launch file needs.
+            record = msgspec.structs.replace(record, previous=None)
+            self._keep(record, intent.original)
         for path in (*stale, *intent.abandoned):
             self._host.remove(path)
         if stale:
             self._keep(msgspec.structs.replace(record, files=tuple(sorted(intent.plan.files))), intent.original)
-        for place in self._survey.lost_originals():
-            self._host.remove(place)
+        self._drop_lost_originals()
 
     def _forget(self, record: Record | None) -> None:
         """Delete record, originals and folders; the record goes after all that only it names."""
@@ -255,7 +268,10 @@ class Switch:
         for folder in reversed(folders):
             self._host.remove_empty_folder(folder)
         self._host.remove(self._survey.place)
-        for place in self._survey.lost_originals():
-            self._host.remove(place)
+        self._drop_lost_originals()
         for folder in reversed(self._survey.own_folders() if record is None else folders):
             self._host.remove_empty_folder(folder)
+
+    def _drop_lost_originals(self) -> None:
+        for place in self._survey.lost_originals():
+            self._host.remove(place)

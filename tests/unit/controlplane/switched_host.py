@@ -46,10 +46,13 @@ class DyingHost:
 
 
 class Runner:
-    """Stands for whoever runs kube-scheduler: it runs with every launch file but those that it is told to refuse."""
+    """Stands for whoever runs kube-scheduler: it runs with every launch file but those that it is told to refuse.
 
-    def __init__(self, *, refuses=lambda _: False):
-        self.refuses = refuses
+    With `dies` the process that waits for such a one ends instead of seeing it.
+    """
+
+    def __init__(self, *, refuses=lambda _: False, dies=False):
+        self.refuses, self.dies = refuses, dies
         self.restarts = 0
 
     def check(self, host, text):
@@ -60,7 +63,25 @@ class Runner:
 
     def wait(self, _host, text, _marker):
         if text is not None and self.refuses(text):
-            raise ServiceError("kube-scheduler does not run")
+            raise Killed if self.dies else ServiceError("kube-scheduler does not run")
+
+
+class Restarted:
+    """Stands for a service manager: what runs is the launch file as it was at the last restart."""
+
+    def __init__(self, root):
+        self._manifest = root / MANIFEST.removeprefix("/")
+        self.restart(None)
+
+    def check(self, _host, _text):
+        """Whatever runs is fine."""
+
+    def restart(self, _host):
+        self.running = self._manifest.read_text()
+
+    def wait(self, _host, text, _marker):
+        if text != self.running:
+            raise ServiceError("kube-scheduler runs with something else")
 
 
 def owner():
