@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: second_scheduler_configuration
+short_description: Write the configuration of a kube-scheduler of our own
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Writes the KubeSchedulerConfiguration, as text, of a kube-scheduler that runs in a pod beside the cluster's own.
+options:
+  _input:
+    description: C(extender), as in M(accelkit.kubernetes.scheduler_config), and C(kubernetes_version).
+    type: dict
+    required: true
+  name:
+    description: What pods give as C(spec.schedulerName); also the name of the lease.
+    type: str
+    required: true
+  namespace:
+    description: Namespace of the lease.
+    type: str
+    required: true
+  credentials:
+    description: The pod's folder with C(ca.crt), C(tls.crt) and C(tls.key); read where the extender's URL is HTTPS.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the configuration of a second scheduler
+  ansible.builtin.debug:
+    msg: >-
+      {{ {'kubernetes_version': 'v1.34.4', 'extender': {'url_prefix': 'https://accelkit-extender.accelkit.svc:32766'}}
+         | accelkit.kubernetes.second_scheduler_configuration(
+             name='accelkit-scheduler', namespace='accelkit', credentials='/etc/accelkit/client') }}
+"""
+
+RETURN = r"""
+_value:
+  description: The configuration.
+  type: str
+"""
+
+import json
+
+from ansible.errors import AnsibleFilterError
+
+IMPORT_ERROR = None
+try:
+    from accelkit.controlplane.second_scheduler import second_scheduler_configuration
+    from accelkit.controlplane.spec import decode_spec
+    from accelkit.errors import AccelkitError
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+def configuration(given, **options):
+    if IMPORT_ERROR is not None:
+        raise AnsibleFilterError(f"accelkit is missing on the controller: {IMPORT_ERROR}; install it with pip")
+    # Ansible's own kinds of text and mapping become plain ones.
+    given, options = json.loads(json.dumps([given, options]))
+    try:
+        return second_scheduler_configuration(decode_spec(given), **options)
+    except AccelkitError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    def filters(self):
+        return {"second_scheduler_configuration": configuration}
