@@ -95,7 +95,7 @@ class LocalHost:
     def read(self, path: str) -> bytes | None:
         """Return a file's content; see Host."""
         try:
-            return self._at(path).read_bytes()
+            return self._inside(self._at(path).resolve(), path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as exc:
@@ -191,9 +191,12 @@ class LocalHost:
         place = self._root / PurePosixPath(path).relative_to("/")
         if place == self._root:
             return place
-        parent = place.parent.resolve()
+        self._inside(place.parent.resolve(), path)
+        return place
+
+    def _inside(self, place: Path, path: str) -> Path:
         # A link of the host that leads to an absolute path would lead out of its root here.
-        if not parent.is_relative_to(self._root.resolve()):
+        if not place.is_relative_to(self._root.resolve()):
             raise ConfigurationError(
                 f"{path} leads out of {self._root} by a symbolic link", next_step="give the path it leads to"
             )

@@ -72,6 +72,7 @@ class _Watch:
 
     problem: str = "nothing is known of it yet"
     hopeless: bool = False
+    restarts: int | None = None
     container_id: str = ""
     steady_since: float = field(default_factory=time.monotonic)
 
@@ -141,13 +142,19 @@ class MirrorPod:
             return
         annotations = pod.metadata.annotations
         shown = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
-        if shown != commands or annotations.get(_MIRROR) != annotations.get(_HASH):
+        if any(shown.get(name) != words for name, words in commands.items()) or annotations.get(
+            _MIRROR
+        ) != annotations.get(_HASH):
             watch.problem = "the kubelet still runs the former manifest"
             return
         statuses = {each.name: each for each in pod.status.container_statuses}
+        restarts = sum(each.restart_count for each in statuses.values())
+        # A scheduler may have been restarted long ago, over anything; only what it does now tells of its configuration.
+        watch.restarts = restarts if watch.restarts is None else watch.restarts
         for name in commands:
-            watch.problem, watch.hopeless = _problem(statuses.get(name))
+            watch.problem = _problem(statuses.get(name))
             if watch.problem:
+                watch.hopeless = restarts - watch.restarts >= _RESTARTS
                 return
         container_id = statuses[next(iter(commands))].container_id
         if container_id != watch.container_id:
@@ -164,18 +171,18 @@ class MirrorPod:
         return host.answers(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
 
-def _problem(status: _ContainerStatus | None) -> tuple[str, bool]:
-    """Return what is wrong with a container, and whether waiting is in vain."""
+def _problem(status: _ContainerStatus | None) -> str:
+    """Return what is wrong with a container, empty where nothing is."""
     if status is None:
-        return "the kubelet has not started it yet", False
+        return "the kubelet has not started it yet"
     waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
     if "running" not in status.state:
         reason = (waiting or status.state.get("terminated") or {}).get("reason", "not running")
         code = f" (it ended with {ended['exitCode']})" if "exitCode" in ended else ""
-        return f"its container is in {reason}{code}", status.restart_count >= _RESTARTS
+        return f"its container is in {reason}{code}"
     if status.started is False or not status.ready:
-        return "its probes are not passed yet", False
-    return "", False
+        return "its probes are not passed yet"
+    return ""
 
 
 async def _last_words(api: ApiClient, path: str, container: str) -> str:

@@ -96,6 +96,8 @@ class SystemdService:
 
     def restart(self, host: Host) -> None:
         """Have systemd read its files anew, and restart the service."""
+        # One that failed several times in a row is not started again without this; another one does not need it.
+        host.run(["systemctl", "reset-failed", self.unit])
         for command in (["systemctl", "daemon-reload"], ["systemctl", "restart", self.unit]):
             status, output = host.run(command)
             if status:
