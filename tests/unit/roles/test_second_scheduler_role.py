@@ -1,0 +1,117 @@
+"""The role's objects, as Ansible renders them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLE = ROOT / "roles" / "second_scheduler"
+NAME = "accelkit-scheduler"
+
+
+def load(path):
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+@pytest.fixture
+def objects(tmp_path):
+    """Render the objects with some variables changed; return them by kind and name."""
+    home = tmp_path / "ansible_collections" / "accelkit" / "kubernetes"
+    home.mkdir(parents=True)
+    for name in ("plugins", "meta", "roles"):
+        (home / name).symlink_to(ROOT / name)
+
+    def render(**changed):
+        source, rendered = ROLE / "templates/objects.yaml.j2", tmp_path / "objects.yaml"
+        play = {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+            "vars": {"ansible_python_interpreter": sys.executable},
+            "tasks": [{"ansible.builtin.template": {"src": str(source), "dest": str(rendered)}}],
+        }
+        (tmp_path / "play.json").write_text(json.dumps([play]))
+        extra = json.dumps({"second_scheduler_kubernetes_version": "v1.34.4-eks-1", **changed})
+        command = [sys.executable, "-m", "ansible.cli.playbook", str(tmp_path / "play.json"), "-e", extra]
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
+        }
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        documents = YAML(typ="safe", pure=True).load_all(rendered.read_text())
+        return {(each["kind"], each["metadata"]["name"]): each for each in documents if each}
+
+    return render
+
+
+def test_objects_fit_together(objects):
+    found = objects()
+    assert all(each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "accelkit" for each in found.values())
+    referred = {
+        (kind, name): each["roleRef"]["name"] for (kind, name), each in found.items() if kind.endswith("Binding")
+    }
+    assert referred == {
+        ("ClusterRoleBinding", NAME): "system:kube-scheduler",
+        ("ClusterRoleBinding", f"{NAME}-volumes"): "system:volume-scheduler",
+        ("RoleBinding", f"{NAME}-authentication"): "extension-apiserver-authentication-reader",
+        ("RoleBinding", NAME): NAME,
+    }
+    assert found["RoleBinding", f"{NAME}-authentication"]["metadata"]["namespace"] == "kube-system"
+    for kind, name in referred:
+        assert found[kind, name]["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": "accelkit"}]
+    assert found["Role", NAME]["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [NAME],
+            "verbs": ["get", "update"],
+        },
+    ]
+    configuration = YAML(typ="safe", pure=True).load(found["ConfigMap", NAME]["data"]["scheduler.yaml"])
+    assert configuration["leaderElection"]["resourceNamespace"] == "accelkit"
+
+    deployment = found["Deployment", NAME]["spec"]
+    spec = deployment["template"]["spec"]
+    [container] = spec["containers"]
+    assert deployment["selector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
+    assert container["image"] == "registry.k8s.io/kube-scheduler:v1.34.4"
+    folders = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert Path(configuration["extenders"][0]["tlsConfig"]["caFile"]).parent == Path(folders[1])
+    assert f"--config={folders[0]}" in container["command"]
+    assert spec["volumes"][1]["secret"]["secretName"] == "accelkit-scheduler-client"
+    # The Pod Security Standard `restricted`.
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_plain_http_needs_no_secret(objects):
+    found = objects(
+        second_scheduler_extender_url="http://10.0.0.1:32766", second_scheduler_image_pull_secrets=["a", "b"]
+    )
+    spec = found["Deployment", NAME]["spec"]["template"]["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["configuration"]
+    assert spec["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
+    assert "tlsConfig" not in found["ConfigMap", NAME]["data"]["scheduler.yaml"]
+
+
+def test_version_is_that_of_the_collection():
+    assert load(ROLE / "defaults/main.yml")["second_scheduler_version"] == load(ROOT / "galaxy.yml")["version"]
