@@ -118,7 +118,8 @@ class ActionModule(ActionBase):
         try:
             result = self._do(ACTIONS[state, bool(self._task.check_mode)], given, kubeconfig, pod)
         except AccelkitError as exc:
-            raise AnsibleActionFail(str(exc)) from exc
+            # Ansible would print the sentences of all causes one after the other.
+            raise AnsibleActionFail(str(exc)) from None
         if state == "verified" and result["changed"]:
             paths = ", ".join(change["after_header"] for change in result["diff"])
             raise AnsibleActionFail(f"not as it should be: {paths}; run site.yml", result={**result, "changed": False})

@@ -154,7 +154,8 @@ class MirrorPod:
         for name in commands:
             watch.problem = _problem(statuses.get(name))
             if watch.problem:
-                watch.hopeless = restarts - watch.restarts >= _RESTARTS
+                # Asked while it is down, because then its log ends with the reason.
+                watch.hopeless = restarts - watch.restarts >= _RESTARTS and not _runs(statuses.get(name))
                 return
         container_id = statuses[next(iter(commands))].container_id
         if container_id != watch.container_id:
@@ -176,13 +177,17 @@ def _problem(status: _ContainerStatus | None) -> str:
     if status is None:
         return "the kubelet has not started it yet"
     waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
-    if "running" not in status.state:
+    if not _runs(status):
         reason = (waiting or status.state.get("terminated") or {}).get("reason", "not running")
         code = f" (it ended with {ended['exitCode']})" if "exitCode" in ended else ""
         return f"its container is in {reason}{code}"
     if status.started is False or not status.ready:
         return "its probes are not passed yet"
     return ""
+
+
+def _runs(status: _ContainerStatus | None) -> bool:
+    return status is not None and "running" in status.state
 
 
 async def _last_words(api: ApiClient, path: str, container: str) -> str:

@@ -76,7 +76,7 @@ async def test_waiting_is_in_vain_after_restarts_that_were_seen_and_not_after_ol
     assert not watch.hopeless, "what happened before is not of this configuration"
     assert not (await look(watch, pod(running=False, restarts=8))).hopeless
     assert (await look(watch, pod(running=False, restarts=9))).hopeless
-    assert not (await look(watch, pod(restarts=9))).hopeless
+    assert not (await look(watch, pod(ready=False, restarts=9))).hopeless
 
 
 async def test_a_new_container_must_prove_itself_anew():
