@@ -1,0 +1,174 @@
+"""Several extenders on one cluster: one binds, whichever ends or loses its way to the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import ssl
+
+import aiohttp
+import msgspec
+import pytest
+from extender_process import DEADLINE, Process, client_of, until, world_of
+from proxy import Proxy
+
+from accelkit.controlplane.certificates import Authority
+from accelkit.errors import ApiError
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+@pytest.fixture
+async def world(control_plane):
+    async with world_of(control_plane.kubeconfig) as world:
+        yield world
+        try:
+            await world.api.delete(f"{LEASES}/{world.prefix}")
+        except ApiError as exc:
+            if exc.reason != "NotFound":
+                raise
+
+
+def replica(world, folder, kubeconfig, name):
+    return Process(folder, "--kubeconfig", str(kubeconfig), "--lease", f"default/{world.prefix}", "--identity", name)
+
+
+async def holder(world):
+    try:
+        lease = msgspec.json.decode(await world.api.get(f"{LEASES}/{world.prefix}"))
+    except ApiError:
+        return ""
+    return lease["spec"].get("holderIdentity", "")
+
+
+async def held_by(world, name):
+    async def holds():
+        return await holder(world) == name
+
+    await until(holds)
+
+
+async def bind(clients, pod, node):
+    """Ask as the Service does: whoever answers leads; the others say so, and close the connection."""
+    meta = pod["metadata"]
+    body = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
+    deadline = asyncio.get_running_loop().time() + DEADLINE
+    while asyncio.get_running_loop().time() < deadline:
+        for client in clients:
+            try:
+                status, answer = await client.ask("POST", "/bind", body)
+            except aiohttp.ClientError:
+                continue
+            error = json.loads(answer).get("Error") if status == 200 else None
+            if status == 200 and "Lease" not in error:
+                return error
+        await asyncio.sleep(0.1)
+    raise AssertionError("no replica leads")
+
+
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane, tmp_path, way):
+    with replica(world, tmp_path, control_plane.kubeconfig, "a") as first:
+        async with client_of(first) as a:
+            await held_by(world, "a")
+            with replica(world, tmp_path, control_plane.kubeconfig, "b") as second:
+                async with client_of(second) as b:
+                    status, answer = await b.ask("POST", "/bind", {})
+                    assert (status, json.loads(answer)["error"]) == (
+                        503,
+                        "this replica does not bind pods; a holds the Lease",
+                    )
+                    node = await world.node(4, 80)
+                    for client in (a, b):
+                        await client.shows(node, lambda view: view["state"] == "shared")
+                    pods = await world.pods(64, 16)
+                    # Not all at once, so that some are left for the successor.
+                    turns = asyncio.Semaphore(8)
+                    binding = [asyncio.create_task(bind_in_turn(turns, (a, b), pod, node)) for pod in pods]
+                    await until(lambda: some_done(binding))
+                    first.signal(way)
+                    errors = await asyncio.gather(*binding)
+                    await held_by(world, "b")
+                    assert errors.count("") == 20
+                    assert await world.charged(node) == {f"{node}-{card}": 80 for card in range(4)}
+
+
+async def bind_in_turn(turns, clients, pod, node):
+    async with turns:
+        return await bind(clients, pod, node)
+
+
+async def some_done(tasks):
+    return any(task.done() for task in tasks)
+
+
+async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane, tmp_path):
+    async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
+        with (
+            replica(world, tmp_path, proxy.kubeconfig, "a") as first,
+            replica(world, tmp_path, control_plane.kubeconfig, "b") as second,
+        ):
+            second.signal(signal.SIGSTOP)
+            async with client_of(first) as a:
+                await held_by(world, "a")
+                second.signal(signal.SIGCONT)
+                await proxy.shut()
+
+                async def refuses():
+                    status, answer = await a.ask("POST", "/bind", {})
+                    return status == 503 and b"does not bind pods" in answer
+
+                await until(refuses)
+                assert await holder(world) == "a"
+                await held_by(world, "b")
+
+
+async def test_changed_certificates_are_used_and_the_ledger_stays(world, control_plane, tmp_path):
+    authority = Authority("ours")
+
+    def write(name):
+        pair = authority.server(name, ("127.0.0.1",))
+        (tmp_path / "tls.crt").write_bytes(pair.certificate)
+        (tmp_path / "tls.key").write_bytes(pair.key)
+
+    write("one")
+    client = authority.client("kube-scheduler")
+    for name, text in {"ca.crt": authority.certificate, "c.crt": client.certificate, "c.key": client.key}.items():
+        (tmp_path / name).write_bytes(text)
+    context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    context.load_cert_chain(tmp_path / "c.crt", tmp_path / "c.key")
+    files = [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key"), ("--client-ca", "ca.crt")]
+    options = [word for option, name in files for word in (option, str(tmp_path / name))]
+    kubeconfig = ("--kubeconfig", str(control_plane.kubeconfig))
+    with Process(tmp_path, *kubeconfig, *options, plain=False) as process:
+        async with client_of(process, context) as extender:
+            node = await world.node(1, 80)
+            await extender.shows(node, lambda view: view["state"] == "shared")
+            assert await extender.bind(await world.pod(30), node) == ""
+
+            async def served():
+                _, writer = await asyncio.open_connection("127.0.0.1", process.port, ssl=context)
+                subject = dict(pair[0] for pair in writer.get_extra_info("peercert")["subject"])
+                writer.transport.abort()
+                return subject["commonName"]
+
+            assert await served() == "one"
+            # Nonsense is not taken over; what comes after it is.
+            (tmp_path / "tls.crt").write_text("nonsense")
+
+            async def complained():
+                return "the former certificates stay in use" in process.log.read_text()
+
+            await until(complained)
+            assert await served() == "one"
+            write("two")
+
+            async def changed():
+                return await served() == "two"
+
+            await until(changed)
+            assert await extender.used(node) == 30
+            assert process.process.poll() is None
