@@ -35,6 +35,12 @@ def main() -> int:
         return 1
     archive = CACHE / f"base-{SUITE}.tar"
     try:
+        if (
+            subprocess.run([builder, "image", "inspect", name], capture_output=True, timeout=60, check=False).returncode
+            == 0
+        ):
+            print(name)
+            return 0
         if not archive.is_file():
             make(archive)
         subprocess.run([builder, "import", str(archive), name], check=True, timeout=SECONDS)

@@ -79,14 +79,16 @@ class ActionModule(ActionBase):
         return ours
 
     def _load(self, archive):
-        self._make_tmp_path()
+        # As who logs in, since that is who copies; Ansible's own folder for such files would stay on the node.
+        place = self._low_level_execute_command("mktemp", sudoable=False)["stdout"].strip()
+        if not place:
+            raise AnsibleActionFail("the node has no place for temporary files; look at its mktemp and /tmp")
         try:
-            place = self._connection._shell.join_path(self._connection._shell.tmpdir, "image.tar.gz")  # noqa: SLF001
             self._transfer_file(archive, place)
             load = f"{self._runtime} images import" if "ctr" in self._runtime else f"{self._runtime} load --input"
             self._ask(f"{load} {shlex.quote(place)}")
         finally:
-            self._remove_tmp_path(self._connection._shell.tmpdir)  # noqa: SLF001
+            self._low_level_execute_command(f"rm -f {shlex.quote(place)}", sudoable=False)
 
     def _pinned(self, name, digest):
         # Only containerd keeps the digest of what was imported; elsewhere the tag, which names the content, has to do.

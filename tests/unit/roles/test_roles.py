@@ -23,6 +23,7 @@ def objects(role, **changed):
         loader=FileSystemLoader(home / "templates"), undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["to_json"] = json.dumps
+    environment.filters["combine"] = lambda one, other: {**one, **other}
     variables = load(home / "defaults" / "main.yml") | changed
 
     def expanded(value):
@@ -145,7 +146,7 @@ def test_without_a_log_folder_the_extender_needs_nothing_of_its_host():
 
 
 def test_the_node_agent_sees_its_host_below_one_root():
-    found, spec = container("device_plugin")
+    found, spec = container("device_plugin", device_plugin_log_folder="")
     assert found["args"] == ["node-agent", "--unit", "1GiB"]
     assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
