@@ -57,9 +57,13 @@ class CommandLine:
         """Return it without some options."""
         return CommandLine(self.program, tuple(option for option in self.options if not drop(option)))
 
-    def with_option(self, name: str, value: str) -> CommandLine:
-        """Return it with one option more, at the end."""
-        return CommandLine(self.program, (*self.options, Option(name, value, (f"--{name}={value}",))))
+    def replacing(self, names: Iterable[str], name: str, value: str) -> CommandLine:
+        """Return it with one option in the place of others, else at the end."""
+        gone = frozenset(names)
+        place = next((i for i, option in enumerate(self.options) if option.name in gone), len(self.options))
+        rest = [option for option in self.options if option.name not in gone]
+        rest.insert(place, Option(name, value, (f"--{name}={value}",)))
+        return CommandLine(self.program, tuple(rest))
 
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
         """Return it with the options `names` of another list, each behind the one that it follows there."""

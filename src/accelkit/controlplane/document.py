@@ -97,10 +97,14 @@ def assign(items: CommentedSeq, wanted: Sequence[str]) -> None:
     for tag, start, stop, from_, to in reversed(matcher.get_opcodes()):
         if tag == "equal":
             continue
-        for index in range(stop - 1, start - 1, -1):
+        # Written over where it can be, since a comment belongs to the item that it follows.
+        kept = min(stop - start, to - from_)
+        for index in range(kept):
+            items[start + index] = wanted[from_ + index]
+        for index in range(stop - 1, start + kept - 1, -1):
             del items[index]
-        for index, word in enumerate(wanted[from_:to]):
-            items.insert(start + index, word)
+        for index in range(kept, to - from_):
+            items.insert(start + index, wanted[from_ + index])
 
 
 def plain_data(value: Any) -> Any:

@@ -80,14 +80,15 @@ def _words_of(pod: PodManifest) -> list[list[str]]:
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
-    lines = {
-        holder: line.without(lambda option: option.name in ours.replaced)
-        for holder, line in pod.command_lines().items()
-    }
-    last = list(lines)[-1]
-    lines[last] = lines[last].with_option(ours.name, ours.value)
+    lines = pod.command_lines()
+    # In the place of what it replaces, so that comments stay beside what they are about.
+    holding = [holder for holder, line in lines.items() if any(each.name in ours.replaced for each in line.options)]
+    chosen = holding[-1] if holding else list(lines)[-1]
     for holder, line in lines.items():
-        pod.set_command_line(holder, line)
+        if holder == chosen:
+            pod.set_command_line(holder, line.replacing(ours.replaced, ours.name, ours.value))
+        else:
+            pod.set_command_line(holder, line.without(lambda option: option.name in ours.replaced))
 
 
 def rejoined(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:

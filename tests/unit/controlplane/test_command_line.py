@@ -46,8 +46,8 @@ def test_the_program_is_found(words, index):
 
 def test_what_is_taken_out_goes_back_to_its_place():
     former = parse(WORDS)
-    without = former.without(lambda option: option.name in {"b", "v"}).with_option("config", "/x")
-    assert without.words == ["kube-scheduler", "--a=1", "--leader_elect", "--a=4", "--config=/x"]
+    without = former.replacing({"b", "v"}, "config", "/x")
+    assert without.words == ["kube-scheduler", "--a=1", "--config=/x", "--leader_elect", "--a=4"]
     again = without.without(lambda option: option.name == "config").with_those_of(former, ("b", "v"))
     assert again.words == WORDS
 
