@@ -4,7 +4,7 @@ import difflib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_manifests import CONFIGURATION, HOSTS, PLAIN, POLICY, Host, indented_lists, with_mount, with_options
 from ruamel.yaml import YAML
@@ -272,6 +272,7 @@ OPTIONS = st.lists(
     existing=st.booleans(),
     comments=st.lists(st.integers(0, 60), max_size=3),
 )
+@example(minor=27, options=[], layout="indented", existing=True, comments=[17])
 def test_taking_out_undoes_putting_in(minor, options, layout, existing, comments):
     text = with_options(kubeadm_manifest(minor), *options)
     files = {}
