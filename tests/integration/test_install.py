@@ -19,6 +19,8 @@ from accelkit.cluster.connection import load_connection
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 OURS = "accelkit.io"
+# Those of inventories/sandbox.
+NODES = 3
 # What a node's own kubelet and controllers change all the time.
 VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
 
@@ -42,7 +44,7 @@ async def settled(sandbox: Sandbox) -> list[dict]:
     deadline = time.monotonic() + 60
     while True:
         found = await nodes(sandbox)
-        if not any("taints" in node["spec"] for node in found):
+        if len(found) == NODES and not any("taints" in node["spec"] for node in found):
             return found
         assert time.monotonic() < deadline, "nodes are not ready"
         await asyncio.sleep(0.2)

@@ -9,7 +9,7 @@ import uvloop
 
 from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
-from accelkit.extender.server import Listen, parse_listen
+from accelkit.extender.listen import Listen, parse_listen
 from accelkit.extender.service import Options, run
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import logging
 import os
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,13 +20,13 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 
 from accelkit.errors import ConfigurationError
+from accelkit.extender.listen import Listen, check_certificates
 from accelkit.extender.routes import Reply
 
 log = logging.getLogger(__name__)
 
 # 5,000 whole node objects of 20 KB fit; kube-scheduler sends them where nodeCacheCapable is false.
 MAX_BODY_BYTES = 128 * 1024 * 1024
-_MAX_PORT = 65535
 _BACKLOG = 1024
 _CERTIFICATE_SECONDS = 2.0
 # kube-scheduler sends a body at once; who takes longer must not hold a connection, nor our end, for ever.
@@ -55,59 +52,6 @@ class _HttpProtocol(Protocol):
     def __anext__(self) -> Awaitable[bytes]: ...
 
     def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None: ...
-
-
-@dataclass(frozen=True)
-class Listen:
-    """Where to serve, and with which certificates; no certificates means plain HTTP on loopback."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    key: Path | None = None
-    client_ca: Path | None = None
-
-
-def parse_listen(
-    address: str, *, plain_http: bool, certificate: Path | None, key: Path | None, client_ca: Path | None
-) -> Listen:
-    """Check where and how to serve.
-
-    Raises:
-        ConfigurationError: no address, certificates missing, or plain HTTP beyond the loopback address.
-    """
-    host, number = _address(address)
-    if plain_http:
-        if not ipaddress.ip_address(host).is_loopback:
-            raise ConfigurationError(
-                f"plain HTTP is served on the loopback address only, not on {host}",
-                next_step="give --tls-cert, --tls-key and --client-ca",
-            )
-        return Listen(host, number)
-    if certificate is None or key is None or client_ca is None:
-        raise ConfigurationError(
-            "the extender serves TLS to clients with certificates",
-            next_step="give --tls-cert, --tls-key and --client-ca, or --plain-http on 127.0.0.1",
-        )
-    for path in (certificate, key, client_ca):
-        if not path.is_file():
-            raise ConfigurationError(f"{path} is not a file")
-    _check_certificates(certificate, key, client_ca)
-    return Listen(host, number, certificate, key, client_ca)
-
-
-def _address(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    wrong = ConfigurationError(f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766")
-    try:
-        ipaddress.ip_address(host)
-        number = int(port)
-    except ValueError as exc:
-        raise wrong from exc
-    if not 0 < number <= _MAX_PORT:
-        raise wrong
-    return host, number
 
 
 class HttpServer:
@@ -214,7 +158,7 @@ class HttpServer:
             if seen in {used, b""} or seen != before:
                 continue
             try:
-                _check_certificates(at.certificate, at.key, at.client_ca)
+                check_certificates(at.certificate, at.key, at.client_ca)
             except ConfigurationError as exc:
                 log.error("the former certificates stay in use: %s", exc)  # noqa: TRY400 - the sentence says it
             else:
@@ -272,20 +216,6 @@ async def _body(scope: _Scope, protocol: _HttpProtocol) -> bytes | None:
         if len(chunks) > MAX_BODY_BYTES:
             return None
     return bytes(chunks)
-
-
-def _check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
-    # The server would end the whole process, without a sentence, over files it cannot use.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        # An empty password, so that nobody is asked for one.
-        context.load_cert_chain(certificate, key, password="")
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"certificate {certificate} with key {key} cannot be used: {exc}") from exc
-    try:
-        context.load_verify_locations(client_ca)
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"authority {client_ca} cannot be used: {exc}") from exc
 
 
 def _open_socket(listen: Listen) -> socket.socket:

@@ -16,9 +16,10 @@ from accelkit.cluster.heartbeat import Heartbeat
 from accelkit.cluster.reflector import Reflector
 from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
 from accelkit.extender.leadership import Leadership, Replica
+from accelkit.extender.listen import Listen
 from accelkit.extender.metrics import Metrics
 from accelkit.extender.routes import Routes
-from accelkit.extender.server import HttpServer, Listen
+from accelkit.extender.server import HttpServer
 from accelkit.extender.verbs import Verbs
 from accelkit.model.pod import Node, Pod
 from accelkit.placement.ledger import Ledger

@@ -34,8 +34,8 @@ _Say = Callable[[str], None]
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _SWEEPS = 3
-# What the supervisor itself says of its progress, as cli.py formats it.
-_PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor:\d+ (.*)")
+# What the supervisor itself says of its progress, as accelkit.logs formats it.
+_PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor supervisor\.py:\d+ (.*)")
 
 
 class ProcessView(msgspec.Struct, frozen=True):

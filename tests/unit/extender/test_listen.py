@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.errors import ConfigurationError
-from accelkit.extender.server import Listen, parse_listen
+from accelkit.extender.listen import Listen, parse_listen
 
 
 def listen(address, *, plain_http=True, certificate=None, key=None, client_ca=None):

@@ -1,0 +1,84 @@
+"""Where the extender serves, and with which certificates."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.errors import ConfigurationError
+
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where to serve, and with which certificates; no certificates means plain HTTP on loopback."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+
+
+def parse_listen(
+    address: str, *, plain_http: bool, certificate: Path | None, key: Path | None, client_ca: Path | None
+) -> Listen:
+    """Check where and how to serve.
+
+    Raises:
+        ConfigurationError: no address, certificates missing, or plain HTTP beyond the loopback address.
+    """
+    host, number = _address(address)
+    if plain_http:
+        if not ipaddress.ip_address(host).is_loopback:
+            raise ConfigurationError(
+                f"plain HTTP is served on the loopback address only, not on {host}",
+                next_step="give --tls-cert, --tls-key and --client-ca",
+            )
+        return Listen(host, number)
+    if certificate is None or key is None or client_ca is None:
+        raise ConfigurationError(
+            "the extender serves TLS to clients with certificates",
+            next_step="give --tls-cert, --tls-key and --client-ca, or --plain-http on 127.0.0.1",
+        )
+    for path in (certificate, key, client_ca):
+        if not path.is_file():
+            raise ConfigurationError(f"{path} is not a file")
+    check_certificates(certificate, key, client_ca)
+    return Listen(host, number, certificate, key, client_ca)
+
+
+def _address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    wrong = ConfigurationError(f"{address!r} is no address to listen on", next_step="write it as 0.0.0.0:32766")
+    try:
+        ipaddress.ip_address(host)
+        number = int(port)
+    except ValueError as exc:
+        raise wrong from exc
+    if not 0 < number <= _MAX_PORT:
+        raise wrong
+    return host, number
+
+
+def check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
+    """Check that the server can use these files.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    # The server would end the whole process, without a sentence, over files it cannot use.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # An empty password, so that nobody is asked for one.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"certificate {certificate} with key {key} cannot be used: {exc}") from exc
+    try:
+        context.load_verify_locations(client_ca)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"authority {client_ca} cannot be used: {exc}") from exc
