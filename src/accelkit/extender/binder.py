@@ -187,7 +187,7 @@ class Binder:
         held, ours = self._ledger.holding(ref.uid), self._ours(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
-        elif failure.status != _CONFLICT:
+        elif failure.status not in {_CONFLICT, _NOT_FOUND}:
             if ours:
                 self._ledger.release(ref.uid)
             return f"binding {ref} to {node}: {failure}"
