@@ -35,6 +35,14 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         reserved_bytes: what driver and firmware keep of it.
         numa: NUMA node, None when unknown.
         pci_root: PCI root complex as `pci0000:00`, empty when unknown.
+        health_reason: why the card is not healthy, as a sentence; empty where it is.
+        index: the node's own number for the card, which users see; it stays while the node runs.
+        minor: the driver's number, as in the names of device nodes; None when unknown.
+        bdf: PCI address as `0000:19:00.0`, empty when unknown.
+        memory_source: what said how much memory there is (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty if nothing.
+        estimated: whether that source knows the kind of card only, not this one.
+        cordoned: taken out of placement by somebody, whatever its health.
+        enforcement: what keeps shares of this card within their memory (`mps`, `dmem`); empty where they are advisory.
     """
 
     id: str
@@ -46,6 +54,19 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     pci_root: str = ""
     links: tuple[Link, ...] = ()
     health: Health = Health.HEALTHY
+    health_reason: str = ""
+    index: int | None = None
+    minor: int | None = None
+    bdf: str = ""
+    memory_source: str = ""
+    estimated: bool = False
+    cordoned: bool = False
+    enforcement: str = ""
+
+    @property
+    def placeable(self) -> bool:
+        """Whether new shares may go on it."""
+        return self.health is not Health.UNHEALTHY and not self.cordoned
 
     @property
     def capacity_bytes(self) -> int:

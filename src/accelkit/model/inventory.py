@@ -27,6 +27,8 @@ class Inventory(msgspec.Struct, frozen=True):
         cards: in the order the node numbers them.
         next_unit_bytes: the unit that its agent was told to advertise and cannot yet; 0 where there is none.
         problem: why it cannot, as a sentence; empty where it only waits for pods to end.
+        topology: how near every two cards are: row i, column j is the letter of a `accelkit.model.topology.Nearness`;
+            empty where nobody looked.
     """
 
     unit_bytes: int
@@ -34,6 +36,7 @@ class Inventory(msgspec.Struct, frozen=True):
     version: int = INVENTORY_VERSION
     next_unit_bytes: int = 0
     problem: str = ""
+    topology: tuple[str, ...] = ()
 
     @property
     def told_bytes(self) -> int:

@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement
 import msgspec
 
 from accelkit.model.assignment import Assignment, Share
-from accelkit.model.card import Card, Health
+from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import CardTally
@@ -53,7 +53,7 @@ def place(states: Sequence[CardState], request: PodRequest, policy: Policy) -> A
     """
     if len(request.containers) > _MAX_CONTAINERS:
         return Misfit(Reason.TOO_COMPLEX)
-    search = _Search([state for state in states if state.card.health is not Health.UNHEALTHY], request, policy)
+    search = _Search([state for state in states if state.card.placeable], request, policy)
     chosen = search.solve(0)
     return search.misfit() if chosen is None else Assignment(chosen)
 

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from accelkit.model.card import Health
 from accelkit.model.request import PodRequest
 from accelkit.placement.holding import NodeEntry
 
@@ -69,7 +68,7 @@ class Table:
             self._grow(len(self._known), len(states))
         self.changed_at[row] = self.tick
         self._known[row] = entry.problem is None
-        usable = [state for state in states if state.card.health is not Health.UNHEALTHY]
+        usable = [state for state in states if state.card.placeable]
         # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
         # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
         free_bytes = [max(_NONE, state.free_bytes) for state in usable if state.card.capacity_bytes]

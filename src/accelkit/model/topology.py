@@ -1,0 +1,24 @@
+"""How near two cards of a node are: one scale for every vendor, and the matrix of all pairs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Nearness(StrEnum):
+    """From the nearest to the farthest; the value is the letter in the inventory's matrix.
+
+    FABRIC_DIRECT is a link from card to card (NVLink, XGMI, Xe-link), FABRIC_SWITCHED one through that fabric's switch.
+    PCI_SWITCH is one PCI switch, PCI_MULTI several, HOST_BRIDGE the same root complex, NUMA the same NUMA node,
+    CROSS_NUMA another one. UNKNOWN is not far: nobody could tell.
+    """
+
+    SAME = "X"
+    FABRIC_DIRECT = "D"
+    FABRIC_SWITCHED = "W"
+    PCI_SWITCH = "S"
+    PCI_MULTI = "M"
+    HOST_BRIDGE = "H"
+    NUMA = "N"
+    CROSS_NUMA = "C"
+    UNKNOWN = "?"
