@@ -45,9 +45,10 @@ import ensurepip
 import os
 import subprocess
 import sys
-import tarfile
+import sysconfig
 
-bundled = os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")
+# Debian keeps the wheels in a folder of their own.
+bundled = sysconfig.get_config_var("WHEEL_PKG_DIR") or os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")
 wheel = [name for name in os.listdir(bundled) if name.startswith("pip-")][0]
 arguments = [each for each in sys.argv[1:] if each not in ("--no-setuptools", "--no-wheel")]
 environment = dict(os.environ, PYTHONPATH=os.path.join(bundled, wheel))
