@@ -15,12 +15,14 @@ from accelkit.model.card import Card, Health
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.allocation import container_response
+from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.devices import by_card, memory_ids
 from accelkit.node.discovery import FoundCard
-from accelkit.node.grants import AssignedPod, Grants, Key, check_exclusive
+from accelkit.node.grants import Grants, check_exclusive
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES, PLUGIN_FOLDER, Held, held_devices, register
 from accelkit.node.pods import NodePods
 from accelkit.node.room import bytes_by_device, check_room
+from accelkit.node.slots import Devices
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +166,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                     self._grants.check_unit(self._pods.assigned(), held, len(ids))
                     own = [found.card for found in self._cards]
                     check_room(ids, own, worth, unit_bytes=self._grants.unit_bytes)
-                key = self._grants.attribute(self._pods.assigned(), held, ids)
+                key = self._grants.grant(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
                 answer.container_responses.append(
                     container_response(
@@ -185,7 +187,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         return api.PreStartContainerResponse()
 
     def _prefer(
-        self, wanted: api.ContainerPreferredAllocationRequest, held: Collection[Key], avoid: Collection[str]
+        self, wanted: api.ContainerPreferredAllocationRequest, held: Mapping[Key, Devices], avoid: Collection[str]
     ) -> list[str]:
         return self._grants.prefer(
             self._pods.assigned(),
@@ -196,30 +198,34 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             avoid=avoid,
         )
 
-    async def _held(self) -> tuple[set[Key], Mapping[str, str], Mapping[str, int]]:
-        """Return who holds devices of this resource, the cards held through the other, and what devices are worth."""
+    async def _held(self) -> tuple[Mapping[Key, Devices], Mapping[str, str], Mapping[str, int]]:
+        """Return what containers hold, the cards held through the other resource, and what devices are worth."""
         pods = self._pods.assigned()
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
-        for grants in (self._grants, self._other):
-            grants.keep({pod.uid for pod in pods})
         try:
             answer = await held_devices(self._root)
         except DevicePluginError as exc:
             # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
             log.warning("%s; believing the assignments of this node's pods", exc)
-            return set(), self._assigned_otherwise(pods), self._worth(pods, {})
+            for grants in (self._grants, self._other):
+                grants.settle(pods, ())
+            return {}, self._assigned_otherwise(pods), self._worth(pods, {})
         own, other = Held(answer, self._resource), Held(answer, self._other_resource)
-        keys = [_keys(side.containers, uids) for side in (own, other)]
-        others = self._other.cards(keys[1])
+        for grants, held in ((self._grants, own), (self._other, other)):
+            grants.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
+        others = self._other.cards()
         for (namespace, name, _), cards in other.containers.items():
             others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
-        return keys[0], others, self._worth(pods, own.devices)
+        keyed = {(uids[ns, pod], name): cards for (ns, pod, name), cards in own.containers.items() if (ns, pod) in uids}
+        return keyed, others, self._worth(pods, own.devices)
 
     def _worth(self, pods: Sequence[AssignedPod], held: Mapping[tuple[str, str, str], Sequence[str]]) -> dict[str, int]:
         """Return the bytes of each device that containers hold: those assigned, else by the present unit."""
         by_uid = {pod.uid: pod for pod in pods}
         by_name = {(pod.namespace, pod.name): pod for pod in pods}
-        holdings = [(by_uid.get(uid), container, ids) for (uid, container), ids in self._grants.granted().items()]
+        holdings: list[tuple[AssignedPod | None, str, Sequence[str]]] = [
+            (by_uid.get(key[0]) if key else None, key[1] if key else "", ids) for key, ids in self._grants.under_way()
+        ]
         holdings += [(by_name.get((space, name)), container, ids) for (space, name, container), ids in held.items()]
         return bytes_by_device(
             (ids, (pod.memory_bytes(container) if pod else 0) or len(ids) * self._grants.unit_bytes)
@@ -234,7 +240,3 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             for share in shares
             if share.whole is not self._whole
         }
-
-
-def _keys(containers: Mapping[tuple[str, str, str], object], uids: Mapping[tuple[str, str], str]) -> set[Key]:
-    return {(uids[ns, pod], container) for ns, pod, container in containers if (ns, pod) in uids}

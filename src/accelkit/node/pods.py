@@ -11,7 +11,7 @@ from accelkit.cluster.reflector import Reflector, list_all
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
 from accelkit.model.pod import Pod
-from accelkit.node.grants import AssignedPod
+from accelkit.node.assigned_pod import AssignedPod
 from accelkit.vendors.requests import containers_in_order, limits_of
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from accelkit.node.grants import AssignedPod
+from accelkit.node.assigned_pod import AssignedPod
 
 PodName = tuple[str, str]  # namespace, name
 

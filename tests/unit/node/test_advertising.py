@@ -10,8 +10,8 @@ from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inv
 from accelkit.node import advertising
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.advertising import Advertising
+from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.discovery import FoundCard
-from accelkit.node.grants import AssignedPod
 from accelkit.vendors.profiles import load_profiles
 
 MEMORY = "accelkit.io/memory"

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
+from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.devices import by_card
-from accelkit.node.grants import AssignedPod, Grants, check_exclusive
+from accelkit.node.grants import Grants, check_exclusive
 
 ALL = [f"{card}::{number}" for card in "abc" for number in range(8)]
 
@@ -26,8 +30,8 @@ def pod(name, order=0, **containers):
     return AssignedPod(f"uid-{name}", "d", name, (f"{order}", name), tuple(containers), Assignment(shares))
 
 
-def offer(grants, pods, size, *, held=(), available=ALL, taken=(), avoid=()):
-    return grants.prefer(pods, set(held), available=available, taken=taken, size=size, avoid=avoid)
+def offer(grants, pods, size, *, held=None, available=ALL, taken=(), avoid=()):
+    return grants.prefer(pods, held or {}, available=available, taken=taken, size=size, avoid=avoid)
 
 
 def prefer(*args, **more):
@@ -46,7 +50,7 @@ def test_the_pod_admitted_first_is_meant(grants):
 def test_containers_are_meant_in_the_order_of_allocation(grants):
     pods = [pod("p", i="bb", c="cc")]
     assert prefer(grants, pods, 2) == {"b": 2}
-    grants.attribute(pods, set(), ["b::0", "b::1"])
+    grants.grant(pods, {}, ["b::0", "b::1"])
     assert prefer(grants, pods, 2) == {"c": 2}
 
 
@@ -89,54 +93,97 @@ def test_whole_cards_that_nobody_waits_for_are_offered_where_nobody_shares():
 
 def test_a_container_is_expected_until_it_has_its_devices(grants):
     pods = [pod("p", c="aa")]
-    assert grants.expects(pods, set(), 2)
-    assert not grants.expects(pods, set(), 3)
-    assert not grants.expects(pods, {("uid-p", "c")}, 2)
-    grants.attribute(pods, set(), ["a::0", "a::1"])
-    assert not grants.expects(pods, set(), 2)
+    assert grants.expects(pods, {}, 2)
+    assert not grants.expects(pods, {}, 3)
+    assert not grants.expects(pods, {("uid-p", "c"): Counter(a=2)}, 2)
+    grants.grant(pods, {}, ["a::0", "a::1"])
+    assert not grants.expects(pods, {}, 2)
 
 
 def test_an_allocation_goes_to_the_container_whose_cards_it_has(grants):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
-    assert grants.attribute(pods, set(), ["b::0", "b::1", "b::2", "b::3"]) == ("uid-q", "c")
+    assert grants.grant(pods, {}, ["b::0", "b::1", "b::2", "b::3"]) == ("uid-q", "c")
 
 
 def test_equal_sizes_that_the_kubelet_swaps_are_both_granted(grants):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
-    assert grants.attribute(pods, set(), ["c::0", "c::1"]) == ("uid-p", "c")
-    assert grants.attribute(pods, set(), ["a::0", "a::1"]) == ("uid-q", "c")
-    assert grants.attribute(pods, set(), ["b::0", "b::1"]) is None
+    assert grants.grant(pods, {}, ["c::0", "c::1"]) == ("uid-p", "c")
+    assert grants.grant(pods, {}, ["a::0", "a::1"]) == ("uid-q", "c")
+    assert grants.grant(pods, {}, ["b::0", "b::1"]) is None
 
 
 def test_devices_of_several_cards_for_a_container_of_one_are_refused(grants):
     with pytest.raises(DevicePluginError, match=r"several cards \(a, b\)"):
-        grants.attribute([pod("p", c="aaaa")], set(), ["a::0", "a::1", "b::0", "b::1"])
+        grants.grant([pod("p", c="aaaa")], {}, ["a::0", "a::1", "b::0", "b::1"])
     assert prefer(grants, [pod("p", c="aaaa")], 4) == {"a": 4}
 
 
 def test_a_split_over_other_amounts_than_assigned_is_refused(grants):
     with pytest.raises(DevicePluginError, match="several cards"):
-        grants.attribute([pod("p", c="aabb")], set(), ["a::0", "a::1", "a::2", "b::0"])
-    assert grants.attribute([pod("p", c="aabb")], set(), ["b::0", "b::1", "c::0", "c::1"]) == ("uid-p", "c")
+        grants.grant([pod("p", c="aabb")], {}, ["a::0", "a::1", "a::2", "b::0"])
+    assert grants.grant([pod("p", c="aabb")], {}, ["b::0", "b::1", "c::0", "c::1"]) == ("uid-p", "c")
 
 
 def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(grants):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
-    assert prefer(grants, pods, 2, held=[("uid-p", "c")]) == {"b": 2}
+    assert prefer(grants, pods, 2, held={("uid-p", "c"): Counter(a=2)}) == {"b": 2}
 
 
-def test_what_was_granted_and_is_not_shown_yet_still_counts(grants):
+def test_what_was_granted_counts_until_the_kubelet_shows_it(grants):
     pods = [pod("p", c="aa")]
-    grants.attribute(pods, set(), ["b::0", "b::1"])
-    assert grants.cards(set()) == {"b": "uid-p"}
-    assert grants.cards({("uid-p", "c")}) == {}
+    grants.grant(pods, {}, ["b::0", "b::1"])
+    grants.settle(pods, {"b::0"})
+    assert grants.cards() == {"b": "uid-p"}
+    grants.settle(pods, {"b::0", "b::1"})
+    assert grants.cards() == {}
 
 
-def test_a_pod_that_is_gone_is_forgotten(grants):
+def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(grants):
     pods = [pod("p", c="aa")]
-    grants.attribute(pods, set(), ["a::0", "a::1"])
-    grants.keep({"uid-q"})
-    assert grants.cards(set()) == {}
+    for left in ([], [replace(pods[0], admitted=True)]):
+        grants.grant(pods, {}, ["a::0", "a::1"])
+        grants.settle(left, ())
+        assert grants.cards() == {}
+
+
+def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
+    now = [0.0]
+    grants = Grants(whole=False, clock=lambda: now[0])
+    grants.grant([], {}, ["a::0"])
+    grants.settle([], ())
+    assert grants.cards() == {"a": ""}
+    now[0] = 61.0
+    grants.settle([], ())
+    assert grants.cards() == {}
+
+
+def test_a_pod_whose_slot_was_taken_is_offered_the_slot_of_the_one_that_took_it(grants):
+    pods = [pod("first", 1, c="aa"), pod("second", 2, c="bb")]
+    held = {("uid-second", "c"): Counter(a=2)}
+    grants.grant(pods, {}, ["a::0", "a::1"])
+    assert prefer(grants, pods, 2) == {"b": 2}
+    grants.settle(pods, {"a::0", "a::1"})
+    assert prefer(grants, pods, 2, held=held) == {"b": 2}
+
+
+def test_an_admitted_pod_waits_for_nothing(grants):
+    pods = [replace(pod("old", 1, i="aa", c="aa"), admitted=True), pod("new", 2, c="bb")]
+    assert prefer(grants, pods, 2) == {"b": 2}
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(cards, random):
+    grants = Grants(whole=False, unit_bytes=1)
+    pods = [pod(f"p{number}", number, c=card) for number, card in enumerate(cards)]
+    held, free = {}, set(ALL)
+    for each in random.sample(pods, len(pods)):
+        (chosen,) = offer(grants, pods, 1, held=held, available=sorted(free))
+        grants.grant(pods, held, [chosen])
+        if random.random() < 0.7:
+            held[each.uid, "c"] = by_card([chosen])
+            grants.settle(pods, {chosen})
+        free.remove(chosen)
+    assert by_card(set(ALL) - free) == Counter(cards)
 
 
 def test_whole_cards_are_steered_apart_from_memory():
@@ -144,11 +191,11 @@ def test_whole_cards_are_steered_apart_from_memory():
     whole = AssignedPod("u", "d", "p", ("", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
     grants = Grants(whole=True)
     assert offer(grants, [whole], 1, available=["a", "b", "c"]) == ["b"]
-    assert grants.attribute([whole], set(), ["b"]) == ("u", "c")
+    assert grants.grant([whole], {}, ["b"]) == ("u", "c")
 
 
 def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
-    assert Grants(whole=True).attribute([], set(), ["a", "b"]) is None
+    assert Grants(whole=True).grant([], {}, ["a", "b"]) is None
 
 
 @pytest.mark.parametrize(("whole", "sentence"), [(True, "d/p shares its memory"), (False, "d/p holds it whole")])
@@ -179,17 +226,17 @@ def sized(name, amount, units):
 
 def test_a_pod_assigned_in_another_unit_is_refused_by_name(grants):
     with pytest.raises(DevicePluginError, match="pod d/p was assigned units of 4 B and this node now has units of 1 B"):
-        grants.check_unit([sized("p", 8, 2)], set(), 2)
+        grants.check_unit([sized("p", 8, 2)], {}, 2)
 
 
 def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_unit(grants):
-    grants.check_unit([sized("old", 8, 2), sized("new", 2, 2)], set(), 2)
+    grants.check_unit([sized("old", 8, 2), sized("new", 2, 2)], {}, 2)
 
 
 def test_those_that_hold_their_devices_are_no_concern_of_the_unit(grants):
     pods = [sized("held", 8, 2), sized("other", 8, 4)]
-    grants.check_unit(pods, {("uid-held", "c")}, 2)
-    Grants(whole=True).check_unit(pods, set(), 2)
+    grants.check_unit(pods, {("uid-held", "c"): Counter(a=2)}, 2)
+    Grants(whole=True).check_unit(pods, {}, 2)
 
 
 def test_the_unit_of_a_pod_follows_from_what_it_was_assigned():

@@ -9,8 +9,9 @@ from accelkit.node import plugin as module
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.allocation import MEMORY_VARIABLE
+from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.discovery import FoundCard
-from accelkit.node.grants import AssignedPod, Grants
+from accelkit.node.grants import Grants
 from accelkit.node.plugin import DevicePlugin
 from accelkit.vendors.profiles import load_profiles
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.model.assignment import Assignment, Share
-from accelkit.node.grants import AssignedPod
+from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.unit import unit_to_advertise
 
 GIB, MIB = 2**30, 2**20
