@@ -11,6 +11,8 @@ from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 
 ASSIGNMENT_ANNOTATION: Final = "accelkit.io/assignment"
 ASSIGNMENT_VERSION: Final = 1
+# Stands in an assignment for what the pod has left and another pod is about to be charged with; no container's name.
+MOVING: Final = "(moving)"
 
 
 class Share(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,10 +25,11 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """The shares of each container, by container name."""
+    """The shares of each container, by container name; `broken` are constraints that the kubelet's choice broke."""
 
     containers: dict[str, tuple[Share, ...]]
     version: int = ASSIGNMENT_VERSION
+    broken: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Version(msgspec.Struct):

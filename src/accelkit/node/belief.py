@@ -1,0 +1,121 @@
+"""What a pod holds, as its kubelet says: the assignment that is true, whatever was planned.
+
+The kubelet shows the device IDs of app containers and sidecars, and each of our IDs names its card. Of a plain init
+container it shows nothing, but it hands its devices on to the containers after it: where those are, it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.request import Kind
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.node.devices import by_card
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDevices:
+    """The device IDs that a container holds, of memory and of whole cards."""
+
+    memory: Sequence[str] = ()
+    whole: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCards:
+    """The node's cards by id, and what a unit of memory is worth in bytes."""
+
+    cards: Mapping[str, Card]
+    unit_bytes: int
+
+
+@dataclass(slots=True)
+class _Moves:
+    """Where containers after an init container are instead of where they were assigned: {card: other card}."""
+
+    to: dict[str, set[str]] = field(default_factory=dict)
+
+    def note(self, was: Sequence[Share], now: Sequence[Share]) -> None:
+        """Note a container's cards; only one that has one card says where another one's went."""
+        if len(was) == len(now) == 1:
+            self.to.setdefault(was[0].card, set()).add(now[0].card)
+
+    def follow(self, share: Share) -> Share:
+        """Return the share on the card to which all containers of its card went."""
+        cards = self.to.get(share.card, set())
+        return Share(next(iter(cards)), share.memory_bytes, share.compute, share.whole) if len(cards) == 1 else share
+
+
+def believed(
+    assignment: Assignment | None,
+    order: Sequence[tuple[str, Kind]],
+    held: Mapping[str, ContainerDevices],
+    node: NodeCards,
+) -> Assignment | None:
+    """Return what the pod holds, None where its kubelet says nothing of our cards.
+
+    Containers that the kubelet does not show keep what they were assigned. So do those whose devices are not ours:
+    another system's plugin gave them.
+
+    Args:
+        assignment: what was planned; None where nothing was.
+        order: the pod's containers and their kinds.
+        held: what the kubelet shows, by container.
+        node: the node's cards.
+    """
+    planned = {} if assignment is None else {k: v for k, v in assignment.containers.items() if k != MOVING}
+    containers = dict(planned)
+    moves = {False: _Moves(), True: _Moves()}
+    for name, devices in held.items():
+        if not _ours(devices, node):
+            continue
+        was = planned.get(name, ())
+        now = _shares(was, devices, node)
+        for whole in (False, True):
+            moves[whole].note([s for s in was if s.whole is whole], [s for s in now if s.whole is whole])
+        containers[name] = now
+    for name, kind in order:
+        if kind is Kind.INIT and name in planned and name not in held:
+            containers[name] = tuple(moves[share.whole].follow(share) for share in planned[name])
+    return Assignment(containers) if containers else None
+
+
+def same(one: Assignment, other: Assignment) -> bool:
+    """Whether two assignments give every container the same; what is moving and the order of shares are left aside."""
+    return _sorted(one) == _sorted(other)
+
+
+def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
+    # The memory of a whole card is all of it, whatever it was thought to be; compute is the ledger's alone.
+    return {
+        name: sorted((share.card, 0 if share.whole else share.memory_bytes, share.whole) for share in shares)
+        for name, shares in assignment.containers.items()
+        if shares and name != MOVING
+    }
+
+
+def _ours(devices: ContainerDevices, node: NodeCards) -> bool:
+    cards = {*by_card(devices.memory), *by_card(devices.whole)}
+    return bool(cards) and all("::" in device_id for device_id in devices.memory) and cards <= node.cards.keys()
+
+
+def _shares(was: Sequence[Share], devices: ContainerDevices, node: NodeCards) -> tuple[Share, ...]:
+    shared = [share for share in was if not share.whole]
+    compute = max((share.compute for share in shared), default=0)
+    worth = _worth(shared, len(devices.memory), node.unit_bytes)
+    counts: Counter[str] = by_card(devices.memory)
+    found = [Share(card, count * worth, compute) for card, count in sorted(counts.items())]
+    found += [
+        Share(card, node.cards[card].capacity_bytes, WHOLE_COMPUTE, whole=True) for card in sorted(set(devices.whole))
+    ]
+    return tuple(found)
+
+
+def _worth(shared: Sequence[Share], devices: int, unit_bytes: int) -> int:
+    # A device is worth the unit of the day when it was assigned, which its pod's amount tells.
+    amount = sum(share.memory_bytes for share in shared)
+    return amount // devices if devices and amount and amount % devices == 0 else unit_bytes

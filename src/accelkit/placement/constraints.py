@@ -1,0 +1,49 @@
+"""Which constraints of a request an assignment breaks that others have made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from accelkit.model.assignment import Assignment
+from accelkit.model.card import Card
+from accelkit.model.request import ContainerRequest, PodRequest
+
+
+def broken(request: PodRequest, assignment: Assignment, cards: Mapping[str, Card]) -> tuple[str, ...]:
+    """Return a sentence for each constraint that does not hold; what is unknown of a card breaks what asks for it.
+
+    Args:
+        request: what the pod asks for.
+        assignment: what it holds.
+        cards: the node's cards by id.
+    """
+    return tuple(sentence for container in request.containers for sentence in _broken(container, assignment, cards))
+
+
+def _broken(container: ContainerRequest, assignment: Assignment, cards: Mapping[str, Card]) -> Iterator[str]:
+    name = f"container {container.container}"
+    held = [share.card for share in assignment.containers.get(container.container, ())]
+    if not held:
+        return
+    if len(held) != container.cards:
+        yield f"{name} has {len(held)} cards, not {container.cards}"
+    if container.model and any(card not in cards or cards[card].model != container.model for card in held):
+        yield f"{name} has cards of another model than {container.model}"
+    beside = {share.card for share in assignment.containers.get(container.same_card_as, ())}
+    if container.same_card_as and beside and not beside >= set(held):
+        yield f"{name} is not on the cards of container {container.same_card_as}"
+    if container.numa and held and not _one_numa_node(held, cards):
+        yield f"{name} has cards of several NUMA nodes"
+    if container.link and not all(_linked(a, b, container.link, cards) for a, b in combinations(held, 2)):
+        yield f"{name} has cards that are not linked"
+
+
+def _one_numa_node(held: Sequence[str], cards: Mapping[str, Card]) -> bool:
+    nodes = {cards[card].numa if card in cards else None for card in held}
+    return len(nodes) == 1 and None not in nodes
+
+
+def _linked(one: str, other: str, kind: str, cards: Mapping[str, Card]) -> bool:
+    ends = ((one, other), (other, one))
+    return any(link.to == b and kind in ("any", link.kind) for a, b in ends if a in cards for link in cards[a].links)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card, Link
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.constraints import broken
+
+CARDS = {
+    "a": Card("a", "v", "big", 16, numa=0, links=(Link("b", "NVLink"),)),
+    "b": Card("b", "v", "big", 16, numa=0),
+    "c": Card("c", "v", "small", 16, numa=1),
+    "d": Card("d", "v", "small", 16),
+}
+
+
+def check(held, **wanted):
+    container = ContainerRequest("c", Kind.APP, **{"cards": len(held), "memory_bytes": 1, **wanted})
+    return broken(PodRequest((container,)), Assignment({"c": tuple(Share(card, 1) for card in held)}), CARDS)
+
+
+def test_constraints_that_hold_are_not_named():
+    assert check("ab", model="big", numa="single", link="NVLink") == ()
+    assert check("ba", link="any") == ()
+
+
+def test_each_constraint_that_does_not_hold_is_named():
+    assert check("ac", cards=1) == ("container c has 2 cards, not 1",)
+    assert check("ac", model="big") == ("container c has cards of another model than big",)
+    assert check("ac", numa="single") == ("container c has cards of several NUMA nodes",)
+    assert check("abc", link="any") == ("container c has cards that are not linked",)
+    assert check("ab", link="XGMI") == ("container c has cards that are not linked",)
+
+
+def test_what_is_unknown_breaks_what_asks_for_it():
+    assert check("d", numa="single") == ("container c has cards of several NUMA nodes",)
+    assert check("z", model="big") == ("container c has cards of another model than big",)
+
+
+def test_a_container_off_the_cards_of_the_other_is_named():
+    other = ContainerRequest("o", Kind.APP, 1, 1)
+    container = ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o")
+    request = PodRequest((other, container))
+    apart = Assignment({"o": (Share("a", 1),), "c": (Share("b", 1),)})
+    assert broken(request, apart, CARDS) == ("container c is not on the cards of container o",)
+    assert broken(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()
