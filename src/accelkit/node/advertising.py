@@ -15,6 +15,7 @@ from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import unit_name
+from accelkit.node.belief import NodeCards
 from accelkit.node.discovery import FoundCard
 from accelkit.node.kubelet import Held, held_devices
 from accelkit.node.message_size import check_list
@@ -66,6 +67,13 @@ class Advertising:
     def shown(self) -> bool:
         """Whether the plugins have anything to tell the kubelet."""
         return self._shown is not None
+
+    def node_cards(self) -> NodeCards | None:
+        """Return the cards as they are shown, None before they are."""
+        if self._shown is None:
+            return None
+        found, unit = self._shown
+        return NodeCards({each.card.id: each.card for each in found}, unit)
 
     async def update(self, found: Sequence[FoundCard]) -> bool:
         """Show and publish these cards; False where the unit is not yet the one that was told.

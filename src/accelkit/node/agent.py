@@ -11,58 +11,84 @@ from pathlib import Path
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
+from accelkit.cluster.events import Events
 from accelkit.errors import ConfigurationError, DevicePluginError
 from accelkit.node.advertising import Advertising
+from accelkit.node.allocations import AllocationsWriter, allocations_of
 from accelkit.node.discovery import discover
 from accelkit.node.grants import Grants
-from accelkit.node.kubelet import KUBELET_SOCKET
+from accelkit.node.kubelet import KUBELET_SOCKET, held_devices
+from accelkit.node.metrics import Metrics
 from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
-from accelkit.vendors.dialects import ResourceNames, load_dialect
+from accelkit.node.reconciler import Reconciler, devices_by_pod
+from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_profiles
 
 log = logging.getLogger(__name__)
+
+COMPONENT = "accelkit-node-agent"
 
 _DISCOVER_SECONDS = 30.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
 _SOCKETS_SECONDS = 1.0
+# The kubelet tells nobody when devices change hands: asked after each allocation and each change of a pod, and now and
+# then for what neither shows.
+_RECONCILE_SECONDS = 15.0
+_UNSETTLED_SECONDS = 1.0
+_GATHER_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `accelkit node-agent` was told."""
+    """What `accelkit node-agent` was told; `steering` is whether the kubelet is told which devices to choose."""
 
     node: str
     root: Path
     unit_bytes: int
     dialect: str
     kubeconfig: Path | None = None
+    namespace: str = ""
+    steering: bool = True
+    metrics_port: int = 0
 
 
 async def run(options: Options) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        ConfigurationError: no cluster is configured.
+        ConfigurationError: no cluster is configured, or the port of metrics is taken.
         DevicePluginError: the cards are more than the kubelet takes.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    metrics = Metrics()
+    metrics.serve(options.metrics_port)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
-        resources = load_dialect(options.dialect).resources
-        pods = NodePods(api, options.node, resources.memory)
-        plugins = _plugins(options, resources, pods)
+        dialect = load_dialect(options.dialect)
+        wake = asyncio.Event()
+        pods = NodePods(api, options.node, dialect, on_change=wake.set)
+        plugins = _plugins(options, dialect, pods, metrics, wake)
         advertising = Advertising(
             api,
             options.node,
             options.root,
             told_bytes=options.unit_bytes,
-            resource=resources.memory,
+            resource=dialect.resources.memory,
             pods=pods,
             plugins=plugins,
         )
+        reconciler = Reconciler(
+            api,
+            pods=pods,
+            dialect=dialect,
+            cards=advertising.node_cards,
+            events=Events(api, COMPONENT, options.node),
+            metrics=metrics,
+        )
+        writer = AllocationsWriter(api, options.namespace, options.node)
         stopping = asyncio.create_task(stop.wait())
         found = asyncio.Event()
         tasks = {
@@ -70,6 +96,7 @@ async def run(options: Options) -> None:
             asyncio.create_task(pods.reflector.run()),
             asyncio.create_task(_keep_cards(options.root, pods, advertising, found)),
             asyncio.create_task(_keep_registered(options.root, plugins, found)),
+            asyncio.create_task(_keep_true(options, dialect, reconciler, writer, wake)),
         }
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks - done:
@@ -82,28 +109,53 @@ async def run(options: Options) -> None:
     log.info("node agent ended")
 
 
-def _plugins(options: Options, resources: ResourceNames, pods: NodePods) -> Sequence[DevicePlugin]:
-    memory, cards = resources.memory, resources.cards
-    memory_grants = Grants(whole=False, unit_bytes=options.unit_bytes)
-    card_grants = Grants(whole=True)
-    return (
+def _plugins(
+    options: Options, dialect: Dialect, pods: NodePods, metrics: Metrics, wake: asyncio.Event
+) -> Sequence[DevicePlugin]:
+    memory, cards = dialect.resources.memory, dialect.resources.cards
+    grants = {memory: Grants(whole=False, unit_bytes=options.unit_bytes), cards: Grants(whole=True)}
+    return [
         DevicePlugin(
             options.root,
-            resource=memory,
-            whole=False,
+            resource=resource,
+            whole=resource == cards,
             pods=pods,
-            grants=memory_grants,
-            other=(cards, card_grants),
-        ),
-        DevicePlugin(
-            options.root,
-            resource=cards,
-            whole=True,
-            pods=pods,
-            grants=card_grants,
-            other=(memory, memory_grants),
-        ),
-    )
+            grants=grants[resource],
+            other=(other, grants[other]),
+            steering=options.steering,
+            on_allocate=wake.set,
+            count=metrics.allocation(resource),
+        )
+        for resource, other in ((memory, cards), (cards, memory))
+    ]
+
+
+async def _keep_true(
+    options: Options, dialect: Dialect, reconciler: Reconciler, writer: AllocationsWriter, wake: asyncio.Event
+) -> None:
+    """Ask the kubelet what containers hold, correct the assignments, and pass on what it shows."""
+    problem = ""
+    while True:
+        settled = False
+        try:
+            held = devices_by_pod(await held_devices(options.root), dialect)
+        except DevicePluginError as exc:
+            # Not answered is not empty: nothing is corrected.
+            if str(exc) != problem:
+                log.warning("%s; assignments are not compared", exc)
+            problem = str(exc)
+        else:
+            problem = ""
+            settled = await reconciler.reconcile(held)
+            await writer.write(allocations_of(options.node, held, None))
+        try:
+            async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
+                await wake.wait()
+        except TimeoutError:
+            continue
+        # Pods come in groups; one look does for all of them.
+        await asyncio.sleep(_GATHER_SECONDS)
+        wake.clear()
 
 
 async def _keep_cards(root: Path, pods: NodePods, advertising: Advertising, found_any: asyncio.Event) -> None:

@@ -37,15 +37,46 @@ from accelkit.vendors.dialects import dialect_names
     "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
 )
 @click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    default="",
+    help="Where what the kubelet shows is passed on for `accelkit audit`; without it nothing is.",
+)
+@click.option(
+    "--steering/--no-steering",
+    default=True,
+    show_default=True,
+    help="Tell the kubelet which devices to choose, or correct the assignments after its own choice.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="Port of /metrics; 0 for none.")
+@click.option(
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
     help="Folder of accelkit-node-agent.log; without it the log goes to stdout alone.",
 )
 def node_agent(  # noqa: PLR0917 - click passes options by name
-    node_name: str, host_root: Path, unit: str, dialect: str, kubeconfig: Path | None, log_dir: Path | None
+    node_name: str,
+    host_root: Path,
+    unit: str,
+    dialect: str,
+    kubeconfig: Path | None,
+    namespace: str,
+    steering: bool,  # noqa: FBT001 - the same
+    metrics_port: int,
+    log_dir: Path | None,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
     log_of_service("accelkit-node-agent", log_dir)
     check_root(host_root)
-    asyncio.run(run(Options(node_name, host_root, parse_unit(unit), dialect, kubeconfig)))
+    options = Options(
+        node_name,
+        host_root,
+        parse_unit(unit),
+        dialect,
+        kubeconfig,
+        namespace=namespace,
+        steering=steering,
+        metrics_port=metrics_port,
+    )
+    asyncio.run(run(options))

@@ -38,13 +38,13 @@ class Held:
                     self.containers[key], self.devices[key] = by_card(ids), ids
 
 
-async def register(root: Path, endpoint: str, resource: str) -> None:
+async def register(root: Path, endpoint: str, resource: str, *, steering: bool = True) -> None:
     """Register a plugin that already serves; the kubelet dials back before it answers.
 
     Raises:
         DevicePluginError: the kubelet refused or did not answer.
     """
-    options = plugin_api.DevicePluginOptions(get_preferred_allocation_available=True)
+    options = plugin_api.DevicePluginOptions(get_preferred_allocation_available=steering)
     request = plugin_api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource, options=options)
     async with grpc.aio.insecure_channel(f"unix:{root / KUBELET_SOCKET}") as channel:
         try:

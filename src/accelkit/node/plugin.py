@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from accelkit.errors import DevicePluginError
-from accelkit.model.card import Card, Health
+from accelkit.model.card import Card
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.allocation import container_response
@@ -26,9 +27,23 @@ from accelkit.node.slots import Devices
 
 log = logging.getLogger(__name__)
 
+_RESEND_SECONDS = 1.0
+_TOLD_SECONDS = 3.0
 
-def device_list(cards: Sequence[Card], *, whole: bool, unit_bytes: int) -> api.ListAndWatchResponse:
+
+def device_list(
+    cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = ()
+) -> api.ListAndWatchResponse:
     """Return what the kubelet is told of the cards.
+
+    Devices of a card that takes no new shares are unhealthy, but not those in use: what a node can allocate must never
+    fall below what its pods hold.
+
+    Args:
+        cards: the node's cards.
+        whole: whether the devices are whole cards, or units of memory.
+        unit_bytes: one unit of memory.
+        in_use: the device IDs that containers hold.
 
     Raises:
         DevicePluginError: the message is longer than the kubelet takes.
@@ -36,9 +51,9 @@ def device_list(cards: Sequence[Card], *, whole: bool, unit_bytes: int) -> api.L
     answer = api.ListAndWatchResponse()
     for card in cards:
         topology = None if card.numa is None else api.TopologyInfo(nodes=[api.NUMANode(ID=card.numa)])
-        # What is unknown stays in use: only a card known to be bad is taken out.
-        health = "Unhealthy" if card.health is Health.UNHEALTHY else "Healthy"
         for device_id in [card.id] if whole else memory_ids(card, unit_bytes):
+            # What is unknown stays: only a card known to be bad is taken out.
+            health = "Healthy" if card.placeable or device_id in in_use else "Unhealthy"
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
     if answer.ByteSize() > MAX_MESSAGE_BYTES:
         raise DevicePluginError(
@@ -59,6 +74,9 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         pods: this node's pods with their assignments.
         grants: what this resource's allocations were attributed to.
         other: the same of the other resource, and its name.
+        steering: whether the kubelet is told which devices to choose.
+        on_allocate: called after each allocation.
+        count: told the result of each allocation, `granted` or `refused`.
     """
 
     def __init__(
@@ -70,6 +88,9 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         pods: NodePods,
         grants: Grants,
         other: tuple[str, Grants],
+        steering: bool = True,
+        on_allocate: Callable[[], None] = lambda: None,
+        count: Callable[[str], None] = lambda _result: None,
     ) -> None:
         self._root = root
         self._resource = resource
@@ -77,9 +98,14 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         self._pods = pods
         self._grants = grants
         self._other_resource, self._other = other
+        self._steering = steering
+        self._on_allocate = on_allocate
+        self._count = count
         self._cards: Sequence[FoundCard] = ()
         self._devices = api.ListAndWatchResponse()
         self._changed = asyncio.Condition()
+        self._sent: api.ListAndWatchResponse | None = None
+        self._streams = 0
         self._server: grpc.aio.Server | None = None
         self.endpoint = f"accelkit-{'cards' if whole else 'memory'}.sock"
 
@@ -88,16 +114,25 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Where this plugin serves."""
         return self._root / PLUGIN_FOLDER / self.endpoint
 
-    async def show(self, cards: Sequence[FoundCard], unit_bytes: int) -> None:
+    async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
         """Tell the kubelet of these cards, their memory in units of `unit_bytes`, now and at each change.
+
+        Returns when the kubelet has been told, where it listens.
 
         Raises:
             DevicePluginError: there are more devices than the kubelet takes.
         """
-        devices = device_list([found.card for found in cards], whole=self._whole, unit_bytes=unit_bytes)
+        found = [found.card for found in cards]
+        devices = device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
         async with self._changed:
-            self._cards, self._devices, self._grants.unit_bytes = cards, devices, unit_bytes
+            self._cards, self._grants.unit_bytes = cards, unit_bytes
+            if devices == self._devices:
+                return
+            self._devices = devices
             self._changed.notify_all()
+            told = self._changed.wait_for(lambda: self._sent is self._devices or not self._streams)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told, _TOLD_SECONDS)
 
     async def start(self) -> None:
         """Serve, then register: the kubelet dials back before it answers.
@@ -114,7 +149,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         except RuntimeError as exc:
             raise DevicePluginError(f"cannot serve on {self.socket}: {exc}") from exc
         await self._server.start()
-        await register(self._root, self.endpoint, self._resource)
+        await register(self._root, self.endpoint, self._resource, steering=self._steering)
         log.info("registered %s: %d devices", self._resource, len(self._devices.devices))
 
     async def stop(self) -> None:
@@ -125,18 +160,25 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             self.socket.unlink(missing_ok=True)
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:  # noqa: ARG002, N802 - gRPC's signature
-        """Say that preferred allocation is offered."""
-        return api.DevicePluginOptions(get_preferred_allocation_available=True)
+        """Say whether preferred allocation is offered."""
+        return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
-        """Send the devices, and again at each change."""
-        while True:
-            async with self._changed:
+        """Send the devices, and again at each change, but not more often than the kubelet likes to write its status."""
+        self._streams += 1
+        try:
+            while True:
                 sent = self._devices
-            yield sent
-            async with self._changed:
-                while self._devices is sent:
-                    await self._changed.wait()
+                yield sent
+                async with self._changed:
+                    self._sent = sent
+                    self._changed.notify_all()
+                await asyncio.sleep(_RESEND_SECONDS)
+                async with self._changed:
+                    while self._devices is sent:
+                        await self._changed.wait()
+        finally:
+            self._streams -= 1
 
     async def GetPreferredAllocation(  # noqa: N802 - gRPC's name
         self,
@@ -174,8 +216,11 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                     )
                 )
         except DevicePluginError as exc:
+            self._count("refused")
             log.warning("allocation of %s refused: %s", self._resource, exc)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(exc))
+        self._count("granted")
+        self._on_allocate()
         return answer
 
     async def PreStartContainer(  # noqa: N802 - gRPC's name

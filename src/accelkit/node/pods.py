@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.feed import PODS
@@ -12,9 +13,23 @@ from accelkit.errors import ApiError, AssignmentError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
 from accelkit.model.pod import Pod
 from accelkit.node.assigned_pod import AssignedPod
-from accelkit.vendors.requests import containers_in_order, limits_of
+from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.requests import asks_for_cards, containers_in_order, limits_of
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """A pod of this node that asks for cards or has an assignment; `assigned` is None where that cannot be read."""
+
+    pod: Pod
+    assigned: AssignedPod | None
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the kubelet has taken the pod, devices and all."""
+        return self.pod.status.start_time is not None
 
 
 class NodePods:
@@ -23,20 +38,32 @@ class NodePods:
     Args:
         api: an open client.
         node: the node's name.
-        resource: the extended resource of memory.
+        dialect: whose resource names the node advertises.
+        on_change: called after each change.
     """
 
-    def __init__(self, api: ApiClient, node: str, resource: str) -> None:
+    def __init__(
+        self, api: ApiClient, node: str, dialect: Dialect, *, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         self._api = api
-        self._resource = resource
+        self._dialect = dialect
+        self._on_change = on_change
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
-        self._pods: dict[str, AssignedPod] = {}
+        self._pods: dict[str, NodePod] = {}
         self._refreshes: list[set[str]] = []
         self.reflector = Reflector(api, PODS, Pod, query=self._query, on_replace=self._replace, on_event=self._event)
 
+    def all(self) -> Sequence[NodePod]:
+        """Return the pods that ask for cards or have an assignment, and have not ended."""
+        return list(self._pods.values())
+
     def assigned(self) -> list[AssignedPod]:
         """Return the pods with a readable assignment."""
-        return list(self._pods.values())
+        return [each.assigned for each in self._pods.values() if each.assigned is not None]
+
+    def take(self, pod: Pod) -> None:
+        """Take over a pod as the API server has just answered it."""
+        self._event("MODIFIED", pod)
 
     async def refresh(self) -> None:
         """Read the pods now; where the API server does not answer, what the watch has shown stays."""
@@ -61,13 +88,18 @@ class NodePods:
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
-        assigned = None if kind == "DELETED" or pod.terminal else _assigned(pod, self._resource)
-        if assigned is None:
+        found = None if kind == "DELETED" or pod.terminal else self._holder(pod)
+        if found is None:
             self._pods.pop(uid, None)
             for ended in self._refreshes:
                 ended.add(uid)
         else:
-            self._pods[uid] = assigned
+            self._pods[uid] = found
+        self._on_change()
+
+    def _holder(self, pod: Pod) -> NodePod | None:
+        assigned = _assigned(pod, self._dialect.resources.memory)
+        return NodePod(pod, assigned) if assigned or asks_for_cards(pod, [self._dialect]) else None
 
 
 def _assigned(pod: Pod, resource: str) -> AssignedPod | None:

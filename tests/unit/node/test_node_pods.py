@@ -9,6 +9,7 @@ from accelkit.errors import ApiError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
 from accelkit.node.pods import NodePods
+from accelkit.vendors.dialects import load_dialect
 
 ASSIGNMENT = Assignment({"c": (Share("a", 4),)})
 
@@ -42,7 +43,7 @@ def api():
 
 @pytest.fixture
 def pods(api):
-    return NodePods(api, "n", "accelkit.io/memory")
+    return NodePods(api, "n", load_dialect("native"))
 
 
 def names(pods):

@@ -1,0 +1,83 @@
+"""Passes on what the kubelet shows, in a ConfigMap of this node, for audits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError
+from accelkit.model.allocations import (
+    ALLOCATIONS_KEY,
+    ALLOCATIONS_LABELS,
+    Allocations,
+    HeldDevices,
+    HeldPod,
+    StrangeProcess,
+    encode_allocations,
+)
+from accelkit.node.belief import ContainerDevices
+from accelkit.node.devices import by_card
+
+log = logging.getLogger(__name__)
+
+
+def allocations_of(
+    node: str,
+    held: Mapping[tuple[str, str], Mapping[str, ContainerDevices]],
+    processes: tuple[StrangeProcess, ...] | None,
+) -> Allocations:
+    """Return what the kubelet shows, sorted."""
+    pods = [
+        HeldPod(
+            namespace,
+            name,
+            {
+                container: HeldDevices(dict(sorted(by_card(devices.memory).items())), tuple(sorted(devices.whole)))
+                for container, devices in sorted(containers.items())
+            },
+        )
+        for (namespace, name), containers in sorted(held.items())
+    ]
+    return Allocations(node, tuple(pods), processes)
+
+
+class AllocationsWriter:
+    """Writes one node's allocations where they have changed.
+
+    Args:
+        api: an open client.
+        namespace: where the ConfigMap lies; empty where nothing is to be passed on.
+        node: the node's name, which is the ConfigMap's.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, node: str) -> None:
+        self._api = api
+        self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else ""
+        self._node = node
+        self._written: Allocations | None = None
+        self._problem = ""
+
+    async def write(self, allocations: Allocations) -> None:
+        """Write them; what cannot be written is tried again at the next call."""
+        if not self._folder or allocations == self._written:
+            return
+        data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
+        try:
+            try:
+                await self._api.patch(f"{self._folder}/{self._node}", {"data": data})
+            except ApiError as exc:
+                if exc.status != HTTPStatus.NOT_FOUND:
+                    raise
+                await self._api.post(self._folder, self._object(data))
+        except ApiError as exc:
+            if str(exc) != self._problem:
+                log.warning("what the kubelet shows cannot be passed on for audits: %s", exc)
+            self._problem = str(exc)
+            return
+        self._written, self._problem = allocations, ""
+
+    def _object(self, data: Mapping[str, str]) -> dict[str, object]:
+        metadata = {"name": self._node, "labels": ALLOCATIONS_LABELS}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
