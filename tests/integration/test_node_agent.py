@@ -1,0 +1,174 @@
+"""The node agent against a real API server: what it may write, and that it believes its kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import time
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from conftest import PODS, Cluster, Sandbox
+from ruamel.yaml import YAML
+from test_pods import cards_of
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import Connection, load_connection
+from accelkit.errors import ApiError
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+AGENTS = "/apis/apps/v1/namespaces/accelkit/daemonsets/accelkit-node-agent"
+ACCOUNT = "/api/v1/namespaces/accelkit/serviceaccounts/accelkit-node-agent/token"
+
+
+@asynccontextmanager
+async def agent_of(cluster: Cluster, node: str):
+    """The API server as the node agent of a node sees it: a client with the token of that agent's pod."""
+    pods = (await cluster.get("/api/v1/namespaces/accelkit/pods"))["items"]
+    (pod,) = [
+        p["metadata"] for p in pods if p["spec"].get("nodeName") == node and "node-agent" in p["metadata"]["name"]
+    ]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+    answer = json.loads(await cluster.api.post(ACCOUNT, {"spec": {"boundObjectRef": bound}}))
+    # Its token alone: the administrator's certificate must not speak for it.
+    (server,) = YAML(typ="safe", pure=True).load(cluster.sandbox.kubeconfig.read_text())["clusters"]
+    authority = base64.b64decode(server["cluster"]["certificate-authority-data"]).decode()
+    tls = ssl.create_default_context(cadata=authority)
+    async with ApiClient(Connection(server["cluster"]["server"], tls, token=answer["status"]["token"])) as api:
+        yield api
+
+
+async def annotate(api: ApiClient, pod: str, **annotations: str | None) -> None:
+    await api.patch(f"{PODS}/{pod}", {"metadata": {"annotations": annotations}})
+
+
+async def test_an_agent_writes_our_annotation_on_pods_of_its_own_node_alone(cluster):
+    await cluster.create_pod("own", memory=2, node="node-1")
+    await cluster.create_pod("other", memory=2, node="node-2")
+    await cluster.running("own")
+    await cluster.running("other")
+    own = (await cluster.get(f"{PODS}/own"))["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
+    async with agent_of(cluster, "node-1") as agent:
+        await annotate(agent, "own", **{ASSIGNMENT_ANNOTATION: own})
+        with pytest.raises(ApiError, match="changes pods of its own node only"):
+            await annotate(agent, "other", **{ASSIGNMENT_ANNOTATION: own})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"activeDeadlineSeconds": 5}},
+        {"metadata": {"labels": {"app": "mine"}}},
+        {"metadata": {"annotations": {"example.com/other": "x"}}},
+        {"metadata": {"annotations": {"sandbox.accelkit.io/containers": None}}},
+        {"metadata": {"finalizers": ["example.com/stay"]}},
+    ],
+    ids=["spec", "label", "foreign annotation", "annotation taken away", "finalizer"],
+)
+async def test_an_agent_changes_nothing_else_of_a_pod(cluster, change):
+    await cluster.create_pod("own", memory=2, node="node-1")
+    await cluster.running("own")
+    async with agent_of(cluster, "node-1") as agent:
+        with pytest.raises(ApiError, match="the node agent changes no") as refused:
+            await agent.patch(f"{PODS}/own", change)
+    assert refused.value.status == 422
+
+
+async def test_an_agent_changes_no_other_node_and_no_spec_of_its_own(cluster):
+    async with agent_of(cluster, "node-1") as agent:
+        await agent.patch("/api/v1/nodes/node-1", {"metadata": {"annotations": {"accelkit.io/test": None}}})
+        with pytest.raises(ApiError, match="changes nodes of its own node only"):
+            await agent.patch("/api/v1/nodes/node-2", {"metadata": {"labels": {"x": "y"}}})
+        with pytest.raises(ApiError, match="the node agent changes no spec"):
+            await agent.patch("/api/v1/nodes/node-1", {"spec": {"unschedulable": True}})
+        with pytest.raises(ApiError, match="changes configmaps of its own node only"):
+            await agent.post("/api/v1/namespaces/accelkit/configmaps", {"metadata": {"name": "node-2"}})
+
+
+async def test_a_pod_bound_past_the_scheduler_gets_the_assignment_it_holds(cluster):
+    await cluster.create_pod("past", memory=3, node=None, nodeName="node-1")
+    given = await cluster.running("past")
+    pod = await cluster.until("past", lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"])
+    assigned = json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION])["containers"]["main"]
+    assert {share["card"] for share in assigned} == cards_of(given["main"])
+    assert sum(share["memory_bytes"] for share in assigned) == 3 * 2**30
+    events = (await cluster.get(PODS.replace("pods", "events")))["items"]
+    assert [e["reason"] for e in events if e["involvedObject"]["name"] == "past" and "Assignment" in e["reason"]] == [
+        "AssignmentRecorded"
+    ]
+
+
+async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
+    await cluster.create_pod("shown", memory=2, node="node-1")
+    card = next(iter(cards_of((await cluster.running("shown"))["main"])))
+    deadline = time.monotonic() + 30
+    while True:
+        written = await cluster.get("/api/v1/namespaces/accelkit/configmaps/node-1")
+        pods = json.loads(written["data"]["allocations.json"])["pods"]
+        if any(pod["name"] == "shown" for pod in pods):
+            break
+        assert time.monotonic() < deadline, pods
+        await asyncio.sleep(0.2)
+    (pod,) = [pod for pod in pods if pod["name"] == "shown"]
+    assert pod == {"namespace": "default", "name": "shown", "containers": {"main": {"memory": {card: 2}}}}
+
+
+@pytest.fixture
+def unsteered():
+    """A sandbox whose node agents leave the choice of devices to the kubelet."""
+    sandbox = Sandbox("nodes: [{name: node-1, cards: [" + ", ".join(["{memory: 16GiB}"] * 4) + "]}]")
+    try:
+        sandbox.playbook("site.yml")
+        yield sandbox
+    finally:
+        sandbox.down()
+
+
+async def test_without_steering_the_ledger_follows_the_kubelets_own_choice(unsteered):
+    async with ApiClient(load_connection(unsteered.kubeconfig)) as api:
+        cluster = Cluster(api, unsteered)
+        agents = msgspec.json.decode(await api.get(AGENTS))
+        arguments = agents["spec"]["template"]["spec"]["containers"][0]["args"]
+        path = "/spec/template/spec/containers/0/args"
+        await api.patch(AGENTS, [{"op": "replace", "path": path, "value": [*arguments, "--no-steering"]}], kind="json")
+        deadline = time.monotonic() + 60
+        while True:
+            status = (await cluster.get(AGENTS))["status"]
+            generation = status.get("observedGeneration", 0) > agents["metadata"]["generation"]
+            if generation and status.get("updatedNumberScheduled") == status.get("numberReady") == 1:
+                break
+            assert time.monotonic() < deadline, status
+            await asyncio.sleep(0.2)
+        given = {}
+        for number in range(12):
+            await cluster.create_pod(f"p{number}", memory=1, node="node-1")
+            given[f"p{number}"] = cards_of((await cluster.running(f"p{number}"))["main"])
+        # Binpack would have put all of them on one card.
+        assert len(set.union(*given.values())) > 1
+        for name, cards in given.items():
+            await cluster.until(name, lambda pod, cards=cards: assigned_cards(pod) == cards)
+        events = (await cluster.get(PODS.replace("pods", "events")))["items"]
+        assert any(event["reason"] == "AssignmentCorrected" for event in events)
+        deadline = time.monotonic() + 30
+        while (ledger := by_pod(unsteered.inspect())) != given:
+            assert time.monotonic() < deadline, (ledger, given)
+            await asyncio.sleep(0.2)
+
+
+def assigned_cards(pod: dict) -> set[str]:
+    containers = json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION])["containers"]
+    return {share["card"] for shares in containers.values() for share in shares}
+
+
+def by_pod(inspection: dict) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for node in inspection["nodes"]:
+        for card in node["cards"]:
+            for share in card["shares"]:
+                found.setdefault(share["pod"], set()).add(card["id"])
+    return found
