@@ -34,8 +34,9 @@ def objects(role, **changed):
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
     own = load(home / "vars" / "main.yml")
-    for name in (f"__{role}_labels", f"__{role}_arguments", f"__{role}_mounts", f"__{role}_simulated_mount"):
-        variables[name] = expanded(own.get(name))
+    for name in ("labels", "arguments", "mounts", "simulated_mount", "pod_annotations"):
+        variables[f"__{role}_{name}"] = expanded(own.get(f"__{role}_{name}"))
+    variables["__device_plugin_corrections"] = variables.get("device_plugin_corrections")
     text = environment.get_template("objects.yaml.j2").render(variables)
     return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(text)}
 
@@ -105,10 +106,19 @@ def test_the_extender_may_only_read_and_bind():
     }
 
 
-def test_the_node_agent_may_only_annotate_nodes_and_read_pods():
-    rules = objects("device_plugin")["ClusterRole"]["rules"]
-    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert allowed == {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch")}
+def rights(found):
+    return {(resource, verb) for rule in found["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_the_node_agent_may_patch_nodes_and_pods_where_an_admission_policy_bounds_it():
+    made = objects("device_plugin")
+    reads = {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch"), ("events", "create")}
+    assert rights(made["ClusterRole"]) == reads | {("pods", "patch")}
+    assert rights(made["Role"]) == {("configmaps", "create"), ("configmaps", "patch")}
+    assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-node-agent"
+    without = objects("device_plugin", device_plugin_corrections=False)
+    assert rights(without["ClusterRole"]) == reads
+    assert "ValidatingAdmissionPolicy" not in without
 
 
 def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
