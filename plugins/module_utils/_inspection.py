@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+from asyncio import sleep
 from contextlib import suppress
+from time import monotonic
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
@@ -15,6 +17,8 @@ with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.model.units import parse_size
     from accelkit.report.accounting import check
+    from accelkit.report.audit import AuditKind, audit
+    from accelkit.report.evidence import gather
     from accelkit.report.inspection import assemble, inspect_cluster
 
 
@@ -38,3 +42,15 @@ async def checked(api, nodes, min_free):
     min_free_bytes = parse_size(min_free) if min_free else 0
     inspection, builtins = await inspected(api, nodes)
     return msgspec.to_builtins(check(inspection, min_free_bytes=min_free_bytes)), builtins["totals"]
+
+
+async def compared(api, nodes, namespace, seconds):
+    """Return what still differs after so many seconds between assignments and kubelets, and what is not known."""
+    deadline = monotonic() + seconds
+    while True:
+        found = audit(await gather(api, namespace=namespace, nodes=frozenset(nodes)))
+        if not found.findings or monotonic() >= deadline:
+            # What accounting finds is told apart.
+            differences = [each for each in found.findings if each.kind in list(AuditKind)]
+            return msgspec.to_builtins(differences), [*found.notes]
+        await sleep(1)

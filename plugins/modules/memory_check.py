@@ -16,6 +16,7 @@ author:
 description:
   - Fails, with the list of cards, where the shares of pods exceed a card's capacity, where less than O(min_free) is
     left, or where the accounting is otherwise wrong.
+  - Fails too where a kubelet gave a pod other cards than it was assigned, as the node agents pass it on.
   - All cards are checked before it fails.
 extends_documentation_fragment:
   - accelkit.kubernetes._api
@@ -42,6 +43,21 @@ options:
       - Memory that every card must have left, as V(4GiB), V(512MiB) or V(0.5GB).
       - Without it, a full card is in order.
     type: str
+  allocations:
+    description:
+      - Whether to compare the assignments of pods with what their kubelets gave.
+    type: bool
+    default: true
+  wait_seconds:
+    description:
+      - How long such a difference must last, since what is on its way is none.
+    type: float
+    default: 10
+  namespace:
+    description:
+      - Where accelkit runs.
+    type: str
+    default: accelkit
 seealso:
   - module: accelkit.kubernetes.memory_info
 """
@@ -94,6 +110,40 @@ findings:
       description: What is left; negative where the card is over its capacity.
       type: int
       sample: 2147483648
+differences:
+  description: Where the assignments of pods and what their kubelets gave differ; empty where all is well.
+  returned: when O(allocations=true)
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Name of the node.
+      type: str
+      sample: node-1
+    card:
+      description: Identity of the card; empty where several are meant.
+      type: str
+      sample: sim-0
+    pod:
+      description: Namespace and name of the pod; empty where none is meant.
+      type: str
+      sample: default/train
+    kind:
+      description: >-
+        V(kubelet_differs), V(not_allocated), V(unknown_pod), V(unhealthy_card_in_use), V(constraint_broken),
+        V(strange_process) or V(topology_policy).
+      type: str
+      sample: kubelet_differs
+    message:
+      description: One sentence.
+      type: str
+      sample: pod default/train [main] is assigned 4 GiB of sim-0; its kubelet gave 4 devices of sim-1
+notes:
+  description: What could not be compared.
+  returned: when O(allocations=true)
+  type: list
+  elements: str
+  sample: ["processes on the cards of node-1 were not looked at"]
 totals:
   description: Sums over the cards that were checked.
   returned: always
@@ -102,20 +152,36 @@ totals:
 """
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
-from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection import checked
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection import checked, compared
 
 
 def main():
     module = api_module(
-        nodes={"type": "list", "elements": "str", "default": [], "aliases": ["node"]}, min_free={"type": "str"}
+        nodes={"type": "list", "elements": "str", "default": [], "aliases": ["node"]},
+        min_free={"type": "str"},
+        allocations={"type": "bool", "default": True},
+        wait_seconds={"type": "float", "default": 10},
+        namespace={"type": "str", "default": "accelkit"},
     )
-    findings, totals = call(module, lambda api: checked(api, module.params["nodes"], module.params["min_free"]))
-    if findings:
-        cards = len({(finding["node"], finding["card"]) for finding in findings})
-        listing = "; ".join(finding["message"] for finding in findings)
-        subject = "1 card is" if cards == 1 else f"{cards} cards are"
-        module.fail_json(msg=f"{subject} not in order: {listing}", findings=findings, totals=totals)
-    module.exit_json(changed=False, findings=[], totals=totals)
+    given = module.params
+    findings, totals = call(module, lambda api: checked(api, given["nodes"], given["min_free"]))
+    result = {"findings": findings, "totals": totals}
+    if given["allocations"]:
+        result["differences"], result["notes"] = call(
+            module, lambda api: compared(api, given["nodes"], given["namespace"], given["wait_seconds"])
+        )
+    wrong = findings + result.get("differences", [])
+    if wrong:
+        listing = "; ".join(each["message"] for each in wrong)
+        module.fail_json(msg=f"{_subject(findings)} not in order: {listing}", **result)
+    module.exit_json(changed=False, **result)
+
+
+def _subject(findings):
+    cards = len({(finding["node"], finding["card"]) for finding in findings})
+    if not cards:
+        return "what kubelets gave is"
+    return "1 card is" if cards == 1 else f"{cards} cards are"
 
 
 if __name__ == "__main__":

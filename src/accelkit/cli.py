@@ -14,6 +14,7 @@ from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
 from accelkit.logs import FORMAT
 from accelkit.node.command import node_agent
+from accelkit.report.audit_command import audit_command
 from accelkit.report.command import inspect
 from accelkit.sandbox.commands import sandbox
 
@@ -43,4 +44,5 @@ main.add_command(config_manager)
 main.add_command(extender)
 main.add_command(node_agent)
 main.add_command(inspect)
+main.add_command(audit_command)
 main.add_command(sandbox)

@@ -172,3 +172,16 @@ def by_pod(inspection: dict) -> dict[str, set[str]]:
             for share in card["shares"]:
                 found.setdefault(share["pod"], set()).add(card["id"])
     return found
+
+
+async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_not(cluster):
+    await cluster.create_pod("sound", memory=2, node="node-1")
+    await cluster.running("sound")
+    url = cluster.sandbox.facts.extender_url
+    sound = cluster.sandbox.command("audit", "--extender", url, "-o", "json")
+    assert json.loads(sound.stdout)["findings"] == []
+    lost = json.dumps({"version": 1, "containers": {"main": [{"card": "sim-node-1-7", "memory_bytes": 2 * 2**30}]}})
+    await annotate(cluster.api, "sound", **{ASSIGNMENT_ANNOTATION: lost})
+    # What a human wrote wrong, the agent puts right within its next look.
+    again = cluster.sandbox.command("audit", "node-1", "--extender", url, "--wait", "40")
+    assert "Nothing differs." in again.stdout

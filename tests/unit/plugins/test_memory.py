@@ -5,9 +5,12 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
 from accelkit.errors import ApiError
+from accelkit.model.allocations import Allocations, StrangeProcess
+from accelkit.report.audit import Evidence
 from accelkit.report.inspection import CardView, NodeView, Totals, assemble
 
 GIB = 2**30
+ALLOCATIONS = Allocations("a", (), processes=())
 
 
 def card(name, capacity, used):
@@ -39,7 +42,12 @@ def _cluster(monkeypatch, tmp_path):
     async def inspect(_api):
         return cluster
 
+    async def gather(_api, *, namespace, nodes):
+        assert namespace == "accelkit"
+        return Evidence(assemble([], GIB), [], dict.fromkeys(nodes or ("a", "b"), ALLOCATIONS), None, {})
+
     monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
+    monkeypatch.setattr(_inspection, "gather", gather)
     config = tmp_path / "kubeconfig"
     config.write_text(
         "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
@@ -84,6 +92,21 @@ def test_check_of_sound_nodes_passes(run_module):
     assert not answer.get("failed")
     assert answer["findings"] == []
     assert answer["totals"]["cards"] == 2
+    assert answer["differences"] == []
+    assert answer["notes"] == ["the extender was not asked; give --extender to compare its ledger"]
+
+
+def test_check_names_what_the_kubelets_gave_otherwise(run_module, monkeypatch):
+    async def gather(_api, **_more):
+        process = StrangeProcess("a-0", 7, "miner")
+        return Evidence(assemble([], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
+
+    monkeypatch.setattr(_inspection, "gather", gather)
+    answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})
+    sentence = "process 7 (miner) is on card a-0 of a and belongs to no pod"
+    assert answer["msg"] == f"what kubelets gave is not in order: {sentence}"
+    assert [each["kind"] for each in answer["differences"]] == ["strange_process"]
+    assert "differences" not in run_module(memory_check, {"nodes": ["a"], "allocations": False})
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_without_a_log_folder_the_extender_needs_nothing_of_its_host():
 
 def test_the_node_agent_sees_its_host_below_one_root():
     found, spec = container("device_plugin", device_plugin_log_folder="")
-    assert found["args"] == ["node-agent", "--unit", "1GiB"]
+    assert found["args"] == ["node-agent", "--unit", "1GiB", "--metrics-port", "32765"]
     assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
     assert {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]} == {

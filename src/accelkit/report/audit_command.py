@@ -1,0 +1,101 @@
+"""The command `accelkit audit`."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import ServiceError
+from accelkit.report.audit import Audit, audit
+from accelkit.report.evidence import gather
+from accelkit.report.extender import ask_extender, extender_options, tls_of
+from accelkit.report.output import output_option, print_value
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_AGAIN_SECONDS = 1.0
+_DIFFERS = 3
+
+
+@click.command(
+    "audit",
+    short_help="Compare ledger, assignments, kubelets and cards.",
+    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something differs.",
+)
+@click.argument("nodes", nargs=-1)
+@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender, to compare its ledger too.")
+@extender_options
+@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that a difference must last: what is on its way is none.",
+)
+@output_option
+def audit_command(  # noqa: PLR0917 - click passes options by name
+    nodes: tuple[str, ...],
+    extender: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    kubeconfig: Path | None,
+    namespace: str,
+    wait: float,
+    output: str,
+) -> None:
+    """Compare the extender's ledger, the assignments on pods, what kubelets gave, and the cards; of NODES or all."""
+    tls = tls_of(ca, cert, key)
+    found = asyncio.run(
+        _audit(frozenset(nodes), (extender, tls), kubeconfig=kubeconfig, namespace=namespace, wait_seconds=wait)
+    )
+    print_value(found, output, lambda: _table(found))
+    if found.findings:
+        sys.exit(_DIFFERS)
+
+
+async def _audit(
+    nodes: frozenset[str],
+    extender: tuple[str | None, ssl.SSLContext | None],
+    *,
+    kubeconfig: Path | None,
+    namespace: str,
+    wait_seconds: float,
+) -> Audit:
+    url, tls = extender
+    deadline = time.monotonic() + wait_seconds
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        while True:
+            ledger = await ask_extender(url, None, tls) if url else None
+            evidence = await gather(api, namespace=namespace, ledger=ledger, nodes=nodes)
+            if unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes}):
+                raise ServiceError(
+                    f"there is no node with cards named {', '.join(unknown)}",
+                    next_step="`accelkit inspect` lists the nodes with cards",
+                )
+            found = audit(evidence)
+            if not found.findings or time.monotonic() >= deadline:
+                return found
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _table(found: Audit) -> RenderableType:
+    lines = [
+        Text(f"{finding.kind}  ", style="red").append(finding.message, style="default") for finding in found.findings
+    ]
+    lines += [Text(f"note  {note}", style="bright_black") for note in found.notes]
+    count = len(found.findings)
+    lines.append(
+        Text("Nothing differs." if not count else f"{count} difference{'' if count == 1 else 's'}.", style="bold")
+    )
+    return Group(*lines)

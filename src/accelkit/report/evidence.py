@@ -1,0 +1,86 @@
+"""Gathers what the audit compares: from the API server, and from what the node agents pass on."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import NODES, PODS
+from accelkit.cluster.reflector import list_all
+from accelkit.errors import ApiError, AssignmentError
+from accelkit.model.allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
+from accelkit.model.pod import ObjectMeta, Pod
+from accelkit.report.audit import Evidence
+from accelkit.report.inspection import Inspection, assemble, inspect_cluster
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: ObjectMeta
+    data: dict[str, str] = {}
+
+
+class _Kubelet(msgspec.Struct, rename="camel"):
+    topology_manager_policy: str = "none"
+
+
+class _Configz(msgspec.Struct):
+    kubeletconfig: _Kubelet
+
+
+async def gather(
+    api: ApiClient, *, namespace: str, ledger: Inspection | None = None, nodes: frozenset[str] = frozenset()
+) -> Evidence:
+    """Read all sides of the named nodes, else of all that have cards.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    # The kubelets first: what is assigned meanwhile is newer, and is not held against them.
+    allocations = await _allocations(api, namespace)
+    inspection = await inspect_cluster(api)
+    chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
+    names = {node.name for node in chosen}
+    pods, _ = await list_all(api, PODS, Pod)
+    policies: dict[str, str] = {}
+    notes: list[str] = []
+    for node in sorted(names):
+        try:
+            policies[node] = await _topology_policy(api, node)
+        except (ApiError, msgspec.MsgspecError) as exc:
+            notes.append(f"the kubelet of {node} was not asked for its configuration: {exc}")
+    return Evidence(
+        assemble(chosen, inspection.unit_bytes),
+        [pod for pod in pods if pod.spec.node_name in names and not pod.terminal],
+        {
+            node.name: allocations.get(node.name, "its agent passes nothing on")
+            for node in chosen
+            if node.state == "shared"
+        },
+        None if ledger is None else assemble([n for n in ledger.nodes if n.name in names], ledger.unit_bytes),
+        policies,
+        notes,
+    )
+
+
+async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | str]:
+    selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    found: dict[str, Allocations | str] = {}
+    for entry in (await list_all(api, path, _ConfigMap, query={"labelSelector": selector}))[0]:
+        try:
+            found[entry.metadata.name] = decode_allocations(entry.data.get(ALLOCATIONS_KEY, ""))
+        except AssignmentError as exc:
+            found[entry.metadata.name] = str(exc)
+    return found
+
+
+async def _topology_policy(api: ApiClient, node: str) -> str:
+    try:
+        answer = await api.get(f"{NODES}/{node}/proxy/configz")
+    except ApiError as exc:
+        if exc.status == HTTPStatus.NOT_FOUND:
+            raise ApiError("it has no such page", status=exc.status) from exc
+        raise
+    return msgspec.json.decode(answer, type=_Configz).kubeletconfig.topology_manager_policy
