@@ -14,6 +14,7 @@ import msgspec
 
 from accelkit.errors import AssignmentError, InventoryError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
+from accelkit.model.cordon import cordoned, with_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node, Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
@@ -64,7 +65,7 @@ class LedgerFeed:
     def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
         self._ledger = ledger
         self._dialects = dialects
-        self._inventories: dict[str, str] = {}
+        self._inventories: dict[str, tuple[str, frozenset[str]]] = {}
         self.pending: dict[str, Pending] = {}
 
     def replace_nodes(self, nodes: list[Node]) -> None:
@@ -116,9 +117,9 @@ class LedgerFeed:
         if text is None:
             self._inventories.pop(name, None)
             self._ledger.put_node(name, None)
-        elif self._inventories.get(name) != text or self._is_gone(name):
-            self._inventories[name] = text
-            self._ledger.put_node(name, _inventory(text, name))
+        elif self._inventories.get(name) != (seen := (text, cordoned(node))) or self._is_gone(name):
+            self._inventories[name] = seen
+            self._ledger.put_node(name, _inventory(*seen, name))
 
     def _is_gone(self, name: str) -> bool:
         entry = self._ledger.node(name)
@@ -185,9 +186,10 @@ class LedgerFeed:
             return _EVERYTHING
 
 
-def _inventory(text: str, node: str) -> Inventory | InventoryError:
+def _inventory(text: str, cordon: frozenset[str], node: str) -> Inventory | InventoryError:
     try:
-        return decode_inventory(text)
+        inventory = decode_inventory(text)
+        return msgspec.structs.replace(inventory, cards=with_cordon(inventory.cards, cordon))
     except InventoryError as exc:
         log.warning("inventory of node %s is unknown: %s", node, exc)
         return exc

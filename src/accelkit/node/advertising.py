@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import msgspec
-
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import NODES
-from accelkit.errors import ApiError, DevicePluginError, InventoryError
+from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
-from accelkit.model.pod import Node
+from accelkit.model.inventory import Inventory
 from accelkit.model.units import unit_name
 from accelkit.node.belief import NodeCards
 from accelkit.node.discovery import FoundCard
 from accelkit.node.kubelet import Held, held_devices
 from accelkit.node.message_size import check_list
+from accelkit.node.own_node import OwnNode
 from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
 from accelkit.node.unit import PodName, unit_to_advertise
 
 log = logging.getLogger(__name__)
 
-_node = msgspec.json.Decoder(Node)
-
 
 class Advertising:
     """The cards of one node as others see them.
 
     Args:
-        api: an open client.
-        node: the node's name.
+        node: where the cards are published.
         root: the host's root folder.
         told_bytes: the cluster's unit of memory.
         resource: the extended resource of memory.
@@ -43,8 +36,7 @@ class Advertising:
 
     def __init__(
         self,
-        api: ApiClient,
-        node: str,
+        node: OwnNode,
         root: Path,
         *,
         told_bytes: int,
@@ -52,8 +44,7 @@ class Advertising:
         pods: NodePods,
         plugins: Sequence[DevicePlugin],
     ) -> None:
-        self._api = api
-        self._path = f"{NODES}/{node}"
+        self._node = node
         self._root = root
         self._told = told_bytes
         self._resource = resource
@@ -75,37 +66,42 @@ class Advertising:
         found, unit = self._shown
         return NodeCards({each.card.id: each.card for each in found}, unit)
 
-    async def update(self, found: Sequence[FoundCard]) -> bool:
+    async def update(
+        self, found: Sequence[FoundCard], *, topology: tuple[str, ...] = (), in_use: Collection[str] = ()
+    ) -> bool:
         """Show and publish these cards; False where the unit is not yet the one that was told.
 
         A unit in which the kubelet's list would be too long changes nothing: the node goes on with the unit it has, or
         without devices where it has none. The reason is published with the inventory.
+
+        Args:
+            found: the node's cards as they are now.
+            topology: how near they are to each other, as the inventory has it.
+            in_use: the device IDs that containers hold.
         """
+        if not await self._node.read():
+            return False
         if self._shown is None:
-            try:
-                published = await self._published()
-            except ApiError as exc:
-                log.warning("this node cannot be read: %s", exc)
-                return False
-            self._unit = published.unit_bytes if published else None
+            self._unit = self._node.inventory.unit_bytes if self._node.inventory else None
         cards = [each.card for each in found]
         told, problem = self._told, _problem(cards, self._told)
         if problem and self._unit is not None and not _problem(cards, self._unit):
             told = self._unit
         elif problem:
             self._note(problem)
-            await self._publish(Inventory(self._told, tuple(cards), problem=problem))
+            await self._node.publish(Inventory(self._told, tuple(cards), problem=problem, topology=topology))
             return False
         self._note(problem)
         unit = await self._choose(told)
         if self._shown != (found, unit):
             log.info("showing %d cards in units of %s", len(found), unit_name(unit))
-            for plugin in self._plugins:
-                await plugin.show(found, unit)
-            self._shown, self._unit = (found, unit), unit
+        for plugin in self._plugins:
+            await plugin.show(found, unit, in_use)
+        self._shown, self._unit = (found, unit), unit
         waiting = self._told if unit != self._told else 0
         # After the kubelet knows: the extender places pods of a unit as soon as it is published.
-        await self._publish(Inventory(unit, tuple(cards), next_unit_bytes=waiting, problem=problem))
+        inventory = Inventory(unit, tuple(cards), next_unit_bytes=waiting, problem=problem, topology=topology)
+        await self._node.publish(inventory)
         return unit == self._told
 
     async def _choose(self, told: int) -> int:
@@ -131,24 +127,6 @@ class Advertising:
         if problem and problem != self._problem:
             log.error("the unit of memory is not taken over: %s", problem)
         self._problem = problem
-
-    async def _published(self) -> Inventory | None:
-        text = _node.decode(await self._api.get(self._path)).annotation(INVENTORY_ANNOTATION)
-        try:
-            return None if text is None else decode_inventory(text)
-        except InventoryError as exc:
-            log.warning("%s; it is written anew", exc)
-            return None
-
-    async def _publish(self, inventory: Inventory) -> None:
-        try:
-            if inventory == await self._published():
-                return
-            annotations = {INVENTORY_ANNOTATION: encode_inventory(inventory)}
-            await self._api.patch(self._path, {"metadata": {"annotations": annotations}})
-            log.info("published the inventory of %d cards", len(inventory.cards))
-        except (ApiError, InventoryError) as exc:
-            log.warning("the inventory could not be published: %s", exc)
 
 
 def _problem(cards: Sequence[Card], unit_bytes: int) -> str:

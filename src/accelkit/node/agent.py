@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,16 @@ from accelkit.cluster.connection import load_connection
 from accelkit.cluster.events import Events
 from accelkit.errors import ConfigurationError, DevicePluginError
 from accelkit.node.advertising import Advertising
+from accelkit.node.allocation import card_nodes
 from accelkit.node.allocations import AllocationsWriter, allocations_of
+from accelkit.node.card_states import CardStates
+from accelkit.node.devices import by_card
 from accelkit.node.discovery import discover
 from accelkit.node.grants import Grants
-from accelkit.node.kubelet import KUBELET_SOCKET, held_devices
+from accelkit.node.health import HealthMonitor
+from accelkit.node.kubelet import KUBELET_SOCKET, Held, held_devices
 from accelkit.node.metrics import Metrics
+from accelkit.node.own_node import OwnNode
 from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
 from accelkit.node.reconciler import Reconciler, devices_by_pod
@@ -29,7 +35,8 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "accelkit-node-agent"
 
-_DISCOVER_SECONDS = 30.0
+# Two looks make a card unhealthy; its pods should not have to wait much longer for the word.
+_LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
 _SOCKETS_SECONDS = 1.0
@@ -71,9 +78,9 @@ async def run(options: Options) -> None:
         wake = asyncio.Event()
         pods = NodePods(api, options.node, dialect, on_change=wake.set)
         plugins = _plugins(options, dialect, pods, metrics, wake)
+        node = OwnNode(api, options.node)
         advertising = Advertising(
-            api,
-            options.node,
+            node,
             options.root,
             told_bytes=options.unit_bytes,
             resource=dialect.resources.memory,
@@ -88,13 +95,24 @@ async def run(options: Options) -> None:
             events=Events(api, COMPONENT, options.node),
             metrics=metrics,
         )
+        states = CardStates(HealthMonitor(options.root, environ=os.environ, nodes=card_nodes))
         writer = AllocationsWriter(api, options.namespace, options.node)
         stopping = asyncio.create_task(stop.wait())
         found = asyncio.Event()
         tasks = {
             stopping,
             asyncio.create_task(pods.reflector.run()),
-            asyncio.create_task(_keep_cards(options.root, pods, advertising, found)),
+            asyncio.create_task(
+                _keep_cards(
+                    options,
+                    dialect=dialect,
+                    pods=pods,
+                    node=node,
+                    states=states,
+                    advertising=advertising,
+                    found_any=found,
+                )
+            ),
             asyncio.create_task(_keep_registered(options.root, plugins, found)),
             asyncio.create_task(_keep_true(options, dialect, reconciler, writer, wake)),
         }
@@ -158,22 +176,49 @@ async def _keep_true(
         wake.clear()
 
 
-async def _keep_cards(root: Path, pods: NodePods, advertising: Advertising, found_any: asyncio.Event) -> None:
-    """Look for cards again and again; tell the kubelet and the cluster when they, or their unit, change."""
+async def _keep_cards(
+    options: Options,
+    *,
+    dialect: Dialect,
+    pods: NodePods,
+    node: OwnNode,
+    states: CardStates,
+    advertising: Advertising,
+    found_any: asyncio.Event,
+) -> None:
+    """Look at the cards again and again; tell the kubelet and the cluster when they, or their unit, change."""
     # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
     await pods.reflector.synced.wait()
+    in_use = frozenset[str]()
     while True:
         settled = True
         try:
-            found = await asyncio.to_thread(discover, root, load_profiles().values())
+            found = await asyncio.to_thread(discover, options.root, load_profiles().values())
         except DevicePluginError as exc:
             # Not readable is not absent: what was shown before stays.
             log.warning("%s", exc)
         else:
-            settled = await advertising.update(found)
+            in_use = await _in_use(options.root, dialect, in_use)
+            if await node.read():
+                if not advertising.shown and node.inventory is not None:
+                    states.remember(node.inventory.cards, load_profiles(), set(by_card(in_use)))
+                cards = await asyncio.to_thread(states.update, found, node.cordon)
+                settled = await advertising.update(cards, in_use=in_use)
             if advertising.shown:
                 found_any.set()
-        await asyncio.sleep(_DISCOVER_SECONDS if settled else _UNIT_SECONDS)
+        await asyncio.sleep(_LOOK_SECONDS if settled else _UNIT_SECONDS)
+
+
+async def _in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
+    try:
+        answer = await held_devices(root)
+    except DevicePluginError:
+        # A kubelet that does not answer has taken nothing back.
+        return before
+    resources = dialect.resources.memory, dialect.resources.cards
+    return frozenset(
+        device_id for name in resources for ids in Held(answer, name).devices.values() for device_id in ids
+    )
 
 
 async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:

@@ -45,8 +45,13 @@ def container_response(
         ids, indices = ",".join(f.card.id for f in own), ",".join(str(f.index) for f in own)
         for name, pattern in profile.environment.items():
             answer.envs[name] = pattern.format(ids=ids, indices=indices)
-        paths = [p.format(index=f.index, minor=f.minor) for f in own for p in profile.card_nodes]
+        paths = [path for each in own for path in card_nodes(each)]
         paths += [path for path in profile.node_nodes if (root / path.removeprefix("/")).exists()]
         for path in paths:
             answer.devices.add(container_path=path, host_path=path, permissions="rw")
     return answer
+
+
+def card_nodes(found: FoundCard) -> list[str]:
+    """Return the paths of a card's own device nodes."""
+    return [path.format(index=found.index, minor=found.minor) for path in found.profile.card_nodes]

@@ -37,7 +37,8 @@ class CardView(msgspec.Struct, frozen=True):
     """A card and its shares.
 
     `used_bytes` is what the pods cost the card, which is less than the sum of their shares where containers take over
-    the devices of an init container. `known` is false for a card that pods hold and no inventory names.
+    the devices of an init container. `known` is false for a card that pods hold and no inventory names. `enforcement`
+    is what keeps the shares within their memory; where it is empty they are advisory.
     """
 
     id: str
@@ -53,6 +54,10 @@ class CardView(msgspec.Struct, frozen=True):
     health: str
     known: bool
     shares: list[ShareView]
+    health_reason: str = ""
+    cordoned: bool = False
+    estimated: bool = False
+    enforcement: str = ""
 
 
 class StrayView(msgspec.Struct, frozen=True):
@@ -176,6 +181,10 @@ def _card(card: Card, use: CardUse | None, shares: list[ShareView]) -> CardView:
         *(used.used_bytes, card.capacity_bytes - used.used_bytes, used.used_compute, used.whole, card.health.value),
         known=True,
         shares=shares,
+        health_reason=card.health_reason,
+        cordoned=card.cordoned,
+        estimated=card.estimated,
+        enforcement=card.enforcement,
     )
 
 

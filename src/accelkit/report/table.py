@@ -59,7 +59,10 @@ def _card(card: CardView, width: int) -> Text:
     if card.used_compute and not card.whole:
         line.append(f"  compute {card.used_compute / 10:g} %")
     if card.health != Health.HEALTHY:
-        line.append(f"  {card.health}", style="red" if card.health == Health.UNHEALTHY else "yellow")
+        reason = f": {card.health_reason}" if card.health_reason else ""
+        line.append(f"  {card.health}{reason}", style="red" if card.health == Health.UNHEALTHY else "yellow")
+    if card.cordoned:
+        line.append("  cordoned", style="yellow")
     if not card.known:
         line.append("  not in the inventory", style="yellow")
     return line

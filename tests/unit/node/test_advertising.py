@@ -12,6 +12,7 @@ from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.advertising import Advertising
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.discovery import FoundCard
+from accelkit.node.own_node import OwnNode
 from accelkit.vendors.profiles import load_profiles
 
 MEMORY = "accelkit.io/memory"
@@ -34,6 +35,7 @@ class Node:
     def __init__(self, tmp_path, monkeypatch):
         self.annotations = {}
         self.shown = []
+        self.writes = 0
         self.pods = []
         self.after_refresh = None
         self.away = False
@@ -41,7 +43,9 @@ class Node:
         monkeypatch.setattr(advertising, "held_devices", self._held)
 
     def agent(self, told):
-        return Advertising(self, "n", self.root, told_bytes=told, resource=MEMORY, pods=self, plugins=[self])
+        # Each look at the node is a long time after the one before.
+        node = OwnNode(self, "n", clock=iter(range(0, 10**6, 1000)).__next__)
+        return Advertising(node, self.root, told_bytes=told, resource=MEMORY, pods=self, plugins=[self])
 
     def publish(self, inventory):
         self.annotations[INVENTORY_ANNOTATION] = encode_inventory(inventory)
@@ -58,9 +62,13 @@ class Node:
 
     async def patch(self, _path, body):
         self.annotations |= body["metadata"]["annotations"]
+        self.writes += 1
+        return msgspec.json.encode({"metadata": {"name": "n", "annotations": self.annotations}})
 
-    async def show(self, cards, unit_bytes):
-        self.shown.append(([each.card.id for each in cards], unit_bytes))
+    async def show(self, cards, unit_bytes, in_use):
+        shown = [each.card.id for each in cards], unit_bytes
+        if not self.shown or self.shown[-1] != shown or in_use:
+            self.shown.append(shown)
 
     def assigned(self):
         return self.pods
@@ -89,19 +97,19 @@ async def test_cards_are_shown_and_published_in_the_unit_that_was_told(node):
     assert node.published == Inventory(4, (Card("a", "v", "m", 16),))
 
 
-async def test_nothing_is_shown_again_that_did_not_change(node):
+async def test_nothing_is_written_again_that_did_not_change(node):
     agent = node.agent(4)
     for _ in range(2):
         assert await agent.update([found("a", 16)])
-    assert len(node.shown) == 1
+    assert (len(node.shown), node.writes) == (1, 1)
 
 
 async def test_a_card_that_changed_is_shown_while_the_api_server_is_away(node):
     agent = node.agent(4)
     await agent.update([found("a", 16)])
     node.away = True
-    await agent.update([found("a", 8)])
-    assert len(node.shown) == 2
+    await agent.update([found("a", 16), found("b", 16)])
+    assert node.shown[-1] == (["a", "b"], 4)
 
 
 async def test_before_the_node_was_read_nothing_is_shown(node):
@@ -166,4 +174,17 @@ async def test_too_many_devices_leave_a_node_that_has_a_unit_as_it_is(node):
 async def test_an_inventory_that_cannot_be_read_is_written_anew(node):
     node.annotations[INVENTORY_ANNOTATION] = "garbage"
     assert await node.agent(4).update([found("a", 16)])
+    assert node.published.unit_bytes == 4
+
+
+async def test_topology_is_published_with_the_cards(node):
+    await node.agent(4).update([found("a", 16)], topology=("X",))
+    assert node.published.topology == ("X",)
+
+
+async def test_an_inventory_that_somebody_deleted_is_written_anew(node):
+    agent = node.agent(4)
+    await agent.update([found("a", 16)])
+    node.annotations.clear()
+    await agent.update([found("a", 16)])
     assert node.published.unit_bytes == 4

@@ -1,0 +1,75 @@
+"""The cards of this node as they are now: those found, those that were there before, and what is wrong with each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import msgspec
+
+from accelkit.model.card import Card, Health
+from accelkit.model.cordon import with_cordon
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import Profile
+
+GONE = "the card is gone from the node"
+
+
+class Monitor(Protocol):
+    """Says of each card how it is, and why it is not well."""
+
+    def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
+        """Look at the cards now."""
+
+
+class CardStates:
+    """Remembers the cards of one node.
+
+    A card that is not found any more stays, unhealthy, so that what it holds is never forgotten; one that was gone
+    before this agent started stays where containers hold some of it.
+
+    Args:
+        monitor: says how the cards are.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._known: dict[str, FoundCard] = {}
+
+    def remember(self, cards: Sequence[Card], profiles: Mapping[str, Profile], held: Collection[str]) -> None:
+        """Take over what was published before this agent started, as far as containers hold it.
+
+        Args:
+            cards: those of the published inventory.
+            profiles: by vendor name.
+            held: ids of cards of which containers hold devices.
+        """
+        for place, card in enumerate(cards):
+            if card.id in held and card.vendor in profiles and card.id not in self._known:
+                index = place if card.index is None else card.index
+                minor = index if card.minor is None else card.minor
+                self._known[card.id] = FoundCard(card, index, minor, profiles[card.vendor])
+
+    def update(self, found: Sequence[FoundCard], cordon: frozenset[str]) -> list[FoundCard]:
+        """Return all cards with their state, in the order of their numbers.
+
+        Args:
+            found: what discovery sees.
+            cordon: words by which cards are cordoned.
+        """
+        here = {each.card.id for each in found}
+        self._known |= {each.card.id: each for each in found}
+        ordered = sorted(self._known.values(), key=lambda each: (each.index, each.card.id))
+        health = self._monitor.observe(ordered)
+        cards = [self._state(each.card, health, gone=each.card.id not in here) for each in ordered]
+        return [replace(each, card=card) for each, card in zip(ordered, with_cordon(cards, cordon), strict=True)]
+
+    def _state(self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool) -> Card:
+        told, reason = health.get(card.id, (card.health, card.health_reason))
+        if gone:
+            told, reason = Health.UNHEALTHY, reason or GONE
+        elif card.health is Health.UNHEALTHY:
+            # What discovery itself knows to be bad is bad.
+            told, reason = card.health, card.health_reason
+        return msgspec.structs.replace(card, health=told, health_reason="" if told is Health.HEALTHY else reason)

@@ -1,0 +1,120 @@
+"""What the host's files say of one card now. Each reader answers with a sentence, with nothing, or that it cannot know.
+
+Paths lie below a root that may be moved. Files are those of the Linux kernel's PCI, AER and amdgpu's RAS interfaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_DEVICES = Path("sys/bus/pci/devices")
+_NUMBER = re.compile(r"^\s*(\S+?):?\s+(\d+)\s*$", re.MULTILINE)
+# A device that has left the bus reads as ones only.
+_GONE_FROM_BUS = b"\xff\xff\xff\xff"
+# Errors that the link or the device could not repair; corrected ones are everyday.
+_AER_FILES = ("aer_dev_fatal", "aer_dev_nonfatal")
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A card's files at one moment; what could not be read is None, and named in `unread`.
+
+    Attributes:
+        present: whether the PCI device is there.
+        driver: the kernel driver it is bound to; empty for none.
+        answers: whether its configuration space reads as a device's.
+        link_width: lanes in use.
+        errors: uncorrected errors since the driver was loaded, by counter.
+        nodes: its device nodes that are there.
+    """
+
+    present: bool | None = None
+    driver: str | None = None
+    answers: bool | None = None
+    link_width: int | None = None
+    errors: Mapping[str, int] = field(default_factory=dict)
+    nodes: frozenset[str] = frozenset()
+    unread: tuple[str, ...] = ()
+
+
+def look(root: Path, bdf: str, nodes: Sequence[str]) -> Sight:
+    """Read a card's files.
+
+    Args:
+        root: the host's root folder.
+        bdf: PCI address; empty for a card that is no PCI device.
+        nodes: paths of its device nodes.
+    """
+    there = frozenset(path for path in nodes if (root / path.removeprefix("/")).exists())
+    if not bdf:
+        return Sight(nodes=there)
+    device = root / _DEVICES / bdf
+    if not (root / _DEVICES).is_dir():
+        return Sight(nodes=there, unread=(str(_DEVICES),))
+    if not device.exists():
+        return Sight(present=False, nodes=there)
+    unread: list[str] = []
+    errors: dict[str, int] = {}
+    for name in _AER_FILES:
+        errors |= _counters(device / name, unread, total=f"TOTAL_ERR_{name.removeprefix('aer_dev_').upper()}")
+    for file in sorted((device / "ras").glob("*_err_count")):
+        errors |= _counters(file, unread, total="ue")
+    return Sight(
+        present=True,
+        driver=_driver(device / "driver", unread),
+        answers=_answers(device / "config", unread),
+        link_width=_number(device / "current_link_width", unread),
+        errors=errors,
+        nodes=there,
+        unread=tuple(unread),
+    )
+
+
+def _driver(path: Path, unread: list[str]) -> str | None:
+    try:
+        return path.readlink().name
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        unread.append(path.name)
+        return None
+
+
+def _answers(path: Path, unread: list[str]) -> bool | None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_GONE_FROM_BUS))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        unread.append(path.name)
+        return None
+    return head != _GONE_FROM_BUS if len(head) == len(_GONE_FROM_BUS) else None
+
+
+def _number(path: Path, unread: list[str]) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        unread.append(path.name)
+        return None
+    # A link that is down has 0 lanes, one that nobody knows 255.
+    return int(text) if text.isdigit() and 0 < int(text) < 255 else None  # noqa: PLR2004 - the kernel's unknown width
+
+
+def _counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
+    """Return the total of a file of `name number` lines, by the file's name; the sum where it has no total."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        unread.append(path.name)
+        return {}
+    found = {name: int(number) for name, number in _NUMBER.findall(text)}
+    return {path.name: found.get(total, sum(found.values()))} if found else {}

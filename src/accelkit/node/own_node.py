@@ -1,0 +1,71 @@
+"""This agent's own Node object: the inventory it publishes there, and what people say there of its cards."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import NODES
+from accelkit.errors import ApiError, InventoryError
+from accelkit.model.cordon import cordoned
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.model.pod import Node
+
+log = logging.getLogger(__name__)
+
+# The extender follows the node itself; here it matters for the list of devices alone.
+_READ_SECONDS = 30.0
+
+_node = msgspec.json.Decoder(Node)
+
+
+class OwnNode:
+    """What stands on the Node object, read now and then.
+
+    Args:
+        api: an open client.
+        name: the node's name.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._path = f"{NODES}/{name}"
+        self._clock = clock
+        self._read_at: float | None = None
+        self.inventory: Inventory | None = None
+        self.cordon: frozenset[str] = frozenset()
+
+    async def read(self) -> bool:
+        """Read the node where that was some time ago; False where it was never read."""
+        if self._read_at is None or self._clock() - self._read_at >= _READ_SECONDS:
+            try:
+                self._take(_node.decode(await self._api.get(self._path)))
+            except ApiError as exc:
+                log.warning("this node cannot be read: %s", exc)
+        return self._read_at is not None
+
+    async def publish(self, inventory: Inventory) -> None:
+        """Write the inventory where it is another one; what cannot be written is tried again at the next call."""
+        if inventory == self.inventory:
+            return
+        try:
+            annotations = {INVENTORY_ANNOTATION: encode_inventory(inventory)}
+            self._take(_node.decode(await self._api.patch(self._path, {"metadata": {"annotations": annotations}})))
+            log.info("published the inventory of %d cards", len(inventory.cards))
+        except (ApiError, InventoryError) as exc:
+            log.warning("the inventory could not be published: %s", exc)
+
+    def _take(self, node: Node) -> None:
+        self._read_at = self._clock()
+        self.cordon = cordoned(node)
+        text = node.annotation(INVENTORY_ANNOTATION)
+        try:
+            self.inventory = None if text is None else decode_inventory(text)
+        except InventoryError as exc:
+            log.warning("%s; it is written anew", exc)
+            self.inventory = None

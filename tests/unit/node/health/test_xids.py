@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+from accelkit.node.health.xids import XidWatch
+
+
+class NvmlError(Exception):
+    pass
+
+
+class NvmlTimeoutError(NvmlError):
+    pass
+
+
+class Nvml:
+    """The part of pynvml that is used, with events to come."""
+
+    NVMLError, NVMLError_Timeout = NvmlError, NvmlTimeoutError
+    nvmlEventTypeXidCriticalError = 8  # noqa: N815 - the same
+
+    def __init__(self, *events, supported=True):
+        self.events = list(events)
+        self.supported = supported
+        self.all_told = threading.Event()
+
+    def nvmlEventSetCreate(self):  # noqa: N802 - NVML's name
+        return object()
+
+    def nvmlDeviceGetCount(self):  # noqa: N802 - NVML's name
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802 - NVML's name
+        return f"GPU-{index}"
+
+    def nvmlDeviceRegisterEvents(self, _handle, _kind, _set):  # noqa: N802 - NVML's name
+        if not self.supported:
+            raise NvmlError("not supported")
+
+    def nvmlEventSetWait_v2(self, _set, _milliseconds):  # noqa: N802 - NVML's name
+        if not self.events:
+            self.all_told.set()
+            threading.Event().wait(0.01)
+            raise NvmlTimeoutError
+        device, xid = self.events.pop(0)
+        return SimpleNamespace(device=device, eventData=xid)
+
+    def nvmlDeviceGetUUID(self, device):  # noqa: N802 - NVML's name
+        return device
+
+
+def taken(nvml):
+    watch = XidWatch(nvml)
+    watch.start()
+    assert not nvml.supported or nvml.all_told.wait(10)
+    reports = watch.take()
+    watch.stop()
+    assert watch.take() == {}
+    return reports
+
+
+def test_an_xid_of_the_card_is_told_once_by_uuid():
+    assert taken(Nvml(("GPU-1", 79))) == {"GPU-1": "the driver reported XID 79"}
+
+
+def test_an_xid_of_a_program_is_none_of_the_cards():
+    assert taken(Nvml(("GPU-0", 31), ("GPU-0", 13))) == {}
+
+
+def test_a_driver_that_reports_nothing_is_no_error():
+    assert taken(Nvml(supported=False)) == {}

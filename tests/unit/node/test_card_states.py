@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.model.card import Card, Health
+from accelkit.node.card_states import GONE, CardStates
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import load_profiles
+
+PROFILES = load_profiles()
+
+
+class Monitor:
+    def __init__(self):
+        self.told = {}
+
+    def observe(self, cards):
+        self.asked = [each.card.id for each in cards]
+        return self.told
+
+
+@pytest.fixture
+def monitor():
+    return Monitor()
+
+
+@pytest.fixture
+def states(monitor):
+    return CardStates(monitor)
+
+
+def found(name, index, **more):
+    return FoundCard(Card(name, "simulated", "m", 16, **more), index, index, PROFILES["simulated"])
+
+
+def seen(cards):
+    return [(each.card.id, each.card.health.value, each.card.health_reason) for each in cards]
+
+
+def test_cards_come_in_the_order_of_their_numbers(states):
+    assert seen(states.update([found("b", 1), found("a", 0)], frozenset())) == [
+        ("a", "healthy", ""),
+        ("b", "healthy", ""),
+    ]
+
+
+def test_the_monitors_word_is_the_cards_health(states, monitor):
+    monitor.told = {"a": (Health.UNHEALTHY, "too hot"), "b": (Health.UNKNOWN, "cannot be read")}
+    cards = states.update([found("a", 0), found("b", 1)], frozenset())
+    assert seen(cards) == [("a", "unhealthy", "too hot"), ("b", "unknown", "cannot be read")]
+    assert [each.card.placeable for each in cards] == [False, True]
+
+
+def test_what_discovery_knows_to_be_bad_is_bad(states, monitor):
+    monitor.told = {"a": (Health.HEALTHY, "")}
+    bad = found("a", 0, health=Health.UNHEALTHY, health_reason="listed so")
+    assert seen(states.update([bad], frozenset())) == [("a", "unhealthy", "listed so")]
+
+
+def test_a_card_that_is_not_found_any_more_stays_with_its_number_until_it_is_back(states):
+    states.update([found("a", 0), found("b", 1)], frozenset())
+    assert seen(states.update([found("b", 0)], frozenset()))[-1] == ("b", "healthy", "")
+    assert ("a", "unhealthy", GONE) in seen(states.update([found("b", 1)], frozenset()))
+    assert ("a", "healthy", "") in seen(states.update([found("a", 0), found("b", 1)], frozenset()))
+
+
+def test_a_card_gone_before_the_agent_started_stays_where_containers_hold_it(states):
+    published = [Card("a", "simulated", "m", 16), Card("b", "simulated", "m", 16), Card("c", "foreign", "m", 16)]
+    states.remember(published, PROFILES, {"b", "c"})
+    assert seen(states.update([found("a", 0)], frozenset())) == [("a", "healthy", ""), ("b", "unhealthy", GONE)]
+
+
+def test_a_cordoned_card_keeps_its_health(states):
+    (card,) = states.update([found("a", 0)], frozenset({"0"}))
+    assert (card.card.health, card.card.cordoned, card.card.placeable) == (Health.HEALTHY, True, False)
