@@ -23,6 +23,7 @@ from accelkit.node.discovery import discover
 from accelkit.node.grants import Grants
 from accelkit.node.health import HealthMonitor
 from accelkit.node.kubelet import KUBELET_SOCKET, Held, held_devices
+from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.plugin import DevicePlugin
@@ -110,6 +111,7 @@ async def run(options: Options) -> None:
                     node=node,
                     states=states,
                     advertising=advertising,
+                    labels=NodeLabels(api, options.node, options.namespace, options.root),
                     found_any=found,
                 )
             ),
@@ -184,6 +186,7 @@ async def _keep_cards(
     node: OwnNode,
     states: CardStates,
     advertising: Advertising,
+    labels: NodeLabels,
     found_any: asyncio.Event,
 ) -> None:
     """Look at the cards again and again; tell the kubelet and the cluster when they, or their unit, change."""
@@ -204,6 +207,7 @@ async def _keep_cards(
                     states.remember(node.inventory.cards, load_profiles(), set(by_card(in_use)))
                 cards = await asyncio.to_thread(states.update, found, node.cordon)
                 settled = await advertising.update(cards, in_use=in_use)
+                await labels.update([each.card for each in cards])
             if advertising.shown:
                 found_any.set()
         await asyncio.sleep(_LOOK_SECONDS if settled else _UNIT_SECONDS)

@@ -20,12 +20,14 @@ from accelkit.cluster.feed import NODES
 from accelkit.cluster.reflector import list_all
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.label_record import LABELS_ANNOTATION, our_labels
 from accelkit.model.pod import Node
 from accelkit.model.units import unit_name
 from accelkit.vendors.profiles import presence_labels
 
 SHARE_LABEL: Final = "accelkit.io/share"
 RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
+_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION)
 _TABLES: Final = ("capacity", "allocatable")
 _POLL_SECONDS: Final = 1.0
 _AT_ONCE: Final = 16
@@ -117,12 +119,11 @@ async def unshare(
     result = Sharing(bool(marked), before, {name: {} for name in marked}, names)
     if check or not marked:
         return result
-    own = {"labels": {SHARE_LABEL: None}, "annotations": {INVENTORY_ANNOTATION: None}}
-    await _each(marked, lambda name: _patch_metadata(api, name, own))
+    await _each(marked, lambda name: _clear_metadata(api, name))
     still = "{count} of {all} nodes still offer our resources: {list}"
     await _until(api, marked, grace_seconds, _offer_left, still)
     # An agent on its way out may have published its inventory once more.
-    await _each(marked, lambda name: _patch_metadata(api, name, own))
+    await _each(marked, lambda name: _clear_metadata(api, name))
     await _each(marked, lambda name: _delete_keys(api, name))
     await _confirm(api, marked, confirm_seconds)
     return result
@@ -187,12 +188,13 @@ def _label(node: Node) -> str | None:
 
 
 def _marks(node: Node) -> dict[str, dict[str, str]]:
-    inventory = node.annotation(INVENTORY_ANNOTATION)
     label = _label(node)
     marks = {
-        "labels": {} if label is None else {SHARE_LABEL: label},
+        "labels": our_labels(node) | ({} if label is None else {SHARE_LABEL: label}),
         # Its size stands for it: up to 64 KiB of JSON on one line is nothing to read in a diff.
-        "annotations": {} if inventory is None else {INVENTORY_ANNOTATION: f"{len(inventory)} bytes"},
+        "annotations": {
+            key: f"{len(text)} bytes" for key in _ANNOTATIONS if (text := node.annotation(key)) is not None
+        },
         **{table: _resources(node, table) for table in _TABLES},
     }
     return {kind: values for kind, values in marks.items() if values}
@@ -206,6 +208,12 @@ def _resources(node: Node, table: str) -> dict[str, str]:
 def _offer_left(node: Node) -> str:
     left = [f"{name}: {n}" for table in _TABLES for name, n in _resources(node, table).items() if n != "0"]
     return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else ""
+
+
+async def _clear_metadata(api: ApiClient, name: str) -> None:
+    node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
+    labels = dict.fromkeys([SHARE_LABEL, *our_labels(node)])
+    await _patch_metadata(api, name, {"labels": labels, "annotations": dict.fromkeys(_ANNOTATIONS)})
 
 
 async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:

@@ -206,3 +206,18 @@ async def test_a_node_deleted_meanwhile_is_no_error():
 
     api = FakeApi(shared("a", OFFER), polls=[deleted])
     assert (await unshare(api, grace_seconds=60, confirm_seconds=0)).changed
+
+
+async def test_labels_that_are_still_as_we_wrote_them_go_and_others_stay():
+    ours, theirs = "accelkit.io/cards.count", "feature.node.kubernetes.io/pci-10de.present"
+    record = msgspec.json.encode({ours: "1", theirs: "true", "lost": "1"}).decode()
+    metadata = {
+        "name": "a",
+        "labels": {ours: "1", theirs: "changed", "mine": "x"},
+        "annotations": {"accelkit.io/labels": record},
+    }
+    api = FakeApi({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
+    done = await unshare(api, grace_seconds=0, confirm_seconds=0)
+    assert done.before["a"]["labels"] == {ours: "1"}
+    assert api.nodes["a"]["metadata"]["labels"] == {theirs: "changed", "mine": "x"}
+    assert api.nodes["a"]["metadata"]["annotations"] == {}

@@ -114,7 +114,8 @@ def test_the_node_agent_may_patch_nodes_and_pods_where_an_admission_policy_bound
     made = objects("device_plugin")
     reads = {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch"), ("events", "create")}
     assert rights(made["ClusterRole"]) == reads | {("pods", "patch")}
-    assert rights(made["Role"]) == {("configmaps", "create"), ("configmaps", "patch")}
+    owned = {(resource, verb) for resource in ("configmaps", "nodefeatures") for verb in ("create", "patch")}
+    assert rights(made["Role"]) == owned
     assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-node-agent"
     without = objects("device_plugin", device_plugin_corrections=False)
     assert rights(without["ClusterRole"]) == reads

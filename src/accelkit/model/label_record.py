@@ -1,0 +1,28 @@
+"""The record of the labels that we wrote on a node, by which they go: the annotation `accelkit.io/labels`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accelkit.model.pod import Node
+
+LABELS_ANNOTATION: Final = "accelkit.io/labels"
+
+_record = msgspec.json.Decoder(dict[str, str])
+
+
+def label_record(node: Node) -> dict[str, str]:
+    """Return the labels that we wrote, with the values we gave them; none where the record cannot be read."""
+    try:
+        return _record.decode(node.annotation(LABELS_ANNOTATION) or "{}")
+    except (msgspec.MsgspecError, RecursionError):
+        # Without it nothing is known to be ours, so nothing is touched.
+        return {}
+
+
+def our_labels(node: Node) -> dict[str, str]:
+    """Return the labels of the node that are still as we wrote them."""
+    present = node.metadata.labels or {}
+    return {key: value for key, value in label_record(node).items() if present.get(key) == value}

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.model.card import Card
+from accelkit.node.labels.cards import card_labels, split_value
+
+GIB = 2**30
+
+
+def cards(vendor, count, model, memory=16, **more):
+    amount = None if memory is None else memory * GIB
+    return [Card(f"{vendor}-{n}", vendor, model, amount, index=n, minor=n, **more) for n in range(count)]
+
+
+def test_cards_are_counted_for_all_and_by_vendor_with_the_vendors_own_keys():
+    assert card_labels([*cards("nvidia", 2, "NVIDIA H200", 141), *cards("amd", 1, "MI300X", 192)]) == {
+        "accelkit.io/cards.count": "3",
+        "accelkit.io/cards.memory": "474",
+        "accelkit.io/cards.amd.count": "1",
+        "accelkit.io/cards.amd.model": "MI300X",
+        "accelkit.io/cards.amd.memory": "196608",
+        "amd.com/gpu.product-name": "MI300X",
+        "amd.com/gpu.vram": "192G",
+        "accelkit.io/cards.nvidia.count": "2",
+        "accelkit.io/cards.nvidia.model": "NVIDIA-H200",
+        "accelkit.io/cards.nvidia.memory": "144384",
+        "nvidia.com/gpu.count": "2",
+        "nvidia.com/gpu.product": "NVIDIA-H200",
+        "nvidia.com/gpu.memory": "144384",
+    }
+
+
+def test_memory_that_is_not_known_of_all_cards_is_not_said():
+    found = card_labels([*cards("nvidia", 1, "H200"), *cards("nvidia", 1, "H200", None)])
+    assert not [key for key in found if key.endswith("memory")]
+
+
+def test_intels_cards_are_numbered_and_placed():
+    one, two = cards("intel", 2, "Max 1550", numa=0), cards("intel", 4, "Max 1550", numa=1)[2:]
+    found = card_labels([*one, *two])
+    assert found["gpu.intel.com/cards"] == "card0.card1.card2.card3"
+    assert found["gpu.intel.com/gpu-numbers"] == "0.1.2.3"
+    assert found["gpu.intel.com/numa-gpu-map"] == "0-0.1_1-2.3"
+
+
+def test_a_node_without_cards_has_no_labels_of_them():
+    assert card_labels([]) == {}
+
+
+@given(st.text(alphabet="0123456789.", min_size=1, max_size=400))
+def test_a_long_value_is_put_together_again(text):
+    parts = split_value("gpu.intel.com/gpu-numbers", text)
+    assert all(len(part) <= 63 for part in parts.values())
+    first, *others = parts.values()
+    assert first + "".join(part.removeprefix("Z") for part in others) == text
+    assert list(parts)[1:] == [f"gpu.intel.com/gpu-numbers-{number}" for number in range(2, len(parts) + 1)]
