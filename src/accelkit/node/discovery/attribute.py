@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelkit.model.units import MAX_AMOUNT
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nvml import NvmlCard
 from accelkit.node.discovery.sysfs import first, number, text, trailing_number
@@ -66,7 +67,8 @@ def read_number(sources: Iterable[NumberSource], device: Device) -> int | None:
 def read_memory(device: Device, host: Host) -> Memory:
     """Return how much memory the card has by the first source that knows; nothing at all is unknown, never 0."""
     for source in device.discovery.memory:
-        if (found := _memory(source, device, host)).total_bytes:
+        found = _memory(source, device, host)
+        if found.total_bytes is not None and 0 < found.total_bytes <= MAX_AMOUNT:
             return found
     return Memory()
 
