@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -122,7 +122,9 @@ def nvml_session() -> Iterator[Nvml | None]:
     try:
         yield Nvml(api)
     finally:
-        api.nvmlShutdown()
+        # A driver that went meanwhile has closed the session itself.
+        with suppress(api.NVMLError):
+            api.nvmlShutdown()
 
 
 def sysfs_bdf(bus_id: str) -> str:
