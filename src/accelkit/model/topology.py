@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 
 class Nearness(StrEnum):
@@ -22,3 +24,19 @@ class Nearness(StrEnum):
     NUMA = "N"
     CROSS_NUMA = "C"
     UNKNOWN = "?"
+
+
+# Kinds of `Link`, by the names their vendors gave them, and how near they bring two cards.
+NVLINK: Final = "NVLink"
+NVSWITCH: Final = "NVSwitch"
+XGMI: Final = "XGMI"
+XGMI_HIVE: Final = "XGMI hive"
+XE_LINK: Final = "Xe-link"
+FABRICS: Final[Mapping[str, Nearness]] = {
+    NVLINK: Nearness.FABRIC_DIRECT,
+    NVSWITCH: Nearness.FABRIC_SWITCHED,
+    XGMI: Nearness.FABRIC_DIRECT,
+    # One island, yet no link of their own: other cards pass it on.
+    XGMI_HIVE: Nearness.FABRIC_SWITCHED,
+    XE_LINK: Nearness.FABRIC_DIRECT,
+}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import Profile
 
 # What the program in the container may take, for it to respect.
 MEMORY_VARIABLE = "ACCELKIT_MEMORY_BYTES"
@@ -26,7 +27,7 @@ def container_response(
         unit_bytes: what one device is in bytes; None where each is a whole card.
 
     Raises:
-        DevicePluginError: an ID names a card that this node does not have.
+        DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known.
     """
     units = by_card(device_ids)
     granted = [found for found in cards if found.card.id in units]
@@ -42,16 +43,47 @@ def container_response(
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
-        ids, indices = ",".join(f.card.id for f in own), ",".join(str(f.index) for f in own)
-        for name, pattern in profile.environment.items():
-            answer.envs[name] = pattern.format(ids=ids, indices=indices)
-        paths = [path for each in own for path in card_nodes(each)]
+        answer.envs.update(environment(profile, own))
+        paths = [path for f in own for path in card_nodes(f)]
         paths += [path for path in profile.node_nodes if (root / path.removeprefix("/")).exists()]
         for path in paths:
             answer.devices.add(container_path=path, host_path=path, permissions="rw")
     return answer
 
 
-def card_nodes(found: FoundCard) -> list[str]:
-    """Return the paths of a card's own device nodes."""
-    return [path.format(index=found.index, minor=found.minor) for path in found.profile.card_nodes]
+def environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
+    """Return what a container is told of its cards of one vendor; what is not known of all of them is not told."""
+    facts: Mapping[str, Sequence[str | int | None]] = {
+        "ids": [found.card.id for found in cards],
+        "uuids": [found.uuid or None for found in cards],
+        "indices": [found.index for found in cards],
+        "minors": [found.minor for found in cards],
+        "ordinals": range(len(cards)),
+    }
+    told = {name: ",".join(map(str, values)) for name, values in facts.items() if None not in values}
+    return {name: value for name, pattern in profile.environment.items() if (value := _fill(pattern, told)) is not None}
+
+
+def card_nodes(found: FoundCard) -> Sequence[str]:
+    """Return the device nodes of a card.
+
+    Raises:
+        DevicePluginError: its driver's number is not known; another one would be another card's.
+    """
+    numbers = {"index": found.index, "minor": found.minor, "render": found.render}
+    known = {name: str(number) for name, number in numbers.items() if number is not None}
+    paths = [_fill(pattern, known) for pattern in found.profile.card_nodes]
+    named = [path for path in paths if path is not None]
+    if len(named) == len(paths):
+        return named
+    raise DevicePluginError(
+        f"the device nodes of card {found.card.id} are not known",
+        next_step=f"check that its driver ({found.driver or 'none is bound'}) is the vendor's",
+    )
+
+
+def _fill(pattern: str, known: Mapping[str, str]) -> str | None:
+    try:
+        return pattern.format_map(known)
+    except KeyError:
+        return None

@@ -12,6 +12,7 @@ from rich.table import Table
 from accelkit.report.output import output_option, print_value
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.fake_host_command import fake_host
 from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, Options, SandboxPaths, default_root
 from accelkit.sandbox.nodes_command import nodes
 from accelkit.sandbox.supervisor import Supervisor
@@ -107,6 +108,7 @@ def supervise(root: Path | None) -> None:
 
 
 sandbox.add_command(nodes)
+sandbox.add_command(fake_host)
 
 
 def _paths(root: Path | None) -> SandboxPaths:

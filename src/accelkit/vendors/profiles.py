@@ -1,18 +1,27 @@
 """Profiles: a vendor as data. A new vendor is a YAML file beside this module, not code.
 
-`environment` is patterns with `{ids}` (identities of the granted cards, comma-separated) and `{indices}`; `card_nodes`
-is patterns with `{index}` (the node's own numbering) and `{minor}` (the driver's).
+Facts of a card have ordered sources; the first that knows wins. `environment` is patterns with `{ids}` (identities of
+the granted cards, comma-separated), `{uuids}` (the same as the vendor's own tools know them), `{indices}` (the node's
+own numbering), `{minors}` (the driver's) and `{ordinals}` (0, 1… within the container); a variable that needs what is
+not known is left out. `card_nodes` is patterns with `{index}`, `{minor}` and `{render}`; a card that lacks the number
+cannot be given to a container.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
+from string import Formatter
 
 import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
+from accelkit.vendors.sources import MemorySource, NumberSource, TextSource
+
+_ENVIRONMENT_FIELDS = frozenset({"ids", "uuids", "indices", "minors", "ordinals"})
+_NODE_FIELDS = frozenset({"index", "minor", "render"})
 
 
 class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="file"):
@@ -21,22 +30,37 @@ class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     path: str
 
 
-class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of `key: value` lines that the driver keeps per card, and the keys that we read."""
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every card with a device id is, memory in MiB where all of them have the same."""
 
-    path: str
-    identity: str
-    minor: str
-    model: str
+    name: str
+    memory_mib: int | None = None
 
 
 class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="pci"):
-    """Cards are PCI devices of a vendor (four hex digits) with one of the classes (first four hex digits)."""
+    """Cards are PCI devices of a vendor (four hex digits) with one of the classes (first four hex digits).
+
+    Attributes:
+        drivers: kernel drivers with which containers can use a card; any where there are none.
+        facts: file of `key: value` lines that the driver keeps per card, relative to the host's root, with `{bdf}`.
+        identity: what names a card as the vendor's own tools do, for good.
+        minor: the driver's number; `render` is that of the card's render node.
+        memory: bytes of memory.
+        models: what is known by PCI device id.
+        reserved_mib: what driver and firmware keep, where no source says.
+    """
 
     vendor: str
     classes: tuple[str, ...]
-    facts: Facts
-    memory_mib: dict[str, int]
+    drivers: tuple[str, ...] = ()
+    facts: str = ""
+    identity: tuple[TextSource, ...] = ()
+    model: tuple[TextSource, ...] = ()
+    minor: tuple[NumberSource, ...] = ()
+    render: tuple[NumberSource, ...] = ()
+    memory: tuple[MemorySource, ...] = ()
+    models: dict[str, Model] = {}
+    reserved_mib: int = 0
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +72,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         environment: what a container is told.
         card_nodes: device nodes of each granted card.
         node_nodes: device nodes that every container with a card needs, where they exist.
+        nodes_file: the vendor's own file on the host that renames the device nodes, relative to the root; empty where
+            there is none.
+        cdi: the kind of the vendor's CDI devices, to be used where the host has a specification of it; empty without.
     """
 
     presence_labels: tuple[str, ...]
@@ -55,7 +82,14 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str]
     card_nodes: tuple[str, ...]
     node_nodes: tuple[str, ...]
+    nodes_file: str = ""
+    cdi: str = ""
     name: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse patterns that nothing could fill in."""
+        _check(self.environment.values(), _ENVIRONMENT_FIELDS)
+        _check(self.card_nodes, _NODE_FIELDS)
 
 
 @cache
@@ -66,17 +100,31 @@ def load_profiles() -> dict[str, Profile]:
         ProfileError: a file is wrong.
     """
     folder = resources.files("accelkit.vendors") / "data" / "profiles"
-    profiles: dict[str, Profile] = {}
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        name = file.name.removesuffix(".yaml")
-        try:
-            document = YAML(typ="safe", pure=True).load(file.read_text())
-            profiles[name] = msgspec.convert({**document, "name": name}, Profile)
-        except msgspec.ValidationError as exc:
-            raise ProfileError(f"profile {name} is wrong: {exc}") from exc
-    return profiles
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    return {name: parse_profile(name, file.read_text()) for file in files if (name := file.name.removesuffix(".yaml"))}
+
+
+def parse_profile(name: str, text: str) -> Profile:
+    """Read one profile from YAML.
+
+    Raises:
+        ProfileError: it is wrong.
+    """
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
+        return msgspec.convert({**document, "name": name}, Profile)
+    except msgspec.ValidationError as exc:
+        raise ProfileError(f"profile {name} is wrong: {exc}") from exc
 
 
 def presence_labels() -> frozenset[str]:
     """Return the node labels by which any profile's cards are known."""
     return frozenset(label for profile in load_profiles().values() for label in profile.presence_labels)
+
+
+def _check(patterns: Iterable[str], known: frozenset[str]) -> None:
+    for pattern in patterns:
+        if unknown := {field for _, field, _, _ in Formatter().parse(pattern) if field is not None} - known:
+            raise ValueError(
+                f"{pattern!r} needs {', '.join(sorted(unknown))}, and only {', '.join(sorted(known))} are known"
+            )

@@ -1,0 +1,51 @@
+"""Links between cards that do not go over PCI: NVLink by NVIDIA's library, XGMI by AMD's compute driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from accelkit.model.card import Link
+from accelkit.model.topology import NVLINK, NVSWITCH, XGMI, XGMI_HIVE
+from accelkit.node.discovery.kfd import KfdCard
+from accelkit.node.discovery.nvml import NvmlCard
+
+_Pair = frozenset[str]
+
+
+def fabric_links(
+    ids: Mapping[str, str], nvml: Mapping[str, NvmlCard], kfd: Mapping[str, KfdCard]
+) -> Mapping[str, tuple[Link, ...]]:
+    """Return each card's links by its PCI address, in the order of the other ends' addresses.
+
+    Args:
+        ids: the identities of this host's cards by PCI address.
+        nvml: what NVIDIA's library says of them.
+        kfd: what AMD's compute driver says of them.
+    """
+    kinds = dict((*_xgmi(kfd), *_nvlink(nvml)))
+    return {
+        here: tuple(
+            Link(ids[there], kind) for there in sorted(ids) if (kind := kinds.get(frozenset({here, there}))) is not None
+        )
+        for here in ids
+    }
+
+
+# Of the pairs below, later ones replace earlier ones; a pair is found whichever end knows of it.
+def _nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, str]]:
+    # A switch connects every card that has links to one.
+    yield from _every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
+    for here, card in cards.items():
+        yield from ((frozenset({here, there}), NVLINK) for there in card.linked)
+
+
+def _xgmi(cards: Mapping[str, KfdCard]) -> Iterator[tuple[_Pair, str]]:
+    for hive in sorted({card.hive for card in cards.values() if card.hive}):
+        yield from _every_two([bdf for bdf, card in cards.items() if card.hive == hive], XGMI_HIVE)
+    for here, card in cards.items():
+        yield from ((frozenset({here, there}), XGMI) for there in card.linked)
+
+
+def _every_two(cards: Sequence[str], kind: str) -> Iterator[tuple[_Pair, str]]:
+    return ((frozenset(pair), kind) for pair in combinations(cards, 2))

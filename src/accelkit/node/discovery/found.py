@@ -1,0 +1,33 @@
+"""A card of this host as discovery found it, with what containers and health checks need beyond the inventory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.model.card import Card
+from accelkit.vendors.profiles import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCard:
+    """A card, with what a container needs to reach it.
+
+    Attributes:
+        index: the node's own numbering over all cards.
+        minor: the driver's number in device node names, None when unknown: the index would be a guess.
+        profile: its vendor's, with device nodes as this host names them.
+        render: the number of its render node, None when unknown or without one.
+        uuid: what the vendor's own tools call it, empty when unknown.
+        device: its folder in sysfs as `/sys/bus/pci/devices` names it, below the root; None where it is no PCI device.
+        driver: the kernel driver that is bound to it; empty where none is, or where that cannot be seen.
+    """
+
+    card: Card
+    index: int
+    minor: int | None
+    profile: Profile
+    render: int | None = None
+    uuid: str = ""
+    device: Path | None = None
+    driver: str = ""

@@ -1,0 +1,60 @@
+"""What is read once per host and serves all of its cards."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.node.discovery.kfd import KfdCard, read_kfd
+from accelkit.node.discovery.nvml import Nvml
+from accelkit.node.discovery.overrides import Overrides, read_overrides
+from accelkit.node.discovery.sysfs import text
+
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+_REGION = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host's own facts.
+
+    Attributes:
+        machine: a short name of this machine that survives reboot; empty where it has no machine id.
+        dmem: bytes of memory by PCI address, as the kernel's dmem controller counts them.
+    """
+
+    root: Path
+    machine: str
+    dmem: Mapping[str, int]
+    kfd: Mapping[str, KfdCard]
+    overrides: Overrides
+    nvml: Nvml | None
+
+
+def read_host(root: Path, nvml: Nvml | None) -> Host:
+    """Read the host below a root.
+
+    Raises:
+        DevicePluginError: a folder that is there cannot be listed.
+    """
+    return Host(root, _machine(root), _dmem(root), read_kfd(root), read_overrides(root), nvml)
+
+
+def _machine(root: Path) -> str:
+    found = text(root / "etc/machine-id")
+    # The machine id is confidential, so only a hash of it is shown.
+    return hashlib.sha256(found.encode()).hexdigest()[:8] if _MACHINE_ID.fullmatch(found) else ""
+
+
+def _dmem(root: Path) -> Mapping[str, int]:
+    sizes: dict[str, int] = {}
+    for line in text(root / "sys/fs/cgroup/dmem.capacity").splitlines():
+        name, _, size = line.partition(" ")
+        region = _REGION.fullmatch(name)
+        if region and size.isdigit():
+            # One region for each tile.
+            sizes[region[1]] = sizes.get(region[1], 0) + int(size)
+    return sizes

@@ -1,0 +1,60 @@
+"""Cards that a file lists, as those of the embedded cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card, Health
+from accelkit.node.discovery.found import FoundCard
+from accelkit.vendors.profiles import FileDiscovery, Profile
+
+
+class _ListedCard(msgspec.Struct):
+    id: str
+    model: str
+    memory_bytes: int
+    index: int
+    numa: int | None = None
+    health: Health = Health.HEALTHY
+
+
+class _ListedCards(msgspec.Struct):
+    cards: list[_ListedCard]
+
+
+def find_listed(root: Path, profile: Profile, discovery: FileDiscovery) -> list[FoundCard]:
+    """Return the cards that the profile's file lists, none without the file.
+
+    Raises:
+        DevicePluginError: the file is there and cannot be read.
+    """
+    path = root / discovery.path
+    try:
+        listed = msgspec.json.decode(path.read_bytes(), type=_ListedCards).cards
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise DevicePluginError(f"the list of cards {path} cannot be read: {exc}") from exc
+    return [
+        FoundCard(
+            Card(
+                card.id,
+                profile.name,
+                card.model,
+                card.memory_bytes,
+                numa=card.numa,
+                health=card.health,
+                index=card.index,
+                minor=card.index,
+                memory_source="admin",
+            ),
+            card.index,
+            card.index,
+            profile,
+            uuid=card.id,
+        )
+        for card in listed
+    ]

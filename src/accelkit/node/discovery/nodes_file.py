@@ -1,0 +1,40 @@
+"""The file by which Enflame's tools, and those who sell its cards under other names, say what device nodes are called.
+
+{"mainDevice": ["/dev/gcu"], "driverDevice": ["/dev/gcuctl"], …}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import DevicePluginError
+from accelkit.vendors.profiles import Profile
+
+
+class _NodesFile(msgspec.Struct):
+    main_device: list[str] = msgspec.field(name="mainDevice", default_factory=list)
+    driver_device: list[str] = msgspec.field(name="driverDevice", default_factory=list)
+
+
+def with_named_nodes(root: Path, profile: Profile) -> Profile:
+    """Return the profile with device nodes as this host names them.
+
+    Raises:
+        DevicePluginError: the host has such a file, and it cannot be read: any name would be a guess.
+    """
+    path = root / profile.nodes_file
+    try:
+        named = msgspec.json.decode(path.read_bytes(), type=_NodesFile) if profile.nodes_file else _NodesFile()
+    except FileNotFoundError:
+        return profile
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise DevicePluginError(f"{path}, which names device nodes, cannot be read: {exc}") from exc
+    if any(set("{}") & set(name) for name in (*named.main_device, *named.driver_device)):
+        raise DevicePluginError(f"{path} names device nodes that cannot be")
+    return msgspec.structs.replace(
+        profile,
+        card_nodes=tuple(f"{name}{{minor}}" for name in named.main_device) or profile.card_nodes,
+        node_nodes=tuple(named.driver_device) or profile.node_nodes,
+    )

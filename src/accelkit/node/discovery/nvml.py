@@ -1,0 +1,147 @@
+"""NVIDIA's management library: identity, memory and NVLink of a card, where the library and the driver are there.
+
+Each call may say that the card does not know; that is None, and other sources are asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+_LIBRARY = "libnvidia-ml.so.1"
+# The largest number of links that a release of the library knows; a card answers for those it has.
+_MOST_LINKS = 36
+
+T = TypeVar("T")
+
+
+class NvmlApi(Protocol):
+    """What is used of the module `pynvml`; handles and records are its own."""
+
+    NVMLError: type[Exception]
+    nvmlMemory_v2: int  # noqa: N815 - the library's name
+    NVML_NVLINK_DEVICE_TYPE_SWITCH: int
+
+    def nvmlInit(self) -> object: ...  # noqa: D102, N802 - the library's name
+    def nvmlShutdown(self) -> object: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetHandleByPciBusId(self, bdf: str) -> object: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetUUID(self, handle: object) -> str | bytes: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetName(self, handle: object) -> str | bytes: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetMinorNumber(self, handle: object) -> int: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetMemoryInfo(self, handle: object, version: int | None = None) -> Any: ...  # noqa: D102, N802 - the same
+    def nvmlDeviceGetNvLinkState(self, handle: object, link: int) -> int: ...  # noqa: D102, N802 - the library's name
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: object, link: int) -> int: ...  # noqa: D102, N802 - the same
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: object, link: int) -> Any: ...  # noqa: D102, N802 - the same
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlCard:
+    """What the library says of one card, amounts in bytes; empty and None are unknown.
+
+    Attributes:
+        linked: PCI addresses of the cards at the other ends of its NVLinks.
+        switched: whether any of its NVLinks ends at a switch.
+    """
+
+    uuid: str = ""
+    name: str = ""
+    minor: int | None = None
+    memory_bytes: int | None = None
+    reserved_bytes: int | None = None
+    linked: frozenset[str] = frozenset()
+    switched: bool = False
+
+
+class Nvml:
+    """The library, open."""
+
+    def __init__(self, api: NvmlApi) -> None:
+        self._api = api
+
+    def card(self, bdf: str) -> NvmlCard | None:
+        """Return what is known of the card at a PCI address; None where the library does not know the card."""
+        api = self._api
+        handle = self._ask(api.nvmlDeviceGetHandleByPciBusId, bdf)
+        if handle is None:
+            return None
+        memory = self._ask(api.nvmlDeviceGetMemoryInfo, handle, api.nvmlMemory_v2)
+        if memory is None:
+            # Drivers before 510 know the first version only.
+            memory = self._ask(api.nvmlDeviceGetMemoryInfo, handle)
+        linked, switched = self._links(handle)
+        return NvmlCard(
+            _text(self._ask(api.nvmlDeviceGetUUID, handle)),
+            _text(self._ask(api.nvmlDeviceGetName, handle)),
+            self._ask(api.nvmlDeviceGetMinorNumber, handle),
+            None if memory is None else int(memory.total),
+            None if memory is None else getattr(memory, "reserved", None),
+            linked,
+            switched,
+        )
+
+    def _links(self, handle: object) -> tuple[frozenset[str], bool]:
+        linked, switched = set[str](), False
+        for link in range(_MOST_LINKS):
+            # A card without a link of this number says so by an error, as one does that has no links at all.
+            if not self._ask(self._api.nvmlDeviceGetNvLinkState, handle, link):
+                continue
+            kind = self._ask(self._api.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+            remote = self._ask(self._api.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            if kind == self._api.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                switched = True
+            elif remote is not None:
+                linked.add(sysfs_bdf(_text(remote.busId)))
+        return frozenset(linked), switched
+
+    def _ask(self, call: Callable[..., T], *arguments: object) -> T | None:
+        try:
+            return call(*arguments)
+        except self._api.NVMLError:
+            return None
+
+
+@contextmanager
+def nvml_session() -> Iterator[Nvml | None]:
+    """Open the library for as long as it is needed; None where library or driver is not there.
+
+    A session is not kept: its handles would outlive the driver's restart.
+    """
+    api = _load()
+    if api is None:
+        yield None
+        return
+    try:
+        api.nvmlInit()
+    except api.NVMLError:
+        yield None
+        return
+    try:
+        yield Nvml(api)
+    finally:
+        # A driver that went meanwhile has closed the session itself.
+        with suppress(api.NVMLError):
+            api.nvmlShutdown()
+
+
+def sysfs_bdf(bus_id: str) -> str:
+    """Return a PCI address of the library (`00000000:3B:00.0`) as sysfs writes it (`0000:3b:00.0`)."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def _load() -> NvmlApi | None:
+    try:
+        ctypes.CDLL(_LIBRARY)
+        module: Any = importlib.import_module("pynvml")
+    except (OSError, ImportError):
+        return None
+    api: NvmlApi = module
+    return api
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""

@@ -1,0 +1,87 @@
+"""What the administrator says of cards: the file `etc/accelkit/cards.yaml` on the host.
+
+    cards:
+      "0000:3b:00.0": {memory: 48GiB, reserved: 1GiB}
+      "1e36:c042": {memory: 144GiB}
+
+A card is named by its id, its PCI address, or the PCI ids of its kind, in this order. It wins over every other source.
+A mistake is told and costs the entry only: it never makes a card vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import QuantityError
+from accelkit.model.units import parse_size
+
+OVERRIDES_FILE = "etc/accelkit/cards.yaml"
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    memory: str | int | None = None
+    reserved: str | int | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    cards: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Amounts in bytes; None where the administrator says nothing."""
+
+    memory_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """The file's content, and what is wrong with it as sentences."""
+
+    cards: Mapping[str, Override] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    def of(self, *names: str) -> Override:
+        """Return what is said of the first of the names that the file has."""
+        return next((self.cards[name] for name in names if name in self.cards), Override())
+
+
+def read_overrides(root: Path) -> Overrides:
+    """Read the file; a host without one has no overrides."""
+    path = root / OVERRIDES_FILE
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text())
+        entries = msgspec.convert(document, _File).cards
+    except FileNotFoundError:
+        return Overrides()
+    except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError, RecursionError) as exc:
+        return Overrides(problems=(f"{path} cannot be used, so no memory is taken from it: {exc}",))
+    cards: dict[str, Override] = {}
+    problems: list[str] = []
+    for name, entry in entries.items():
+        try:
+            cards[name.lower() if _is_address(name) else name] = _override(msgspec.convert(entry, _Entry))
+        except (msgspec.ValidationError, QuantityError) as exc:
+            problems.append(f"{path}: the entry of {name} is left out: {exc}")
+    return Overrides(cards, tuple(problems))
+
+
+def _override(entry: _Entry) -> Override:
+    memory = None if entry.memory is None else parse_size(str(entry.memory))
+    # Nothing reserved is a statement, while a size is at least 1.
+    reserved = None if entry.reserved is None else int(entry.reserved != 0 and parse_size(str(entry.reserved)))
+    if memory is not None and reserved is not None and reserved > memory:
+        raise QuantityError("more is reserved than there is")
+    return Override(memory, reserved)
+
+
+def _is_address(name: str) -> bool:
+    return set(name) <= set("0123456789abcdefABCDEF:.")

@@ -1,0 +1,85 @@
+"""How near the cards of a host are to each other, from their links, their PCI paths and their NUMA nodes.
+
+Where a virtual machine shows a flat tree, PCI says nothing: unknown is better than a wrong near.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from accelkit.model.card import Card
+from accelkit.model.topology import FABRICS, Nearness
+from accelkit.node.discovery.found import FoundCard
+from accelkit.node.discovery.sysfs import text
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_BRIDGE = "0x0604"
+# QEMU, VMware and Hyper-V: their bridges are where a hypervisor put the card.
+_HYPERVISORS = frozenset({"0x1b36", "0x15ad", "0x1414"})
+
+
+@dataclass(frozen=True, slots=True)
+class PciPath:
+    """The way from the root complex to a card: `bridges` is (address, vendor) from the root port on."""
+
+    complex: str
+    vendor: str
+    bridges: tuple[tuple[str, str], ...]
+
+
+def topology_of(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
+    """Return the matrix of all pairs in the order given: row i, column j is the letter of a `Nearness`.
+
+    Args:
+        root: the host's root folder.
+        found: its cards.
+    """
+    paths = {each.card.id: _pci_path(root, each.card) for each in found}
+    return tuple("".join(_nearness(a.card, b.card, paths[a.card.id], paths[b.card.id]) for b in found) for a in found)
+
+
+def _nearness(a: Card, b: Card, path_a: PciPath | None, path_b: PciPath | None) -> Nearness:
+    if a.id == b.id:
+        return Nearness.SAME
+    fabrics = [FABRICS[link.kind] for x, y in ((a, b), (b, a)) for link in x.links if link.to == y.id]
+    if fabrics:
+        return min(fabrics, key=list(Nearness).index)
+    return pci_nearness(path_a, path_b) or _numa_nearness(a, b, flat=path_a is None or path_b is None)
+
+
+def pci_nearness(a: PciPath | None, b: PciPath | None) -> Nearness | None:
+    """Return how near two cards are by PCI alone, None where it does not say."""
+    if a is None or b is None or a.complex != b.complex:
+        return None
+    shared = len([x for x, y in takewhile(lambda pair: pair[0] == pair[1], zip(a.bridges, b.bridges, strict=False))])
+    if shared == 0:
+        return Nearness.HOST_BRIDGE
+    # A board's own bridge is part of the card: it is not on the way for that card alone.
+    apart = max(len([vendor for _, vendor in path.bridges[shared:] if vendor != path.vendor]) for path in (a, b))
+    return Nearness.PCI_SWITCH if apart <= 1 else Nearness.PCI_MULTI
+
+
+def _numa_nearness(a: Card, b: Card, *, flat: bool) -> Nearness:
+    if a.numa is None or b.numa is None:
+        return Nearness.UNKNOWN
+    if a.numa != b.numa:
+        return Nearness.CROSS_NUMA
+    # A machine that shows a flat tree commonly shows one NUMA node too, whatever is below it.
+    return Nearness.UNKNOWN if flat and (a.bdf or b.bdf) else Nearness.NUMA
+
+
+def _pci_path(root: Path, card: Card) -> PciPath | None:
+    if not card.bdf or not card.pci_root:
+        return None
+    folder = (root / "sys/bus/pci/devices" / card.bdf).resolve()
+    above = [parent for parent in reversed(folder.parents) if _ADDRESS.fullmatch(parent.name)]
+    bridges = tuple(
+        (bridge.name, text(bridge / "vendor")) for bridge in above if text(bridge / "class").startswith(_BRIDGE)
+    )
+    if not bridges or any(vendor in _HYPERVISORS for _, vendor in bridges):
+        return None
+    return PciPath(card.pci_root, text(folder / "vendor"), bridges)

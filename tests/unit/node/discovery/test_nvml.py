@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from accelkit.node.discovery import Nvml, nvml_session
+from accelkit.node.discovery.nvml import NvmlCard, sysfs_bdf
+
+
+@pytest.mark.parametrize(
+    ("library", "sysfs"), [("00000000:3B:00.0", "0000:3b:00.0"), ("00010000:01:00.0", "10000:01:00.0")]
+)
+def test_addresses_are_written_as_sysfs_does(library, sysfs):
+    assert sysfs_bdf(library) == sysfs
+
+
+def test_a_host_without_the_library_has_no_session(monkeypatch):
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    with nvml_session() as nvml:
+        assert nvml is None
+
+
+def test_what_the_library_does_not_say_is_unknown(fake_nvml):
+    assert Nvml(fake_nvml({"0000:3b:00.0": {}})).card("0000:3b:00.0") == NvmlCard()
+
+
+def test_a_card_that_the_library_does_not_know_is_none(fake_nvml):
+    assert Nvml(fake_nvml({})).card("0000:3b:00.0") is None

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.model.card import Card
+from accelkit.model.topology import FABRICS, Nearness
+from accelkit.node.discovery import FoundCard, Nvml, topology_of
+from accelkit.node.discovery.topology import PciPath, pci_nearness
+from accelkit.vendors.profiles import load_profiles
+
+PLX, AMD, RED_HAT = "0x10b5", "0x1002", "0x1b36"
+
+
+def matrix(host, found):
+    return topology_of(host.root, found)
+
+
+def test_cards_are_as_near_as_their_pci_paths(host, find):
+    host.nvidia(8)
+    # Two at a switch, two switches at a root complex, the two complexes at different NUMA nodes.
+    assert matrix(host, find())[0] == "XSHHCCCC"
+
+
+def test_two_root_complexes_of_one_numa_node_are_nearer_than_two_nodes(host, find):
+    host.nvidia(12)
+    assert matrix(host, find())[0] == "XSHHCCCCNNNN"
+
+
+def path(*bridges, vendor=AMD, root="pci0000:10"):
+    return PciPath(root, vendor, tuple(bridges))
+
+
+PORT, UP = ("0000:10:01.0", "0x1022"), ("0000:11:00.0", PLX)
+ONE, TWO = ("0000:12:00.0", PLX), ("0000:12:01.0", PLX)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (path(PORT, UP, ONE), path(PORT, UP, TWO), Nearness.PCI_SWITCH),
+        (path(PORT, UP, ONE, ("0:1", PLX), ("0:2", PLX)), path(PORT, UP, TWO), Nearness.PCI_MULTI),
+        (path(PORT, UP, ONE, ("0:1", AMD), ("0:2", AMD)), path(PORT, UP, TWO), Nearness.PCI_SWITCH),
+        (path(PORT), path(("0000:10:02.0", "0x1022")), Nearness.HOST_BRIDGE),
+        (path(PORT), path(PORT, root="pci0000:20"), None),
+        (path(PORT), None, None),
+    ],
+    ids=["one switch", "several", "bridges on the board", "two root ports", "two complexes", "unknown"],
+)
+def test_bridges_between_two_cards_are_counted(a, b, expected):
+    assert pci_nearness(a, b) == pci_nearness(b, a) == expected
+
+
+def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, host):
+    one, two = host.nvidia(2).cards
+    listed = tmp_path / "sys/bus/pci/devices"
+    for card in (one, two):
+        flat = tmp_path / "sys/devices/pci0000:00" / card.bdf
+        shutil.copytree(host.device(card.bdf), flat, symlinks=True)
+        (listed / card.bdf).unlink()
+        (listed / card.bdf).symlink_to(flat)
+    assert matrix(host, find()) == ("X?", "?X")
+    host.write(tmp_path / "sys/devices/pci0000:00" / two.bdf / "numa_node", "1")
+    assert matrix(host, find()) == ("XC", "CX")
+
+
+def test_a_hypervisors_bridges_say_nothing_of_nearness(host, find):
+    one, _ = host.nvidia(2).cards
+    host.write(host.device(one.bdf).parents[1] / "vendor", RED_HAT)
+    assert matrix(host, find()) == ("X?", "?X")
+
+
+def test_without_numa_nodes_two_root_complexes_are_unknown_and_not_far(host, find):
+    host.nvidia(6)
+    for card in host.cards:
+        host.write(host.device(card.bdf) / "numa_node", "-1")
+    assert matrix(host, find())[0] == "XSHH??"
+
+
+def test_listed_cards_have_their_numa_nodes_only(host):
+    profile = load_profiles()["simulated"]
+    found = [FoundCard(Card(str(i), "v", "m", 1, numa=numa), i, i, profile) for i, numa in enumerate([0, 0, 1, None])]
+    assert matrix(host, found) == ("XNC?", "NXC?", "CCX?", "???X")
+
+
+def test_xgmi_is_nearer_than_any_bus(host, find):
+    host.amd(4, "MI300X")
+    found = find()
+    assert matrix(host, found) == ("XDDD", "DXDD", "DDXD", "DDDX")
+    assert {(link.to, link.kind) for link in found[0].card.links} == {(each.card.id, "XGMI") for each in found[1:]}
+
+
+def test_cards_of_one_hive_without_a_link_of_their_own_reach_each_other_through_others(host, find):
+    host.amd(3, "MI300X")
+    shutil.rmtree(host.root / "sys/class/kfd/kfd/topology/nodes/1/io_links/1")
+    shutil.rmtree(host.root / "sys/class/kfd/kfd/topology/nodes/3/io_links/0")
+    assert matrix(host, find()) == ("XDW", "DXD", "WDX")
+
+
+def test_cards_of_the_same_vendor_without_a_fabric_have_no_links(host, find):
+    host.amd(2, "W7900")
+    assert [each.card.links for each in find()] == [(), ()]
+
+
+def test_nvlink_to_a_card_is_direct_and_through_a_switch_is_not(host, find, fake_nvml):
+    a, b, c, d = (card.bdf for card in host.nvidia(4).cards)
+    cards = {a: {"links": {0: f"0000{b.upper()}"}}, b: {}, c: {"links": {3: "switch"}}, d: {"links": {0: "switch"}}}
+    found = find(Nvml(fake_nvml(cards)))
+    assert matrix(host, found) == ("XDHH", "DXHH", "HHXW", "HHWX")
+    assert [link.kind for each in found for link in each.card.links] == ["NVLink", "NVLink", "NVSwitch", "NVSwitch"]
+
+
+bridges = st.lists(st.sampled_from([PORT, UP, ONE, TWO, ("0000:13:00.0", AMD)]), max_size=4, unique=True)
+paths = st.none() | st.builds(
+    lambda chain, root: path(*chain, root=root), bridges, st.sampled_from(["pci0000:10", "pci0000:20"])
+)
+
+
+@given(paths, paths)
+def test_nearness_is_the_same_from_both_ends(a, b):
+    assert pci_nearness(a, b) == pci_nearness(b, a)
+
+
+def test_every_fabric_is_nearer_than_a_switch():
+    order = list(Nearness)
+    assert all(order.index(near) < order.index(Nearness.PCI_SWITCH) for near in FABRICS.values())
