@@ -19,9 +19,11 @@ from accelkit.node.allocation import card_nodes
 from accelkit.node.allocations import AllocationsWriter, allocations_of
 from accelkit.node.card_states import CardStates
 from accelkit.node.devices import by_card
-from accelkit.node.discovery import discover
+from accelkit.node.discovery import survey, topology_of
+from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.grants import Grants
 from accelkit.node.health import HealthMonitor
+from accelkit.node.health.xids import XidWatch
 from accelkit.node.kubelet import KUBELET_SOCKET, Held, held_devices
 from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
@@ -96,7 +98,9 @@ async def run(options: Options) -> None:
             events=Events(api, COMPONENT, options.node),
             metrics=metrics,
         )
-        states = CardStates(HealthMonitor(options.root, environ=os.environ, nodes=card_nodes))
+        xids = XidWatch(load_nvml)
+        xids.start()
+        states = CardStates(HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take))
         writer = AllocationsWriter(api, options.namespace, options.node)
         stopping = asyncio.create_task(stop.wait())
         found = asyncio.Event()
@@ -122,6 +126,7 @@ async def run(options: Options) -> None:
         for task in tasks - done:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(xids.stop)
         for plugin in plugins:
             await plugin.stop()
         for task in done - {stopping}:
@@ -196,7 +201,7 @@ async def _keep_cards(
     while True:
         settled = True
         try:
-            found = await asyncio.to_thread(discover, options.root, load_profiles().values())
+            found = await asyncio.to_thread(survey, options.root, load_profiles().values())
         except DevicePluginError as exc:
             # Not readable is not absent: what was shown before stays.
             log.warning("%s", exc)
@@ -206,7 +211,8 @@ async def _keep_cards(
                 if not advertising.shown and node.inventory is not None:
                     states.remember(node.inventory.cards, load_profiles(), set(by_card(in_use)))
                 cards = await asyncio.to_thread(states.update, found, node.cordon)
-                settled = await advertising.update(cards, in_use=in_use)
+                topology = await asyncio.to_thread(topology_of, options.root, cards)
+                settled = await advertising.update(cards, topology=topology, in_use=in_use)
                 await labels.update([each.card for each in cards])
             if advertising.shown:
                 found_any.set()

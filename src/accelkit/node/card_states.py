@@ -48,8 +48,7 @@ class CardStates:
         for place, card in enumerate(cards):
             if card.id in held and card.vendor in profiles and card.id not in self._known:
                 index = place if card.index is None else card.index
-                minor = index if card.minor is None else card.minor
-                self._known[card.id] = FoundCard(card, index, minor, profiles[card.vendor])
+                self._known[card.id] = FoundCard(card, index, card.minor, profiles[card.vendor])
 
     def update(self, found: Sequence[FoundCard], cordon: frozenset[str]) -> list[FoundCard]:
         """Return all cards with their state, in the order of their numbers.

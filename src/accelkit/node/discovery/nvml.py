@@ -110,7 +110,7 @@ def nvml_session() -> Iterator[Nvml | None]:
 
     A session is not kept: its handles would outlive the driver's restart.
     """
-    api = _load()
+    api = load_nvml()
     if api is None:
         yield None
         return
@@ -133,7 +133,8 @@ def sysfs_bdf(bus_id: str) -> str:
     return f"{int(domain, 16):04x}:{rest}"
 
 
-def _load() -> NvmlApi | None:
+def load_nvml() -> NvmlApi | None:
+    """Return the library's module, not yet initialised; None where it is not on this host."""
     try:
         ctypes.CDLL(_LIBRARY)
         module: Any = importlib.import_module("pynvml")

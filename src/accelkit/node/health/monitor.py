@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from accelkit.errors import DevicePluginError
 from accelkit.model.card import Health
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health.signals import look
 from accelkit.node.health.verdict import CardHistory
+from accelkit.vendors.profiles import PciDiscovery
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +60,25 @@ class HealthMonitor:
     def _see(self, each: FoundCard, now: float, reported: str) -> tuple[Health, str]:
         history = self._histories.setdefault(each.card.id, CardHistory())
         before = history.health
-        history.see(look(self._root, each.card.bdf, self._nodes(each)), now, reported=reported)
+        sight = look(self._root, each.card.bdf, self._paths(each))
+        history.see(sight, now, reported=reported, wrong=_foreign_driver(each))
         if history.health is not before:
             log.warning(
                 "card %s is %s%s", each.card.id, history.health, f": {history.reason}" if history.reason else ""
             )
         return history.health, history.reason
+
+    def _paths(self, each: FoundCard) -> Sequence[str]:
+        try:
+            return self._nodes(each)
+        except DevicePluginError:
+            # Not known is not missing; nobody gets this card in any case.
+            return ()
+
+
+def _foreign_driver(each: FoundCard) -> str:
+    discovery = each.profile.discovery
+    drivers = discovery.drivers if isinstance(discovery, PciDiscovery) else ()
+    if not each.driver or not drivers or each.driver in drivers:
+        return ""
+    return f"the driver {each.driver} has it, which is not the vendor's ({', '.join(drivers)})"

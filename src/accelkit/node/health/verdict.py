@@ -34,15 +34,16 @@ class CardHistory:
     _bad_looks: int = 0
     _last_bad: float | None = None
 
-    def see(self, sight: Sight, now: float, *, reported: str = "") -> None:
+    def see(self, sight: Sight, now: float, *, reported: str = "", wrong: str = "") -> None:
         """Take a look into account.
 
         Args:
             sight: the card's files.
             now: seconds, never backwards.
             reported: an error that the driver told of since the last look, as a sentence.
+            wrong: what is wrong with the card in any case, as a sentence.
         """
-        troubles = list(self._troubles(sight))
+        troubles = [*self._troubles(sight), *([wrong] if wrong else [])]
         first = self._first or Sight()
         # What was not seen yet is a baseline from the day it is.
         self._first = Sight(

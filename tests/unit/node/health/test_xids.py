@@ -24,6 +24,13 @@ class Nvml:
         self.events = list(events)
         self.supported = supported
         self.all_told = threading.Event()
+        self.open = 0
+
+    def nvmlInit(self):  # noqa: N802 - NVML's name
+        self.open += 1
+
+    def nvmlShutdown(self):  # noqa: N802 - NVML's name
+        self.open -= 1
 
     def nvmlEventSetCreate(self):  # noqa: N802 - NVML's name
         return object()
@@ -51,12 +58,12 @@ class Nvml:
 
 
 def taken(nvml):
-    watch = XidWatch(nvml)
+    watch = XidWatch(lambda: nvml)
     watch.start()
     assert not nvml.supported or nvml.all_told.wait(10)
     reports = watch.take()
     watch.stop()
-    assert watch.take() == {}
+    assert (watch.take(), nvml.open) == ({}, 0)
     return reports
 
 
@@ -66,6 +73,13 @@ def test_an_xid_of_the_card_is_told_once_by_uuid():
 
 def test_an_xid_of_a_program_is_none_of_the_cards():
     assert taken(Nvml(("GPU-0", 31), ("GPU-0", 13))) == {}
+
+
+def test_without_the_library_there_is_nothing_to_wait_for():
+    watch = XidWatch(lambda: None)
+    watch.start()
+    watch.stop()
+    assert watch.take() == {}
 
 
 def test_a_driver_that_reports_nothing_is_no_error():
