@@ -11,14 +11,14 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import LedgerFeed, pod_ref
+from accelkit.cluster.feed import LedgerFeed, Pending, pod_ref
 from accelkit.cluster.reflector import UNREADABLE
-from accelkit.errors import ApiError
+from accelkit.errors import ApiError, AssignmentError
 from accelkit.extender.wire import BindingArgs
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
 from accelkit.model.pod import Pod
@@ -27,7 +27,7 @@ from accelkit.placement.holding import Holding, PodRef, Stage
 from accelkit.placement.ledger import Ledger
 from accelkit.placement.misfit import MisfitError, Reason
 from accelkit.placement.policies import Policy
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.annotations import Granted
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,6 @@ class Binder:
         api: an open client.
         ledger: where shares are reserved.
         feed: knows the pods that wait, and takes over what a GET shows.
-        dialects: whose annotation keys every Binding overwrites.
         policy: ranks cards where the pod does not say.
         opens_at: binds wait until then, on the clock of `time.monotonic`.
         refusal: returns why no Binding may be sent now, or an empty string.
@@ -63,7 +62,6 @@ class Binder:
         api: ApiClient,
         ledger: Ledger,
         feed: LedgerFeed,
-        dialects: Sequence[Dialect],
         policy: Policy,
         *,
         opens_at: float = 0.0,
@@ -74,7 +72,6 @@ class Binder:
         self._api = api
         self._ledger = ledger
         self._feed = feed
-        self._dialects = dialects
         self._policy = policy
         self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
         self._unsettled: dict[str, float] = {}
@@ -144,7 +141,7 @@ class Binder:
             return str(exc)
         except MisfitError as exc:
             return pending.dialect.text(exc.misfit) if pending else str(exc)
-        return await self._write(ref, args.Node, assignment)
+        return await self._write(pending, args.Node, assignment)
 
     async def _reserve(self, ref: PodRef, node: str, request: PodRequest) -> Assignment:
         try:
@@ -156,10 +153,11 @@ class Binder:
             await self._ask(held, binding=True)
             return self._ledger.reserve(ref, node, request, self._policy)
 
-    async def _write(self, ref: PodRef, node: str, assignment: Assignment | None) -> str:
+    async def _write(self, pending: Pending, node: str, assignment: Assignment | None) -> str:
+        ref = pending.pod
         metadata: dict[str, object] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
         if assignment is not None:
-            metadata["annotations"] = self._annotations(assignment)
+            metadata["annotations"] = self._annotations(pending, node, assignment)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}/binding"
@@ -178,10 +176,19 @@ class Binder:
         self._ledger.accepted(ref.uid)
         return ""
 
-    def _annotations(self, assignment: Assignment) -> dict[str, str]:
-        # Every key of every dialect in use is written, so that nothing a user put there before is believed.
-        keys = {key: "" for dialect in self._dialects for key in dialect.assignment_keys}
-        return {**keys, ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
+    def _annotations(self, pending: Pending, node: str, assignment: Assignment) -> dict[str, str]:
+        ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
+        entry, codec = self._ledger.node(node), pending.dialect.annotations
+        if codec is None or entry is None or entry.inventory is None:
+            return ours
+        cards = {card.id: card for card in entry.cards()}
+        granted = Granted(assignment, pending.containers, cards, entry.inventory.unit_bytes)
+        try:
+            # All keys, so that nothing a user put there before is believed.
+            return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **ours}
+        except AssignmentError as exc:
+            log.warning("pod %s is not written as %s does: %s", pending.pod, pending.dialect.name, exc)
+            return ours
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> str:
         held, ours = self._ledger.holding(ref.uid), self._ours(ref)

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from accelkit import __version__
 from accelkit.cluster.reflector import UNREADABLE
 from accelkit.extender.binder import Binder
+from accelkit.extender.foreign_inspect import ForeignInspect
 from accelkit.extender.metrics import CONTENT_TYPE, Metrics
 from accelkit.extender.verbs import BadArgsError, Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
@@ -49,6 +51,7 @@ class Routes:
         metrics: counted here, shown at /metrics.
         trouble: returns why the extender cannot decide now, or an empty string.
         unread: returns why there is nothing to show yet, or an empty string.
+        foreign: who answers inspect below the paths of other systems, by prefix.
         elsewhere: returns where the verbs are answered, or an empty string where here.
     """
 
@@ -61,8 +64,10 @@ class Routes:
         *,
         trouble: Callable[[], str],
         unread: Callable[[], str],
+        foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
         elsewhere: Callable[[], str] = str,
     ) -> None:
+        self._foreign = foreign
         self._elsewhere = elsewhere
         self._unread = unread
         self._ledger = ledger
@@ -93,6 +98,8 @@ class Routes:
             return await self._verb(method, path, route, body, post)
         if method != "GET":
             return self._refuse(405 if route in self._gets else 404, f"there is no {method} {path}")
+        if (route + "/").startswith("/inspect/") and (foreign := self._foreign.get(path.partition("/inspect")[0])):
+            return self._inspect_foreign(foreign, route.removeprefix("/inspect").strip("/"))
         if (get := self._gets.get(route)) is not None:
             return await get()
         if route.startswith("/inspect/"):
@@ -167,6 +174,14 @@ class Routes:
         if entry is None or entry.gone:
             return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
         return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
+
+    def _inspect_foreign(self, foreign: ForeignInspect, name: str) -> Reply:
+        if problem := self._unread():
+            return self._refuse(503, problem)
+        status, answer = (
+            foreign.one(self._ledger.node(name), name) if name else (200, foreign.all(self._ledger.nodes()))
+        )
+        return Reply(status, self._encode(answer))
 
     async def _version(self) -> Reply:
         return Reply(200, f"v{__version__}\n".encode(), "text/plain; charset=utf-8")

@@ -15,18 +15,22 @@ from accelkit.cluster.feed import NODES, PODS, LedgerFeed
 from accelkit.cluster.heartbeat import Heartbeat
 from accelkit.cluster.reflector import Reflector
 from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
+from accelkit.extender.foreign_inspect import foreign_inspects
 from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.listen import Listen
 from accelkit.extender.metrics import Metrics
 from accelkit.extender.routes import Routes
 from accelkit.extender.server import HttpServer
 from accelkit.extender.verbs import Verbs
-from accelkit.model.pod import Node, Pod
+from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.ledger import Ledger
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
 log = logging.getLogger(__name__)
+
+# Where other systems list the bad cards of nodes.
+LISTS = "/api/v1/namespaces/kube-system/configmaps"
 
 # A watch that resumes at once is no trouble; an API server away for longer makes us unready.
 _SILENCE_SECONDS = 5.0
@@ -76,7 +80,6 @@ class _Service:
             api,
             ledger,
             self._feed,
-            dialects,
             options.policy,
             opens_at=self._begun_at + PREDECESSOR_SECONDS,
             refusal=self._refusal,
@@ -85,6 +88,12 @@ class _Service:
         feed = self._feed
         self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
         self._pods = Reflector(api, PODS, Pod, on_replace=self._replace_pods, on_event=feed.pod_event)
+        # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
+        self._lists = (
+            Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.config_map_event)
+            if any(dialect.unhealthy_cards for dialect in dialects)
+            else None
+        )
         self._routes = Routes(
             ledger,
             Verbs(ledger, feed, dialects, options.policy),
@@ -92,6 +101,7 @@ class _Service:
             Metrics(ledger, self._silent_seconds, self._leads),
             trouble=self._trouble,
             unread=self._unread,
+            foreign=foreign_inspects(options.dialects, lambda uid: feed.created.get(uid, "")),
             elsewhere=self._elsewhere,
         )
         self._server = HttpServer(options.listen, self._routes.handle)
@@ -101,6 +111,8 @@ class _Service:
         """Serve until `stop` is set, or a part fails."""
         log.info("extender listens on %s:%d", self._listen.host, self._listen.port)
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
+        if self._lists is not None:
+            work.append(self._lists.run())
         if self._leadership is not None:
             work.append(self._leadership.run())
         if self._probes is not None:

@@ -69,6 +69,11 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.health is not Health.UNHEALTHY and not self.cordoned
 
     @property
+    def number(self) -> int | None:
+        """The number by which other systems know the card: the driver's, else the node's own."""
+        return self.index if self.minor is None else self.minor
+
+    @property
     def capacity_bytes(self) -> int:
         """What can be shared, in bytes: 0 where the memory is unknown."""
         return 0 if self.memory_bytes is None else max(0, self.memory_bytes - self.reserved_bytes)

@@ -1,7 +1,8 @@
 """Cards that somebody took out of placement, by a label or an annotation on their node, for as long as that stays.
 
-Both name cards by id or by number, or all of them by `all`. The annotation separates them by commas, the label by dots,
-since a label takes no comma: `accelkit.io/cordon: "0,GPU-1b2c"` and `accelkit.io/cordon: "0.3"`.
+Both name cards by id, by number, as `card3` by the driver's number, or all of them by `all`. The annotation separates
+them by commas, the label by dots, since a label takes no comma: `accelkit.io/cordon: "0,GPU-1b2c"` and
+`accelkit.io/cordon: "0.3"`.
 """
 
 from __future__ import annotations
@@ -36,4 +37,4 @@ def with_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...
 
 def _named(card: Card, place: int, words: frozenset[str]) -> bool:
     number = place if card.index is None else card.index
-    return bool({_ALL, card.id, str(number)} & words)
+    return bool({_ALL, card.id, str(number), f"card{card.number}"} & words)

@@ -66,6 +66,13 @@ class Pod(msgspec.Struct, omit_defaults=True):
         return (self.metadata.annotations or {}).get(key)
 
 
+class ConfigMap(msgspec.Struct, omit_defaults=True):
+    """A ConfigMap."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
 class NodeStatus(msgspec.Struct, omit_defaults=True):
     """status of a node."""
 

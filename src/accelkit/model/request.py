@@ -32,6 +32,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         same_card_as: name of an earlier container whose cards this one must use.
         link: the cards must be linked to each other, "any" way or by this kind of link; empty for unlinked.
         numa: "single" where all its cards must sit on one known NUMA node; empty for any.
+        allowed: numbers of the only cards it may have; empty for any.
+        denied: numbers of cards it may not have.
         policy: overrides the cluster's policy for this container's choice of cards; empty for the cluster's.
     """
 
@@ -46,6 +48,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     link: str = ""
     numa: str = ""
     policy: str = ""
+    allowed: tuple[int, ...] = ()
+    denied: tuple[int, ...] = ()
 
 
 class PodRequest(msgspec.Struct, frozen=True):

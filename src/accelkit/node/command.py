@@ -28,7 +28,7 @@ from accelkit.vendors.dialects import dialect_names
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--dialect",
-    type=click.Choice(dialect_names()),
+    type=click.Choice(dialect_names(advertised=True)),
     default="native",
     show_default=True,
     help="Whose resource names the node advertises.",

@@ -69,6 +69,7 @@ class _Search:
         self._chosen: dict[str, tuple[int, ...]] = {}
         # A link may be reported from one end only.
         self._linked = {card for state in states for link in state.card.links for card in (state.card.id, link.to)}
+        self._numbered = any(container.allowed or container.denied for container in request.containers)
         self._steps = 0
         self._deepest = -1
         self._reason = Misfit(Reason.MEMORY)
@@ -161,6 +162,10 @@ class _Search:
         state, tally = self._states[index], self._tallies[index]
         if container.model and state.card.model != container.model:
             return False
+        if container.allowed and state.card.number not in container.allowed:
+            return False
+        if state.card.number in container.denied:
+            return False
         if container.same_card_as and index not in self._chosen.get(container.same_card_as, ()):
             return False
         if container.whole:
@@ -217,6 +222,7 @@ class _Search:
         alone = index if card.id in self._linked else -1
         return (
             *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes, card.model, card.numa, alone),
+            *((card.number,) if self._numbered else ()),
             *(tally.memory_bytes, tally.memory_pool, tally.compute, tally.compute_pool, tally.whole, tally.whole_pool),
             *(name for name, cards in self._chosen.items() if index in cards),
         )

@@ -29,7 +29,8 @@ def is_simple(request: PodRequest) -> bool:
     if len(request.containers) != 1:
         return False
     container = request.containers[0]
-    return not (container.model or container.same_card_as or container.link or container.numa or container.compute)
+    constraints = (container.model, container.same_card_as, container.link, container.numa, container.compute)
+    return not any((*constraints, container.allowed, container.denied))
 
 
 class Table:

@@ -129,7 +129,7 @@ def _state_key(entry: NodeEntry) -> tuple[object, ...]:
     return tuple(
         (
             *(state.free_bytes, state.free_compute, state.empty, state.card.memory_bytes, state.card.reserved_bytes),
-            *(state.card.model, state.card.numa, state.card.health),
+            *(state.card.model, state.card.numa, state.card.placeable, state.card.number),
             *((state.card.id, state.card.links) if linked else ()),
         )
         for state in entry.states()

@@ -11,14 +11,9 @@ from accelkit.cluster.feed import NODES, PODS
 from accelkit.cluster.reflector import list_all
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.model.allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
-from accelkit.model.pod import ObjectMeta, Pod
+from accelkit.model.pod import ConfigMap, Pod
 from accelkit.report.audit import Evidence
 from accelkit.report.inspection import Inspection, assemble, inspect_cluster
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: ObjectMeta
-    data: dict[str, str] = {}
 
 
 class _Kubelet(msgspec.Struct, rename="camel"):
@@ -68,9 +63,9 @@ async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations 
     selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     found: dict[str, Allocations | str] = {}
-    for entry in (await list_all(api, path, _ConfigMap, query={"labelSelector": selector}))[0]:
+    for entry in (await list_all(api, path, ConfigMap, query={"labelSelector": selector}))[0]:
         try:
-            found[entry.metadata.name] = decode_allocations(entry.data.get(ALLOCATIONS_KEY, ""))
+            found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
         except AssignmentError as exc:
             found[entry.metadata.name] = str(exc)
     return found

@@ -149,7 +149,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
         ServiceError: there is no such node.
     """
     ledger = Ledger()
-    feed = LedgerFeed(ledger, load_dialects(dialect_names()))
+    feed = LedgerFeed(ledger, load_dialects(dialect_names(advertised=True)))
     feed.replace_nodes((await list_all(api, NODES, Node))[0])
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
     feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])

@@ -16,9 +16,13 @@ from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
 from accelkit.placement.misfit import Misfit, Reason
+from accelkit.vendors.annotations import Annotations
 
 _COMMON: Final[Mapping[Reason, str]] = MappingProxyType(
     {
+        Reason.MEMORY: "insufficient memory in one card",
+        Reason.MEMORY_CARDS: "insufficient memory on {cards} cards",
+        Reason.WHOLE_CARDS: "insufficient free cards",
         Reason.COMPUTE: "insufficient compute on {cards} card(s)",
         Reason.MODEL: "no card of model {detail}",
         Reason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
@@ -33,26 +37,67 @@ _COMMON: Final[Mapping[Reason, str]] = MappingProxyType(
 )
 
 
-class ResourceNames(msgspec.Struct, frozen=True):
-    """The extended resources of a dialect: units of memory on one card, and whole cards."""
+class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The extended resources of a dialect; those that it does not have are empty.
 
-    memory: str
-    cards: str
+    Attributes:
+        memory: units of memory on one card.
+        cards: whole cards.
+        counts: how many cards the amounts of a container are split over; any one of them.
+        bytes: memory of all of them together.
+        compute: thousandths of a card's compute, of all of them together.
+        slices: equal parts of one card, of which it has `per_card`.
+    """
+
+    memory: str = ""
+    cards: str = ""
+    counts: tuple[str, ...] = ()
+    bytes: str = ""
+    compute: str = ""
+    slices: str = ""
+    per_card: int = 0
+
+    @property
+    def asking(self) -> tuple[str, ...]:
+        """The resources by which a container asks for a card."""
+        return tuple(name for name in (self.memory, self.cards, *self.counts, self.slices) if name)
+
+
+class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pod annotations that bound the choice of cards: lists of card names, and of containers that share one card."""
+
+    allow: str
+    deny: str
+    same_card: str
 
 
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How pods of one system ask and what their users read.
 
     Attributes:
-        assignment_keys: the pod annotations a Binding writes.
         one_card_per_pod: whether all sharing containers of a pod share one card.
         texts: sentences by reason, with `{cards}` and `{detail}`.
+        advertised: whether our node agent can serve its resources; otherwise the system's own device plugin does.
+        node_label: the label of nodes that share their cards; empty for none.
+        log_folder: where its users look for logs; empty for ours.
+        annotations: how it writes on a pod which cards it got; None where it does not.
+        environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
+        pod_rules: annotations that bound the choice of cards.
+        disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
+        unhealthy_cards: name of the ConfigMap in kube-system that lists a node's bad cards, with `{node}`.
     """
 
     resources: ResourceNames
-    assignment_keys: tuple[str, ...]
     one_card_per_pod: bool
     texts: dict[Reason, str]
+    advertised: bool = True
+    node_label: str = ""
+    log_folder: str = ""
+    annotations: Annotations | None = None
+    environment: dict[str, str] = {}
+    pod_rules: PodRules | None = None
+    disabled_cards: str = ""
+    unhealthy_cards: str = ""
     name: str = ""
 
     def text(self, misfit: Misfit) -> str:
@@ -61,9 +106,10 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return pattern.format(cards=misfit.cards, detail=misfit.detail)
 
 
-def dialect_names() -> list[str]:
-    """Return the names of all dialects, sorted."""
-    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+def dialect_names(*, advertised: bool = False) -> list[str]:
+    """Return the names of all dialects, sorted; with `advertised` of those that our node agent can serve."""
+    names = sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+    return [name for name in names if load_dialect(name).advertised] if advertised else names
 
 
 @cache

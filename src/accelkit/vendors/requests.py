@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from accelkit.errors import QuantityError, RequestError
+from accelkit.errors import RequestError
 from accelkit.model.pod import Container, Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.placement.policies import Policy
+from accelkit.vendors.asks import amount_of, ask_of, bounded
 from accelkit.vendors.dialects import Dialect
 
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
@@ -43,7 +44,7 @@ def containers_in_order(pod: Pod) -> Iterator[tuple[Container, Kind]]:
 
 def asks_for_cards(pod: Pod, dialects: Sequence[Dialect]) -> bool:
     """Whether any container names a resource of any of the dialects; cheap, for the many pods that do not."""
-    names = [name for dialect in dialects for name in (dialect.resources.memory, dialect.resources.cards)]
+    names = [name for dialect in dialects for name in dialect.resources.asking]
     return any(
         name in container.resources.limits
         for container, _ in containers_in_order(pod)
@@ -57,9 +58,9 @@ def holders(pod: Pod, dialects: Sequence[Dialect]) -> Iterator[tuple[str, str, b
     for container, _ in containers_in_order(pod):
         limits = container.resources.limits or {}
         for dialect in dialects:
-            for resource, whole in ((dialect.resources.memory, False), (dialect.resources.cards, True)):
+            for resource in dialect.resources.asking:
                 if limits.get(resource, 0) not in (0, "0"):
-                    yield container.name, resource, whole
+                    yield container.name, resource, resource == dialect.resources.cards
 
 
 def limits_of(pod: Pod, resource: str) -> dict[str, int]:
@@ -67,7 +68,7 @@ def limits_of(pod: Pod, resource: str) -> dict[str, int]:
     limits: dict[str, int] = {}
     for container, _ in containers_in_order(pod):
         with suppress(RequestError):
-            if amount := _amount(container, resource):
+            if amount := amount_of(container, resource):
                 limits[container.name] = amount
     return limits
 
@@ -76,7 +77,7 @@ def dialect_of(pod: Pod, dialects: Sequence[Dialect]) -> Dialect:
     """Return the first dialect whose resources the pod names, else the first of all."""
     named = {name for container, _ in containers_in_order(pod) for name in container.resources.limits or ()}
     for dialect in dialects:
-        if named & {dialect.resources.memory, dialect.resources.cards}:
+        if named & set(dialect.resources.asking):
             return dialect
     return dialects[0]
 
@@ -98,6 +99,8 @@ def read_request(pod: Pod, dialects: Sequence[Dialect], unit_bytes: int) -> PodR
     for container, kind in containers_in_order(pod):
         found = _amounts(container, dialects)
         if found is None:
+            other = ask_of(container, kind, dialects)
+            requests += [other] if other else []
             continue
         dialect, memory, cards = found
         refinement = refinements.pop(container.name, Refinement())
@@ -114,14 +117,16 @@ def read_request(pod: Pod, dialects: Sequence[Dialect], unit_bytes: int) -> PodR
             f"{REQUEST_ANNOTATION} names {', '.join(sorted(refinements))}, which asks for no card",
             next_step=f"containers that do: {', '.join(r.container for r in requests) or 'none'}",
         )
-    return PodRequest(tuple(requests)) if requests else None
+    return PodRequest(bounded(pod, dialects, requests)) if requests else None
 
 
 def _amounts(container: Container, dialects: Sequence[Dialect]) -> tuple[Dialect, int, int] | None:
     limits = container.resources.limits or {}
     for dialect in dialects:
         names = dialect.resources
-        memory, cards = _amount(container, names.memory), _amount(container, names.cards)
+        if not names.memory:
+            continue
+        memory, cards = amount_of(container, names.memory), amount_of(container, names.cards)
         if memory and cards:
             raise RequestError(
                 f"container {container.name} asks for {names.memory} and {names.cards}",
@@ -132,14 +137,6 @@ def _amounts(container: Container, dialects: Sequence[Dialect]) -> tuple[Dialect
         if names.memory in limits or names.cards in limits:
             return None
     return None
-
-
-def _amount(container: Container, resource: str) -> int:
-    value = (container.resources.limits or {}).get(resource, 0)
-    try:
-        return parse_quantity(value if isinstance(value, int) else str(value))
-    except QuantityError as exc:
-        raise RequestError(f"container {container.name}: {resource}: {exc.message}") from exc
 
 
 def _container_request(

@@ -72,7 +72,7 @@ class World:
             self.ledger.put_node(node, Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
         loaded = load_dialects(dialects)
         self.feed = LedgerFeed(self.ledger, loaded)
-        self.binder = Binder(self.api, self.ledger, self.feed, loaded, Policy.BINPACK)
+        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK)
 
     def create(self, name="p", memory=4, *, watched=True, resource="accelkit.io/memory", **annotations):
         self.api.pods[name] = {

@@ -28,7 +28,7 @@ def test_the_native_sentence_names_its_own_resource():
 
 
 def test_an_unknown_dialect_is_refused_with_those_there_are():
-    with pytest.raises(ProfileError, match="choose one of gcushare, native"):
+    with pytest.raises(ProfileError, match="choose one of aliyun, gas, gcushare, gcushare-2025, native"):
         load_dialect("klingon")
 
 

@@ -1,0 +1,78 @@
+"""Cards of each container, by name: Intel's GPU Aware Scheduling, read by Intel's GPU plugin too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from accelkit.errors import AssignmentError
+from accelkit.vendors.annotations.granted import Granted
+
+_CARD = re.compile(r"card(\d+)")
+
+
+class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="cards"):
+    """Annotation keys.
+
+    Attributes:
+        cards: `card0,card1|card2`: a part per app container, empty for one without cards.
+        tiles: `card0:gt0+gt1|card2:gt1`, read and kept; tiles are not placed.
+        assumed_at: when it was bound, in nanoseconds of Unix time.
+    """
+
+    cards_key: str = msgspec.field(name="cards")
+    tiles: str
+    assumed_at: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that are written."""
+        return (self.cards_key, self.assumed_at)
+
+    def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
+        """Return what is written with the Binding.
+
+        Raises:
+            AssignmentError: a card has no number.
+        """
+        return {self.cards_key: self._text(granted), self.assumed_at: str(now_ns)}
+
+    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - others' signature
+        """Return what to change once the kubelet has allocated.
+
+        Raises:
+            AssignmentError: a card has no number.
+        """
+        text = self._text(granted)
+        return {} if present.get(self.cards_key) == text else {self.cards_key: text}
+
+    def cards(self, present: Mapping[str, str], containers: Sequence[str]) -> Mapping[str, Sequence[int]] | None:
+        """Return the numbers of the cards of each of these containers; None where the pod does not say.
+
+        Raises:
+            AssignmentError: what it says cannot be.
+        """
+        text = present.get(self.cards_key)
+        if not text:
+            return None
+        parts = text.split("|")
+        if len(parts) > len(containers):
+            raise AssignmentError(f"annotation {self.cards_key} names {len(parts)} containers of {len(containers)}")
+        found: dict[str, list[int]] = {}
+        for container, part in zip(containers, parts, strict=False):
+            names = [name for name in part.split(",") if name]
+            numbers = [int(match[1]) for name in names if (match := _CARD.fullmatch(name.strip()))]
+            if len(numbers) != len(names):
+                raise AssignmentError(f"annotation {self.cards_key} is not as card0,card1|card2: {text!r}")
+            if numbers:
+                found[container] = numbers
+        return found
+
+    def _text(self, granted: Granted) -> str:
+        parts = [
+            ",".join(f"card{number}" for number in sorted(granted.number(share.card) for share in granted.shares(name)))
+            for name in granted.containers
+        ]
+        return "|".join(parts)

@@ -1,0 +1,55 @@
+"""What a pod got, as the annotations of other systems need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from accelkit.errors import AssignmentError
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.card import Card
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A pod's assignment and the cards of its node.
+
+    Attributes:
+        assignment: its shares.
+        containers: names of its app containers, in their order.
+        cards: the node's cards by id.
+        unit_bytes: what a unit of memory is worth there.
+    """
+
+    assignment: Assignment
+    containers: Sequence[str]
+    cards: Mapping[str, Card]
+    unit_bytes: int
+
+    def shares(self, container: str) -> Sequence[Share]:
+        """Return the shares of one container."""
+        return self.assignment.containers.get(container, ())
+
+    def number(self, card: str) -> int:
+        """Return the number by which other systems know a card.
+
+        Raises:
+            AssignmentError: it has none.
+        """
+        found = self.cards.get(card)
+        if found is None or found.number is None:
+            raise AssignmentError(f"card {card} has no number that other systems know it by")
+        return found.number
+
+    def units(self, *shares: Share) -> int:
+        """Return how many units of memory shares are together."""
+        return sum(share.memory_bytes for share in shares) // self.unit_bytes
+
+    def shared(self) -> Mapping[str, Sequence[Share]]:
+        """Return the shares of memory by container; whole cards and what is moving are left out."""
+        found = {
+            name: [share for share in shares if not share.whole]
+            for name, shares in self.assignment.containers.items()
+            if name != MOVING
+        }
+        return {name: shares for name, shares in found.items() if shares}

@@ -1,0 +1,84 @@
+"""One card per pod, named by its number: Enflame's GCUShare of 2022 and Aliyun's gpushare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from accelkit.errors import AssignmentError
+from accelkit.vendors.annotations.granted import Granted
+
+
+class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="one-card"):
+    """Annotation keys.
+
+    Attributes:
+        card: the card's number.
+        request: units of memory of the whole pod.
+        capacity: units of memory of the card.
+        assigned: `false` from the Binding on, `true` from the allocation on.
+        assumed_at: when it was bound, in nanoseconds of Unix time.
+        assigned_at: when it was allocated, in the same; empty where the system has no such key.
+    """
+
+    card: str
+    request: str
+    capacity: str
+    assigned: str
+    assumed_at: str
+    assigned_at: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that are written."""
+        keys = (self.card, self.request, self.capacity, self.assigned, self.assumed_at, self.assigned_at)
+        return tuple(key for key in keys if key)
+
+    def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
+        """Return what is written with the Binding; nothing for a pod that has no one card.
+
+        Raises:
+            AssignmentError: the card has no number.
+        """
+        if not (facts := self._facts(granted)):
+            return {}
+        return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
+
+    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:
+        """Return what to change once the kubelet has allocated; nothing where all is said.
+
+        Raises:
+            AssignmentError: the card has no number.
+        """
+        facts = self._facts(granted)
+        if not facts:
+            return {}
+        wanted = {**facts, self.assigned: "true"}
+        if self.assigned_at and present.get(self.assigned) != "true":
+            wanted[self.assigned_at] = str(now_ns)
+        return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+    def cards(self, present: Mapping[str, str], containers: Sequence[str]) -> Mapping[str, Sequence[int]] | None:
+        """Return the numbers of the cards of each of these containers; None where the pod does not say.
+
+        Raises:
+            AssignmentError: what it says cannot be.
+        """
+        text = present.get(self.card, "")
+        if not text or text == "-1":
+            return None
+        if not text.isdigit():
+            raise AssignmentError(f"annotation {self.card} is no number: {text!r}")
+        return dict.fromkeys(containers, (int(text),))
+
+    def _facts(self, granted: Granted) -> dict[str, str]:
+        shares = [share for held in granted.shared().values() for share in held]
+        if len({share.card for share in shares}) != 1:
+            return {}
+        card = shares[0].card
+        return {
+            self.card: str(granted.number(card)),
+            self.request: str(granted.units(*shares)),
+            self.capacity: str(granted.cards[card].capacity_bytes // granted.unit_bytes),
+        }

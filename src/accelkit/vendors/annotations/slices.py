@@ -1,0 +1,91 @@
+"""Slices of one card per pod, container by container: the public source of Enflame's GCUShare, 2025."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from accelkit.errors import AssignmentError
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.vendors.annotations.granted import Granted
+
+
+class _Container(msgspec.Struct):
+    allocated: bool = False
+    request: int = 0
+
+
+class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slices"):
+    """Annotation keys.
+
+    Attributes:
+        card: the driver's number of the card.
+        request: slices of the whole pod.
+        assigned: `true` once all containers are allocated.
+        assumed_at: when it was bound, in nanoseconds of Unix time.
+        containers: JSON, per container `allocated` and `request`.
+        per_card: how many slices a card has.
+    """
+
+    card: str
+    request: str
+    assigned: str
+    assumed_at: str
+    containers: str
+    per_card: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that are written."""
+        return (self.card, self.request, self.assigned, self.assumed_at, self.containers)
+
+    def write(self, granted: Granted, now_ns: int) -> dict[str, str]:
+        """Return what is written with the Binding; nothing for a pod that has no one card.
+
+        Raises:
+            AssignmentError: the card has no number.
+        """
+        if not (facts := self._facts(granted, allocated=False)):
+            return {}
+        return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
+
+    def settle(self, present: Mapping[str, str], granted: Granted, now_ns: int) -> dict[str, str]:  # noqa: ARG002 - others' signature
+        """Return what to change once the kubelet has allocated.
+
+        Raises:
+            AssignmentError: the card has no number.
+        """
+        facts = self._facts(granted, allocated=True)
+        wanted = {**facts, self.assigned: "true"} if facts else {}
+        return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+    def cards(self, present: Mapping[str, str], containers: Sequence[str]) -> Mapping[str, Sequence[int]] | None:
+        """Return the numbers of the cards of each of these containers; None where the pod does not say.
+
+        Raises:
+            AssignmentError: what it says cannot be.
+        """
+        text = present.get(self.card, "")
+        if not text:
+            return None
+        if not text.isdigit():
+            raise AssignmentError(f"annotation {self.card} is no number: {text!r}")
+        return dict.fromkeys(containers, (int(text),))
+
+    def slices(self, compute: int) -> int:
+        """Return how many slices an amount of compute stands for."""
+        return round(compute * self.per_card / WHOLE_COMPUTE)
+
+    def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str]:
+        shared = granted.shared()
+        cards = {share.card for shares in shared.values() for share in shares}
+        if len(cards) != 1:
+            return {}
+        counts = {name: sum(self.slices(share.compute) for share in shares) for name, shares in shared.items()}
+        entries = {name: _Container(allocated, count) for name, count in sorted(counts.items())}
+        return {
+            self.card: str(granted.number(cards.pop())),
+            self.request: str(sum(counts.values())),
+            self.containers: msgspec.json.encode(entries).decode(),
+        }

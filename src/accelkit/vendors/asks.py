@@ -1,0 +1,124 @@
+"""What a container asks for in the dialects that do not count units of memory.
+
+Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's source of
+2025 counts slices of one card, which are parts of its compute here: the ledger's cards differ in memory, never in that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from accelkit.errors import QuantityError, RequestError
+from accelkit.model.pod import Container, Pod
+from accelkit.model.request import ContainerRequest, Kind
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
+from accelkit.vendors.dialects import Dialect, PodRules, ResourceNames
+
+_MAX_CARDS = 128
+_CARD = re.compile(r"card(\d+)")
+
+
+def amount_of(container: Container, resource: str) -> int:
+    """Return a container's limit of a resource, 0 where it has none.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    value = (container.resources.limits or {}).get(resource, 0)
+    try:
+        return parse_quantity(value if isinstance(value, int) else str(value))
+    except QuantityError as exc:
+        raise RequestError(f"container {container.name}: {resource}: {exc.message}") from exc
+
+
+def ask_of(container: Container, kind: Kind, dialects: Sequence[Dialect]) -> ContainerRequest | None:
+    """Return what a container asks for in one of these dialects, None where it asks for nothing there.
+
+    Raises:
+        RequestError: it asks for what cannot be granted as written.
+    """
+    for dialect in dialects:
+        names = dialect.resources
+        if counts := {name: count for name in names.counts if (count := amount_of(container, name))}:
+            return _split(container, kind, names, counts)
+        if names.slices and (slices := amount_of(container, names.slices)):
+            return _sliced(container, kind, names, slices)
+    return None
+
+
+def bounded(
+    pod: Pod, dialects: Sequence[Dialect], requests: Sequence[ContainerRequest]
+) -> tuple[ContainerRequest, ...]:
+    """Return the requests with what the pod's annotations say of the cards they may have.
+
+    Raises:
+        RequestError: an annotation cannot be read, or cannot be met.
+    """
+    found = list(requests)
+    for dialect in dialects:
+        if (rules := dialect.pod_rules) is not None:
+            found = _bound(pod, rules, found)
+    return tuple(found)
+
+
+def _split(container: Container, kind: Kind, names: ResourceNames, counts: dict[str, int]) -> ContainerRequest:
+    if len(counts) > 1:
+        raise RequestError(
+            f"container {container.name} asks for {' and '.join(counts)}", next_step="ask for one of them"
+        )
+    ((name, count),) = counts.items()
+    if count > _MAX_CARDS:
+        raise RequestError(f"container {container.name} asks for {count} {name}, at most {_MAX_CARDS} can be")
+    memory, compute = (amount_of(container, each) if each else 0 for each in (names.bytes, names.compute))
+    if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
+        raise RequestError(f"container {container.name} asks for more than {count} cards can have")
+    return ContainerRequest(container.name, kind, count, memory // count, compute // count)
+
+
+def _sliced(container: Container, kind: Kind, names: ResourceNames, slices: int) -> ContainerRequest:
+    if slices > names.per_card:
+        raise RequestError(
+            f"container {container.name} asks for {slices} {names.slices}, a card has {names.per_card}",
+            next_step=f"ask for at most {names.per_card}",
+        )
+    return ContainerRequest(container.name, kind, 1, 0, slices * WHOLE_COMPUTE // names.per_card)
+
+
+def _bound(pod: Pod, rules: PodRules, requests: Sequence[ContainerRequest]) -> list[ContainerRequest]:
+    allowed, denied = _numbers(pod, rules.allow), _numbers(pod, rules.deny)
+    together = [name.strip() for name in (pod.annotation(rules.same_card) or "").split(",") if name.strip()]
+    if not (allowed or denied or together):
+        return list(requests)
+    if together:
+        _check_together(rules, together, requests)
+    first = next((request.container for request in requests if request.container in together), "")
+    return [
+        msgspec.structs.replace(
+            request,
+            allowed=allowed,
+            denied=denied,
+            same_card_as=first
+            if request.container in together and request.container != first
+            else request.same_card_as,
+        )
+        for request in requests
+    ]
+
+
+def _check_together(rules: PodRules, together: Sequence[str], requests: Sequence[ContainerRequest]) -> None:
+    by_name = {request.container: request for request in requests}
+    if len(set(together)) != len(together) or len(together) == 1:
+        raise RequestError(f"{rules.same_card} needs two or more different containers, not {', '.join(together)}")
+    for name in together:
+        if name not in by_name or by_name[name].cards != 1 or by_name[name].whole:
+            raise RequestError(f"{rules.same_card} names {name}, which does not ask for exactly one card")
+
+
+def _numbers(pod: Pod, key: str) -> tuple[int, ...]:
+    words = [word.strip() for word in (pod.annotation(key) or "").split(",") if word.strip()]
+    if wrong := [word for word in words if not _CARD.fullmatch(word)]:
+        raise RequestError(f"{key} names {', '.join(wrong)}", next_step="write it as card0,card1")
+    return tuple(sorted({int(word.removeprefix("card")) for word in words}))

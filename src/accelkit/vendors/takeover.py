@@ -1,0 +1,63 @@
+"""Assignments of pods that another system has bound, read from what it wrote on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from accelkit.errors import AssignmentError, RequestError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.pod import Pod
+from accelkit.model.request import ContainerRequest
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.requests import dialect_of, read_request
+
+
+def written_by_others(
+    pod: Pod, dialects: Sequence[Dialect], cards: Sequence[Card], unit_bytes: int
+) -> Assignment | None:
+    """Return what another system assigned; None where nothing of the kind is written on the pod.
+
+    Args:
+        pod: a bound pod.
+        dialects: the systems whose pods are read.
+        cards: those of its node.
+        unit_bytes: what a unit of memory is worth there.
+
+    Raises:
+        AssignmentError: what is written does not fit the pod, or the cards.
+    """
+    codec = dialect_of(pod, dialects).annotations
+    if codec is None:
+        return None
+    try:
+        request = read_request(pod, dialects, unit_bytes)
+    except RequestError as exc:
+        raise AssignmentError(str(exc)) from exc
+    names = [container.name for container in pod.spec.containers]
+    numbers = codec.cards(pod.metadata.annotations or {}, names)
+    if numbers is None or request is None:
+        return None
+    # A number of ours is the driver's; systems that count for themselves count from 0 as the driver does.
+    by_number = {place if card.number is None else card.number: card for place, card in enumerate(cards)}
+    # Of init containers these systems know nothing; the kubelet gave them devices of the same card.
+    fallback = next(iter(numbers.values()), ())
+    return Assignment(
+        {
+            asked.container: tuple(_shares(asked, numbers.get(asked.container, fallback), by_number))
+            for asked in request.containers
+        }
+    )
+
+
+def _shares(asked: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
+    if len(numbers) != asked.cards:
+        raise AssignmentError(f"container {asked.container} was given {len(numbers)} cards and asks for {asked.cards}")
+    for number in numbers:
+        if (card := cards.get(number)) is None:
+            raise AssignmentError(f"container {asked.container} was given card {number}, which its node does not have")
+        if asked.whole:
+            yield Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
+        else:
+            yield Share(card.id, asked.memory_bytes, asked.compute)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from accelkit.errors import AssignmentError, RequestError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.pod import Pod
+from accelkit.vendors.annotations import Granted
+from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.requests import read_request
+from accelkit.vendors.takeover import written_by_others
+
+CARDS = [Card(f"id-{number}", "v", "m", 16, index=number, minor=number) for number in range(3)]
+NOW = 1662450043664667707
+
+
+def granted(**containers):
+    """A grant of shares as `c=("id-1", 4)`."""
+    assignment = Assignment({name: (Share(card, amount),) for name, (card, amount) in containers.items()})
+    return Granted(assignment, tuple(containers), {card.id: card for card in CARDS}, 1)
+
+
+def codec(name):
+    return load_dialect(name).annotations
+
+
+def pod(resources, **annotations):
+    """A pod whose containers ask for `resources` as {container: limits}."""
+    body = {
+        "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": annotations},
+        "spec": {
+            "nodeName": "n",
+            "containers": [{"name": name, "resources": {"limits": limits}} for name, limits in resources.items()],
+        },
+    }
+    return msgspec.convert(body, Pod)
+
+
+def test_gcushare_writes_what_its_manual_shows():
+    shares = granted(c=("id-1", 8))
+    assert codec("gcushare").write(shares, NOW) == {
+        "enflame.com/gcu-device-assign-time": str(NOW),
+        "enflame.com/gcu-device-assigned": "false",
+        "enflame.com/gcu-device-id": "1",
+        "enflame.com/gcu-device-memory": "16",
+        "enflame.com/gcu-device-memory-request": "8",
+    }
+
+
+def test_gcushare_is_settled_once_the_kubelet_has_allocated():
+    written = codec("gcushare").write(granted(c=("id-1", 8)), NOW)
+    changes = codec("gcushare").settle(written, granted(c=("id-2", 8)), NOW)
+    assert changes == {"enflame.com/gcu-device-assigned": "true", "enflame.com/gcu-device-id": "2"}
+    assert codec("gcushare").settle({**written, **changes}, granted(c=("id-2", 8)), NOW) == {}
+
+
+def test_aliyun_writes_its_own_names_and_says_when_it_was_allocated():
+    written = codec("aliyun").write(granted(a=("id-0", 4), b=("id-0", 2)), NOW)
+    assert written == {
+        "ALIYUN_COM_GPU_MEM_IDX": "0",
+        "ALIYUN_COM_GPU_MEM_POD": "6",
+        "ALIYUN_COM_GPU_MEM_DEV": "16",
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": str(NOW),
+    }
+    changes = codec("aliyun").settle(written, granted(a=("id-0", 4), b=("id-0", 2)), NOW + 1)
+    assert changes == {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": str(NOW + 1)}
+    assert codec("aliyun").settle({**written, **changes}, granted(a=("id-0", 4), b=("id-0", 2)), NOW + 2) == {}
+
+
+def test_gas_names_the_cards_of_each_container():
+    assignment = Assignment({"a": (Share("id-1", 1), Share("id-0", 1)), "c": (Share("id-2", 1),)})
+    shares = Granted(assignment, ("a", "b", "c"), {card.id: card for card in CARDS}, 1)
+    assert codec("gas").write(shares, NOW) == {"gas-ts": str(NOW), "gas-container-cards": "card0,card1||card2"}
+
+
+def test_slices_are_written_container_by_container():
+    assignment = Assignment({"a": (Share("id-1", 0, 333),), "b": (Share("id-1", 0, 166),)})
+    shares = Granted(assignment, ("a", "b"), {card.id: card for card in CARDS}, 1)
+    written = codec("gcushare-2025").write(shares, NOW)
+    assert json.loads(written["enflame.com/assigned-containers"]) == {
+        "a": {"allocated": False, "request": 2},
+        "b": {"allocated": False, "request": 1},
+    }
+    assert (written["enflame.com/gcu-assigned-minor"], written["enflame.com/gcu-request-size"]) == ("1", "3")
+    settled = codec("gcushare-2025").settle(written, shares, NOW)
+    assert settled["enflame.com/gcu-assigned"] == "true"
+    assert json.loads(settled["enflame.com/assigned-containers"])["a"]["allocated"] is True
+
+
+@pytest.mark.parametrize("name", ["gcushare", "aliyun", "gcushare-2025"])
+def test_whole_cards_and_cards_without_a_number_are_not_written_in_their_words(name):
+    whole = Granted(Assignment({"c": (Share("id-0", 16, 1000, whole=True),)}), ("c",), {"id-0": CARDS[0]}, 1)
+    assert codec(name).write(whole, NOW) == {}
+    nameless = Granted(Assignment({"c": (Share("x", 4, 166),)}), ("c",), {"x": Card("x", "v", "m", 16)}, 1)
+    with pytest.raises(AssignmentError, match="card x has no number"):
+        codec(name).write(nameless, NOW)
+
+
+@pytest.mark.parametrize("name", [name for name in dialect_names() if name != "native"])
+def test_every_key_that_is_written_is_among_the_keys(name):
+    shares = Granted(Assignment({"c": (Share("id-0", 4, 166),)}), ("c",), {"id-0": CARDS[0]}, 1)
+    keys = set(codec(name).keys)
+    assert {*codec(name).write(shares, NOW), *codec(name).settle({}, shares, NOW)} <= keys
+
+
+TAKEN = [
+    ("gcushare", {"enflame.com/gcu-memory": "8"}, {"enflame.com/gcu-device-id": "2"}, [("id-2", 8, 0)]),
+    ("aliyun", {"aliyun.com/gpu-mem": "8"}, {"ALIYUN_COM_GPU_MEM_IDX": "0"}, [("id-0", 8, 0)]),
+    ("gcushare-2025", {"enflame.com/shared-gcu": "3"}, {"enflame.com/gcu-assigned-minor": "1"}, [("id-1", 0, 500)]),
+    (
+        "gas",
+        {"gpu.intel.com/i915": "2", "gpu.intel.com/memory.max": "8", "gpu.intel.com/millicores": "300"},
+        {"gas-container-cards": "card0,card2"},
+        [("id-0", 4, 150), ("id-2", 4, 150)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "limits", "annotations", "expected"), TAKEN)
+def test_pods_of_other_systems_are_taken_over_with_their_cards(name, limits, annotations, expected):
+    found = written_by_others(pod({"c": limits}, **annotations), [load_dialect(name)], CARDS, 1)
+    assert [(share.card, share.memory_bytes, share.compute) for share in found.containers["c"]] == expected
+    assert written_by_others(pod({"c": limits}), [load_dialect(name)], CARDS, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({"enflame.com/gcu-device-id": "7"}, "card 7, which its node does not have"),
+        ({"enflame.com/gcu-device-id": "x"}, "is no number: 'x'"),
+    ],
+)
+def test_what_does_not_fit_the_cards_is_a_reason(annotations, message):
+    with pytest.raises(AssignmentError, match=message):
+        written_by_others(
+            pod({"c": {"enflame.com/gcu-memory": 4}}, **annotations), [load_dialect("gcushare")], CARDS, 1
+        )
+
+
+@pytest.mark.parametrize("text", ["gpu0", "card0|card1|card2", "card0,,x"])
+def test_gas_annotations_that_cannot_be_are_refused(text):
+    gas = pod({"c": {"gpu.intel.com/i915": 1}}, **{"gas-container-cards": text})
+    with pytest.raises(AssignmentError, match="gas-container-cards"):
+        written_by_others(gas, [load_dialect("gas")], CARDS, 1)
+
+
+def gas(limits, **annotations):
+    request = read_request(pod(limits, **annotations), [load_dialect("gas")], 2**30)
+    return request.containers
+
+
+def test_gas_splits_a_containers_amounts_over_its_cards():
+    limits = {"gpu.intel.com/i915": "2", "gpu.intel.com/millicores": "2000", "gpu.intel.com/memory.max": "10G"}
+    (container,) = gas({"c": limits})
+    assert (container.cards, container.memory_bytes, container.compute) == (2, 5 * 10**9, 1000)
+
+
+def test_gas_lists_bound_the_choice_of_cards():
+    (container,) = gas({"c": {"gpu.intel.com/xe": 1}}, **{"gas-allow": "card3,card0", "gas-deny": "card1"})
+    assert (container.allowed, container.denied) == ((0, 3), (1,))
+
+
+def test_gas_puts_containers_on_the_same_card():
+    one = {"gpu.intel.com/i915": 1}
+    containers = gas({"a": one, "b": one, "c": one}, **{"gas-same-gpu": "c,a"})
+    assert [container.same_card_as for container in containers] == ["", "", "a"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations", "message"),
+    [
+        ({"gpu.intel.com/i915": 1, "gpu.intel.com/xe": 1}, {}, "gpu.intel.com/i915 and gpu.intel.com/xe"),
+        ({"gpu.intel.com/i915": 1, "gpu.intel.com/millicores": 1001}, {}, "more than 1 cards can have"),
+        ({"gpu.intel.com/i915": 1}, {"gas-allow": "gpu0"}, "gas-allow names gpu0"),
+        ({"gpu.intel.com/i915": 1}, {"gas-same-gpu": "c"}, "two or more different containers"),
+        ({"gpu.intel.com/i915": 2}, {"gas-same-gpu": "c,d"}, "does not ask for exactly one card"),
+    ],
+)
+def test_gas_requests_that_cannot_be_met_are_refused(limits, annotations, message):
+    with pytest.raises(RequestError, match=message):
+        gas({"c": limits}, **annotations)
+
+
+def test_slices_are_parts_of_a_cards_compute():
+    request = read_request(pod({"c": {"enflame.com/shared-gcu": 6}}), [load_dialect("gcushare-2025")], 1)
+    assert [(each.cards, each.memory_bytes, each.compute) for each in request.containers] == [(1, 0, 1000)]
+    with pytest.raises(RequestError, match=r"asks for 7 enflame\.com/shared-gcu, a card has 6"):
+        read_request(pod({"c": {"enflame.com/shared-gcu": 7}}), [load_dialect("gcushare-2025")], 1)
