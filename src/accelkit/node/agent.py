@@ -150,6 +150,7 @@ def _plugins(
             steering=options.steering,
             on_allocate=wake.set,
             count=metrics.allocation(resource),
+            environment=dialect.environment,
         )
         for resource, other in ((memory, cards), (cards, memory))
     ]

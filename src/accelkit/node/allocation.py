@@ -51,6 +51,35 @@ def container_response(
     return answer
 
 
+def dialect_environment(
+    patterns: Mapping[str, str],
+    device_ids: Sequence[str],
+    cards: Sequence[FoundCard],
+    *,
+    unit_bytes: int,
+    pod_units: int,
+) -> Mapping[str, str]:
+    """Return what a dialect tells a container of its one card, in units of memory; nothing where it has several.
+
+    Args:
+        patterns: variables with `{card}`, `{capacity}`, `{pod}` and `{container}`.
+        device_ids: what the kubelet chose.
+        cards: this node's cards.
+        unit_bytes: what one device is in bytes.
+        pod_units: how many devices all containers of the pod have together.
+    """
+    granted = [found.card for found in cards if found.card.id in by_card(device_ids)]
+    if len(granted) != 1 or granted[0].number is None:
+        return {}
+    facts = {
+        "card": granted[0].number,
+        "capacity": granted[0].capacity_bytes // unit_bytes,
+        "pod": pod_units,
+        "container": len(device_ids),
+    }
+    return {name: pattern.format(**facts) for name, pattern in patterns.items()}
+
+
 def environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
     """Return what a container is told of its cards of one vendor; what is not known of all of them is not told."""
     facts: Mapping[str, Sequence[str | int | None]] = {

@@ -7,20 +7,21 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
 
 from accelkit.errors import DevicePluginError
-from accelkit.model.card import Card
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
-from accelkit.node.allocation import container_response
+from accelkit.node.allocation import container_response, dialect_environment
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.devices import by_card, memory_ids
+from accelkit.node.device_list import device_list
+from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
 from accelkit.node.grants import Grants, check_exclusive
-from accelkit.node.kubelet import MAX_MESSAGE_BYTES, PLUGIN_FOLDER, Held, held_devices, register
+from accelkit.node.kubelet import PLUGIN_FOLDER, Held, held_devices, register
 from accelkit.node.pods import NodePods
 from accelkit.node.room import bytes_by_device, check_room
 from accelkit.node.slots import Devices
@@ -29,39 +30,6 @@ log = logging.getLogger(__name__)
 
 _RESEND_SECONDS = 1.0
 _TOLD_SECONDS = 3.0
-
-
-def device_list(
-    cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = ()
-) -> api.ListAndWatchResponse:
-    """Return what the kubelet is told of the cards.
-
-    Devices of a card that takes no new shares are unhealthy, but not those in use: what a node can allocate must never
-    fall below what its pods hold.
-
-    Args:
-        cards: the node's cards.
-        whole: whether the devices are whole cards, or units of memory.
-        unit_bytes: one unit of memory.
-        in_use: the device IDs that containers hold.
-
-    Raises:
-        DevicePluginError: the message is longer than the kubelet takes.
-    """
-    answer = api.ListAndWatchResponse()
-    for card in cards:
-        topology = None if card.numa is None else api.TopologyInfo(nodes=[api.NUMANode(ID=card.numa)])
-        for device_id in [card.id] if whole else memory_ids(card, unit_bytes):
-            # What is unknown stays: only a card known to be bad is taken out.
-            health = "Healthy" if card.placeable or device_id in in_use else "Unhealthy"
-            answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
-    if answer.ByteSize() > MAX_MESSAGE_BYTES:
-        raise DevicePluginError(
-            f"{len(answer.devices)} devices make a message of {answer.ByteSize()} bytes; "
-            f"the kubelet takes {MAX_MESSAGE_BYTES}",
-            next_step="choose a larger unit of memory",
-        )
-    return answer
 
 
 class DevicePlugin(api_grpc.DevicePluginServicer):
@@ -77,6 +45,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         steering: whether the kubelet is told which devices to choose.
         on_allocate: called after each allocation.
         count: told the result of each allocation, `granted` or `refused`.
+        environment: what a container is told beside its vendor's variables, as a dialect has it.
     """
 
     def __init__(
@@ -91,7 +60,9 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         steering: bool = True,
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        self._environment = environment
         self._root = root
         self._resource = resource
         self._whole = whole
@@ -210,11 +181,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                     check_room(ids, own, worth, unit_bytes=self._grants.unit_bytes)
                 key = self._grants.grant(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
-                answer.container_responses.append(
-                    container_response(
-                        ids, self._cards, self._root, unit_bytes=None if self._whole else self._grants.unit_bytes
-                    )
-                )
+                unit_bytes = None if self._whole else self._grants.unit_bytes
+                response = container_response(ids, self._cards, self._root, unit_bytes=unit_bytes)
+                response.envs.update(self._told(ids, key))
+                answer.container_responses.append(response)
         except DevicePluginError as exc:
             self._count("refused")
             log.warning("allocation of %s refused: %s", self._resource, exc)
@@ -241,6 +211,16 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             taken=wanted.must_include_deviceIDs,
             size=wanted.allocation_size,
             avoid=avoid,
+        )
+
+    def _told(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
+        if not self._environment or self._whole:
+            return {}
+        pod = next((pod for pod in self._pods.assigned() if key and pod.uid == key[0]), None)
+        # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
+        pod_units = sum(pod.units.values()) if pod else len(ids)
+        return dialect_environment(
+            self._environment, ids, self._cards, unit_bytes=self._grants.unit_bytes, pod_units=pod_units
         )
 
     async def _held(self) -> tuple[Mapping[Key, Devices], Mapping[str, str], Mapping[str, int]]:

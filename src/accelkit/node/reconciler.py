@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -11,7 +12,7 @@ import msgspec
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.events import Events, Subject
-from accelkit.errors import ApiError, RequestError
+from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
 from accelkit.model.units import format_bytes
@@ -21,6 +22,7 @@ from accelkit.node.corrections import Correction, Judged, plan
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
 from accelkit.placement.constraints import broken
+from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.requests import containers_in_order, read_request
 
@@ -100,6 +102,8 @@ class Reconciler:
         for correction in plan(judged, awaited):
             if not await self._write(pods[correction.uid], correction):
                 return False
+        for each in judged:
+            await self._settle(each, node)
         return not unsettled
 
     def _judge(
@@ -144,6 +148,25 @@ class Reconciler:
         if correction.first:
             await self._tell(each, correction.assignment)
         return True
+
+    async def _settle(self, judged: Judged, node: NodeCards) -> None:
+        """Say in the words of the dialect that the pod has its cards, and which."""
+        codec = self._dialect.annotations
+        each = next((pod for pod in self._pods.all() if pod.pod.metadata.uid == judged.uid), None)
+        if codec is None or each is None:
+            return
+        meta = each.pod.metadata
+        granted = Granted(
+            judged.true, [container.name for container in each.pod.spec.containers], node.cards, node.unit_bytes
+        )
+        try:
+            changes = codec.settle(meta.annotations or {}, granted, time.time_ns())
+            if changes:
+                body = {"metadata": {"uid": meta.uid, "annotations": changes}}
+                answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
+                self._pods.take(_pod.decode(answer))
+        except (ApiError, AssignmentError) as exc:
+            log.info("pod %s/%s is not written as %s does: %s", meta.namespace, meta.name, self._dialect.name, exc)
 
     async def _tell(self, each: NodePod, true: Assignment) -> None:
         meta = each.pod.metadata

@@ -31,7 +31,10 @@ class World:
 
     def pod(self, *, kind="ADDED", phase="Running", device="2", units="8"):
         metadata = {
-            "name": "p", "namespace": "d", "uid": "u", "creationTimestamp": "2022-09-06T07:40:43Z",
+            "name": "p",
+            "namespace": "d",
+            "uid": "u",
+            "creationTimestamp": "2022-09-06T07:40:43Z",
             "annotations": {"enflame.com/gcu-device-id": device} if device else {},
         }
         container = {"name": "c", "resources": {"limits": {"enflame.com/gcu-memory": units}}}

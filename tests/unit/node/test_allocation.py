@@ -4,10 +4,10 @@ import pytest
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
-from accelkit.node.allocation import MEMORY_VARIABLE, container_response
+from accelkit.node.allocation import MEMORY_VARIABLE, container_response, dialect_environment
+from accelkit.node.device_list import device_list
 from accelkit.node.devices import by_card, card_of, memory_ids, pick
 from accelkit.node.discovery import FoundCard
-from accelkit.node.plugin import device_list
 from accelkit.vendors.profiles import load_profiles
 
 NVIDIA, SIMULATED = load_profiles()["nvidia"], load_profiles()["simulated"]
@@ -116,3 +116,26 @@ def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
     with pytest.raises(DevicePluginError, match="the kubelet takes 4194304; choose a larger unit of memory"):
         device_list([Card("a", "v", "m", 400_000)], whole=False, unit_bytes=1)
     assert device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
+
+
+def test_a_dialects_variables_tell_of_one_card_in_units():
+    patterns = {"IDX": "{card}", "POD": "{pod}", "CONTAINER": "{container}", "DEV": "{capacity}"}
+    cards = [
+        FoundCard(Card(name, "v", "m", 16, minor=minor), 0, minor, load_profiles()["simulated"])
+        for name, minor in (("a", 3), ("b", 4))
+    ]
+    found = dialect_environment(patterns, ["a::0", "a::1"], cards, unit_bytes=2, pod_units=5)
+    assert found == {"IDX": "3", "POD": "5", "CONTAINER": "2", "DEV": "8"}
+    assert dialect_environment(patterns, ["a::0", "b::1"], cards, unit_bytes=2, pod_units=5) == {}
+
+
+@pytest.mark.parametrize("state", [{"health": Health.UNHEALTHY}, {"cordoned": True}])
+def test_a_card_that_takes_no_more_keeps_the_devices_in_use(state):
+    cards = [Card("a", "v", "m", 3, **state), Card("b", "v", "m", 1)]
+    shown = device_list(cards, whole=False, unit_bytes=1, in_use={"a::1"})
+    assert {device.ID: device.health for device in shown.devices} == {
+        "a::0": "Unhealthy",
+        "a::1": "Healthy",
+        "a::2": "Unhealthy",
+        "b::0": "Healthy",
+    }

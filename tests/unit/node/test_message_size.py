@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
 from accelkit.model.units import parse_unit
+from accelkit.node.device_list import device_list
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 from accelkit.node.message_size import check_list, list_bytes, smallest_unit
-from accelkit.node.plugin import device_list
 
 GB = 10**9
 CARDS = st.builds(

@@ -195,3 +195,26 @@ def test_devices_of_other_resources_are_left_out():
     container.devices.add(resource_name="example.com/nic", device_ids=["n"])
     pod.containers.add(name="other").devices.add(resource_name="example.com/nic", device_ids=["m"])
     assert devices_by_pod(answer, NATIVE) == {("d", "p"): {"c": ContainerDevices(["a::1", "a::2"], [])}}
+
+
+async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
+    gcushare = load_dialect("gcushare")
+    world.reconciler = Reconciler(
+        world.api,
+        pods=NodePods(world.api, "n", gcushare),
+        dialect=gcushare,
+        cards=lambda: NodeCards({"a": Card("a", "v", "m", 16, minor=5)}, 1),
+        events=Events(world.api, "agent", "n"),
+        metrics=world.metrics,
+    )
+    world.pods = world.reconciler._pods
+    world.pod("p", "a", "a")
+    annotations = world.api.pods["p"]["metadata"]["annotations"]
+    annotations |= {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"}
+    world.pods.take(msgspec.convert(world.api.pods["p"], Pod))
+    assert await world.reconcile()
+    assert (annotations["enflame.com/gcu-device-assigned"], annotations["enflame.com/gcu-device-id"]) == ("true", "5")
+    assert annotations["enflame.com/gcu-device-memory-request"] == "2"
+    written = len(world.api.patches)
+    assert await world.reconcile()
+    assert len(world.api.patches) == written
