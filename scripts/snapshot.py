@@ -47,6 +47,9 @@ def stable(value: object) -> object:
     return [stable(entry) for entry in value] if isinstance(value, list) else value
 
 
+NODE_LEASE = "Lease kube-node-lease "
+
+
 def take() -> dict[str, object]:
     """Return the cluster of KUBECONFIG as it is now, and the files on its nodes, which are containers."""
     nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json"))["items"]
@@ -61,7 +64,10 @@ def take() -> dict[str, object]:
     listing = LISTING.format(folders=" ".join(FOLDERS), excluded=EXCEPT)
     return {
         "nodes": stable(nodes),
-        "objects": sorted(" ".join(line.split()) for line in objects.splitlines()),
+        # A node's own Lease comes some seconds after the node.
+        "objects": sorted(
+            found for line in objects.splitlines() if NODE_LEASE not in (found := " ".join(line.split()))
+        ),
         "files": {
             node["metadata"]["name"]: run("docker", "exec", node["metadata"]["name"], "sh", "-c", listing).splitlines()
             for node in nodes

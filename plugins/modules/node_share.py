@@ -59,6 +59,12 @@ options:
       - An agent that was told another one is waited for. One that says why it cannot take the unit over ends the wait
         with its reason.
     type: str
+  dialect:
+    description:
+      - Whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun). The label of that system is put on
+        the nodes too, where they do not have it, and taken off again.
+    type: str
+    default: native
   grace_seconds:
     description:
       - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
@@ -113,6 +119,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 with suppress(ImportError):
     from accelkit.model.units import parse_unit
     from accelkit.node.sharing import share, unshare
+    from accelkit.vendors.dialects import load_dialect
 
 
 def main():
@@ -123,6 +130,7 @@ def main():
         unit={"type": "str"},
         grace_seconds={"type": "int", "default": 420},
         confirm_seconds={"type": "int", "default": 15},
+        dialect={"type": "str", "default": "native"},
     )
     result = call(module, lambda api: _apply(api, module))
     before, after = dict(result.before), dict(result.after)
@@ -144,6 +152,7 @@ async def _apply(api, module):
             check=module.check_mode,
             wait_seconds=given["wait_seconds"],
             unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
+            dialect=load_dialect(given["dialect"]),
         )
     return await unshare(
         api,
@@ -151,6 +160,7 @@ async def _apply(api, module):
         grace_seconds=given["grace_seconds"],
         confirm_seconds=given["confirm_seconds"],
         check=module.check_mode,
+        dialect=load_dialect(given["dialect"]),
     )
 
 

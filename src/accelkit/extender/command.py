@@ -14,7 +14,7 @@ from accelkit.extender.service import Options, run
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
-from accelkit.vendors.dialects import dialect_names
+from accelkit.vendors.dialects import dialect_names, load_dialect
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -55,7 +55,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
-    help="Folder of accelkit-extender.log; without it the log goes to stdout alone.",
+    help="Folder of the log file; without it the log goes to stdout alone.",
 )
 def extender(  # noqa: PLR0917 - click passes options by name
     listen: str,
@@ -75,7 +75,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     log_dir: Path | None,
 ) -> None:
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
-    log_of_service("accelkit-extender", log_dir)
+    log_of_service(load_dialect(dialects[0]).logs.extender, log_dir)
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
     probes = Listen(address.host, probe_port) if probe_port else None
     replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)

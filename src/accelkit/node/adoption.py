@@ -15,7 +15,7 @@ from accelkit.cluster.feed import NODES
 from accelkit.cluster.helm import list_releases, uninstall
 from accelkit.cluster.reflector import list_all
 from accelkit.model.pod import Node
-from accelkit.node.sharing import SHARE_LABEL
+from accelkit.node.marks import SHARE_LABEL
 
 CHART_PREFIX: Final = "gcushare"
 NODE_LABEL: Final = "enflame.com/gcushare"

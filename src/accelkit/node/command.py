@@ -11,7 +11,7 @@ from accelkit import __version__
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import Options, check_root, run
-from accelkit.vendors.dialects import dialect_names
+from accelkit.vendors.dialects import dialect_names, load_dialect
 
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
@@ -53,7 +53,7 @@ from accelkit.vendors.dialects import dialect_names
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
-    help="Folder of accelkit-node-agent.log; without it the log goes to stdout alone.",
+    help="Folder of the log file; without it the log goes to stdout alone.",
 )
 def node_agent(  # noqa: PLR0917 - click passes options by name
     node_name: str,
@@ -67,7 +67,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     log_dir: Path | None,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
-    log_of_service("accelkit-node-agent", log_dir)
+    log_of_service(load_dialect(dialect).logs.node_agent, log_dir)
     check_root(host_root)
     options = Options(
         node_name,

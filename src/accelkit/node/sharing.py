@@ -20,15 +20,13 @@ from accelkit.cluster.feed import NODES
 from accelkit.cluster.reflector import list_all
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
-from accelkit.model.label_record import LABELS_ANNOTATION, our_labels
 from accelkit.model.pod import Node
 from accelkit.model.units import unit_name
+from accelkit.node.marks import TABLES, Marks, share_label
+from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import presence_labels
 
-SHARE_LABEL: Final = "accelkit.io/share"
-RESOURCES: Final = ("accelkit.io/memory", "accelkit.io/cards")
-_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION)
-_TABLES: Final = ("capacity", "allocatable")
+NATIVE: Final = load_dialect("native")
 _POLL_SECONDS: Final = 1.0
 _AT_ONCE: Final = 16
 
@@ -57,6 +55,7 @@ async def share(
     check: bool = False,
     wait_seconds: float = 0.0,
     unit_bytes: int | None = None,
+    dialect: Dialect = NATIVE,
 ) -> Sharing:
     """Put `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
 
@@ -66,6 +65,7 @@ async def share(
         check: write nothing.
         wait_seconds: where positive, wait that long for every node to offer its memory and cards.
         unit_bytes: the cluster's unit, where agents that were told another are waited for too.
+        dialect: whose resources the node agents serve.
 
     Raises:
         ConfigurationError: a named node does not exist.
@@ -75,15 +75,16 @@ async def share(
     listed = await _list(api)
     chosen = _named(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
-    missing = {node.metadata.name: node for node in chosen if _label(node) != "true"}
-    before = {name: _marks(node) for name, node in missing.items()}
-    after = {name: {**marks, "labels": {SHARE_LABEL: "true"}} for name, marks in before.items()}
+    marks = Marks(dialect)
+    missing = {node.metadata.name: node for node in chosen if marks.sharing(node)}
+    before = {name: marks.of(node) for name, node in missing.items()}
+    after = {name: _with(before[name], marks.sharing(node)) for name, node in missing.items()}
     if not check:
-        await _each(missing, lambda name: _patch_metadata(api, name, {"labels": {SHARE_LABEL: "true"}}))
+        await _each(missing, lambda name: _patch_metadata(api, name, marks.sharing(missing[name])))
     if wait_seconds > 0 and not (check and missing):
 
         def problem(node: Node) -> str:
-            return offer_problem(node, unit_bytes)
+            return offer_problem(node, unit_bytes, dialect)
 
         await _until(api, names, wait_seconds, problem, "{count} of {all} nodes do not offer their cards: {list}")
     return Sharing(bool(missing), before, after, names)
@@ -96,6 +97,7 @@ async def unshare(
     grace_seconds: float,
     confirm_seconds: float,
     check: bool = False,
+    dialect: Dialect = NATIVE,
 ) -> Sharing:
     """Take our label, annotation and resources off nodes: the named ones, else all that have any of these.
 
@@ -105,6 +107,7 @@ async def unshare(
         grace_seconds: how long to wait for the kubelets to have given up the resources.
         confirm_seconds: how long to watch that the deleted keys stay away.
         check: write nothing.
+        dialect: whose resources the node agents served.
 
     Raises:
         ConfigurationError: a named node does not exist.
@@ -113,23 +116,24 @@ async def unshare(
     """
     listed = await _list(api)
     chosen = _named(listed, nodes) if nodes else list(listed.values())
-    marked = {node.metadata.name: node for node in chosen if _marks(node)}
+    marks = Marks(dialect)
+    marked = {node.metadata.name: node for node in chosen if marks.of(node)}
     names = tuple(sorted(nodes or marked))
-    before = {name: _marks(node) for name, node in marked.items()}
+    before = {name: marks.of(node) for name, node in marked.items()}
     result = Sharing(bool(marked), before, {name: {} for name in marked}, names)
     if check or not marked:
         return result
-    await _each(marked, lambda name: _clear_metadata(api, name))
+    await _each(marked, lambda name: _clear_metadata(api, name, marks))
     still = "{count} of {all} nodes still offer our resources: {list}"
-    await _until(api, marked, grace_seconds, _offer_left, still)
+    await _until(api, marked, grace_seconds, lambda node: _offer_left(node, marks), still)
     # An agent on its way out may have published its inventory once more.
-    await _each(marked, lambda name: _clear_metadata(api, name))
-    await _each(marked, lambda name: _delete_keys(api, name))
-    await _confirm(api, marked, confirm_seconds)
+    await _each(marked, lambda name: _clear_metadata(api, name, marks))
+    await _each(marked, lambda name: _delete_keys(api, name, marks))
+    await _confirm(api, marked, confirm_seconds, marks)
     return result
 
 
-def offer_problem(node: Node, unit_bytes: int | None = None) -> str:
+def offer_problem(node: Node, unit_bytes: int | None = None, dialect: Dialect = NATIVE) -> str:
     """Return why a shared node offers no cards yet; empty where it does.
 
     Raises:
@@ -149,7 +153,7 @@ def offer_problem(node: Node, unit_bytes: int | None = None) -> str:
     if not inventory.cards:
         return "its agent found no card"
     allocatable = node.status.allocatable or {}
-    absent = [name for name in RESOURCES if allocatable.get(name, "0") == "0"]
+    absent = [name for name in Marks(dialect).resources if allocatable.get(name, "0") == "0"]
     return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else ""
 
 
@@ -169,7 +173,7 @@ def _named(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
 
 
 def _wants_sharing(node: Node) -> bool:
-    label = _label(node)
+    label = share_label(node)
     return label != "false" and (label is not None or _has_cards(node))
 
 
@@ -183,49 +187,34 @@ def _has_cards(node: Node) -> bool:
         return False
 
 
-def _label(node: Node) -> str | None:
-    return (node.metadata.labels or {}).get(SHARE_LABEL)
-
-
-def _marks(node: Node) -> dict[str, dict[str, str]]:
-    label = _label(node)
-    marks = {
-        "labels": our_labels(node) | ({} if label is None else {SHARE_LABEL: label}),
-        # Its size stands for it: up to 64 KiB of JSON on one line is nothing to read in a diff.
-        "annotations": {
-            key: f"{len(text)} bytes" for key in _ANNOTATIONS if (text := node.annotation(key)) is not None
-        },
-        **{table: _resources(node, table) for table in _TABLES},
+def _with(
+    marks: Mapping[str, Mapping[str, str]], more: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    return {
+        kind: {**marks.get(kind, {}), **more.get(kind, {})} for kind in (*marks, *(k for k in more if k not in marks))
     }
-    return {kind: values for kind, values in marks.items() if values}
 
 
-def _resources(node: Node, table: str) -> dict[str, str]:
-    held: Mapping[str, str] = getattr(node.status, table) or {}
-    return {name: held[name] for name in RESOURCES if name in held}
-
-
-def _offer_left(node: Node) -> str:
-    left = [f"{name}: {n}" for table in _TABLES for name, n in _resources(node, table).items() if n != "0"]
+def _offer_left(node: Node, marks: Marks) -> str:
+    left = [f"{name}: {n}" for table in TABLES for name, n in marks.offered(node, table).items() if n != "0"]
     return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else ""
 
 
-async def _clear_metadata(api: ApiClient, name: str) -> None:
+async def _clear_metadata(api: ApiClient, name: str, marks: Marks) -> None:
     node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
-    labels = dict.fromkeys([SHARE_LABEL, *our_labels(node)])
-    await _patch_metadata(api, name, {"labels": labels, "annotations": dict.fromkeys(_ANNOTATIONS)})
+    await _patch_metadata(api, name, marks.clearing(node))
 
 
 async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:
     await api.patch(f"{NODES}/{name}", {"metadata": metadata})
 
 
-async def _delete_keys(api: ApiClient, name: str) -> None:
+async def _delete_keys(api: ApiClient, name: str, marks: Marks) -> None:
     for _ in range(3):
         node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
         operations: list[dict[str, str]] = []
-        for table in _TABLES:
-            for resource, value in _resources(node, table).items():
+        for table in TABLES:
+            for resource, value in marks.offered(node, table).items():
                 path = f"/status/{table}/{resource.replace('/', '~1')}"
                 # A kubelet that has begun to offer the resource again must not lose it.
                 operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
@@ -241,10 +230,10 @@ async def _delete_keys(api: ApiClient, name: str) -> None:
     )
 
 
-async def _confirm(api: ApiClient, names: Collection[str], seconds: float) -> None:
+async def _confirm(api: ApiClient, names: Collection[str], seconds: float, marks: Marks) -> None:
     deadline = time.monotonic() + seconds
     while True:
-        back = sorted(name for name, node in (await _list_named(api, names)).items() if _marks(node))
+        back = sorted(name for name, node in (await _list_named(api, names)).items() if marks.of(node))
         if back:
             raise ServiceError(
                 f"labels, annotations or resources of ours came back on {', '.join(back)}",

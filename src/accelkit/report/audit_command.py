@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import sys
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from accelkit.cluster.connection import load_connection
 from accelkit.errors import ServiceError
 from accelkit.report.audit import Audit, audit
 from accelkit.report.evidence import gather
-from accelkit.report.extender import ask_extender, extender_options, tls_of
+from accelkit.report.extender import Address, ask_extender, extender_options, tls_of
 from accelkit.report.output import output_option, print_value
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -49,16 +48,15 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
     ca: Path | None,
     cert: Path | None,
     key: Path | None,
+    server_name: str | None,
     kubeconfig: Path | None,
     namespace: str,
     wait: float,
     output: str,
 ) -> None:
     """Compare the extender's ledger, the assignments on pods, what kubelets gave, and the cards; of NODES or all."""
-    tls = tls_of(ca, cert, key)
-    found = asyncio.run(
-        _audit(frozenset(nodes), (extender, tls), kubeconfig=kubeconfig, namespace=namespace, wait_seconds=wait)
-    )
+    at = Address(extender, tls_of(ca, cert, key), server_name) if extender else None
+    found = asyncio.run(_audit(frozenset(nodes), at, kubeconfig=kubeconfig, namespace=namespace, wait_seconds=wait))
     print_value(found, output, lambda: _table(found))
     if found.findings:
         sys.exit(_DIFFERS)
@@ -66,17 +64,16 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
 
 async def _audit(
     nodes: frozenset[str],
-    extender: tuple[str | None, ssl.SSLContext | None],
+    extender: Address | None,
     *,
     kubeconfig: Path | None,
     namespace: str,
     wait_seconds: float,
 ) -> Audit:
-    url, tls = extender
     deadline = time.monotonic() + wait_seconds
     async with ApiClient(load_connection(kubeconfig)) as api:
         while True:
-            ledger = await ask_extender(url, None, tls) if url else None
+            ledger = await ask_extender(extender, None) if extender else None
             evidence = await gather(api, namespace=namespace, ledger=ledger, nodes=nodes)
             if unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes}):
                 raise ServiceError(

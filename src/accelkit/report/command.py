@@ -9,7 +9,7 @@ import click
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
-from accelkit.report.extender import ask_extender, extender_options, tls_of
+from accelkit.report.extender import Address, ask_extender, extender_options, tls_of
 from accelkit.report.inspection import Inspection, inspect_cluster
 from accelkit.report.output import output_option, print_value
 from accelkit.report.table import inspection_table
@@ -39,6 +39,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     ca: Path | None,
     cert: Path | None,
     key: Path | None,
+    server_name: str | None,
     kubeconfig: Path | None,
     output: str,
 ) -> None:
@@ -46,7 +47,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     if from_api:
         inspection = asyncio.run(_from_api(kubeconfig, node))
     else:
-        inspection = asyncio.run(ask_extender(extender, node, tls_of(ca, cert, key)))
+        inspection = asyncio.run(ask_extender(Address(extender, tls_of(ca, cert, key), server_name), node))
     print_value(inspection, output, lambda: inspection_table(inspection))
 
 

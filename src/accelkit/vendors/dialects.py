@@ -71,6 +71,14 @@ class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_card: str
 
 
+class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The folder of the services' logs, and the names of their files without `.log`."""
+
+    folder: str = "/var/log/accelkit"
+    extender: str = "accelkit-extender"
+    node_agent: str = "accelkit-node-agent"
+
+
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How pods of one system ask and what their users read.
 
@@ -79,7 +87,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         texts: sentences by reason, with `{cards}` and `{detail}`.
         advertised: whether our node agent can serve its resources; otherwise the system's own device plugin does.
         node_label: the label of nodes that share their cards; empty for none.
-        log_folder: where its users look for logs; empty for ours.
+        logs: where its users look for them.
         annotations: how it writes on a pod which cards it got; None where it does not.
         environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that bound the choice of cards.
@@ -92,7 +100,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     texts: dict[Reason, str]
     advertised: bool = True
     node_label: str = ""
-    log_folder: str = ""
+    logs: Logs = Logs()
     annotations: Annotations | None = None
     environment: dict[str, str] = {}
     pod_rules: PodRules | None = None

@@ -8,6 +8,8 @@ import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ruamel.yaml import YAML
 
+from accelkit.vendors.dialects import dialect_names, load_dialect
+
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 MANIFEST_ROLES = {"extender": "accelkit-extender", "device_plugin": "accelkit-node-agent"}
@@ -34,9 +36,12 @@ def objects(role, **changed):
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
     own = load(home / "vars" / "main.yml")
-    for name in ("labels", "arguments", "mounts", "simulated_mount", "pod_annotations"):
+    for name in ("labels", "arguments", "mounts", "simulated_mount"):
         variables[f"__{role}_{name}"] = expanded(own.get(f"__{role}_{name}"))
-    variables["__device_plugin_corrections"] = variables.get("device_plugin_corrections")
+    if role == "device_plugin":
+        variables["__device_plugin_corrections"] = variables["device_plugin_corrections"]
+        of_dialect = own["__device_plugin_dialect_annotations"][variables["device_plugin_dialect"]]
+        variables["__device_plugin_pod_annotations"] = ["accelkit.io/assignment", *of_dialect]
     text = environment.get_template("objects.yaml.j2").render(variables)
     return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(text)}
 
@@ -69,6 +74,18 @@ def test_defaults_specification_and_readme_agree(role):
         assert set(options) == set(defaults)
     rows = re.findall(r"^\| `(\w+)` \| ", (home / "README.md").read_text(), re.MULTILINE)
     assert set(rows) == {*options, *specifications} - {"main"}
+
+
+def test_what_roles_and_playbooks_say_of_dialects_is_what_their_data_say():
+    shared = load(ROOT / "playbooks" / "vars" / "roles.yml")
+    keys = load(ROOT / "roles" / "device_plugin" / "vars" / "main.yml")["__device_plugin_dialect_annotations"]
+    dialects = {name: load_dialect(name) for name in dialect_names()}
+    assert shared["accelkit_dialect_resources"] == {name: list(d.resources.asking) for name, d in dialects.items()}
+    assert shared["accelkit_dialect_log_folders"] == {name: d.logs.folder for name, d in dialects.items()}
+    written = {name: list(d.annotations.keys) if d.annotations else [] for name, d in dialects.items() if d.advertised}
+    assert keys == written
+    choices = load(ROOT / "roles" / "extender" / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert choices["extender_dialects"]["choices"] == sorted(dialects)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -126,7 +143,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
     found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
-        *("extender", "--unit", "256MiB", "--policy", "spread"),
+        *("extender", "--unit", "256MiB", "--policy", "spread", "--dialect", "native"),
         *("--listen", "127.0.0.1:4000", "--plain-http"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
@@ -158,7 +175,7 @@ def test_without_a_log_folder_the_extender_needs_nothing_of_its_host():
 
 def test_the_node_agent_sees_its_host_below_one_root():
     found, spec = container("device_plugin", device_plugin_log_folder="")
-    assert found["args"] == ["node-agent", "--unit", "1GiB", "--metrics-port", "32765"]
+    assert found["args"] == ["node-agent", "--unit", "1GiB", "--dialect", "native", "--metrics-port", "32765"]
     assert {"name": "ACCELKIT_HOST_ROOT", "value": "/host"} in found["env"]
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
     assert {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]} == {
