@@ -61,8 +61,8 @@ options:
     type: str
   dialect:
     description:
-      - Whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun). The label of that system is put on
-        the nodes too, where they do not have it, and taken off again.
+      - Whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun).
+      - The label of that system is put on the nodes too, where they do not have it, and taken off again.
     type: str
     default: native
   grace_seconds:
