@@ -1,8 +1,8 @@
 """A hundred pods of equal size at once on two nodes, while their kubelets and node agents restart; then an audit.
 
 Molecule runs it on kind (KUBECONFIG, ACCELKIT_KIND_CLUSTER). What the kubelets give away is watched all the while: no
-card may hold more devices than it has at any moment. At the end `accelkit audit` compares the leading extender's ledger,
-the pods' assignments, the kubelets and the cards, and must find nothing.
+card may hold more devices than it has at any moment. At the end `accelkit audit` compares the leading extender's
+ledger, the pods' assignments, the kubelets and the cards, and must find nothing.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node.cdi import cdi_name
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import Profile
@@ -44,6 +45,12 @@ def container_response(
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
         answer.envs.update(environment(profile, own))
+        names = [cdi_name(root, profile.cdi, (f.card.id, f.uuid, str(f.minor))) for f in own]
+        if all(names):
+            # The runtime adds device nodes too; both would be one too many.
+            for name in names:
+                answer.cdi_devices.add(name=name)
+            continue
         paths = [path for f in own for path in card_nodes(f)]
         paths += [path for path in profile.node_nodes if (root / path.removeprefix("/")).exists()]
         for path in paths:

@@ -1,0 +1,68 @@
+"""Whether the host describes a card to its container runtime, by the Container Device Interface (CDI).
+
+Its files lie in /etc/cdi and /var/run/cdi. A card that stands there is given to a container by its CDI name, with all
+that its vendor's driver needs beside the device nodes: libraries, and what else its toolkit has written down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+log = logging.getLogger(__name__)
+
+# Later ones win.
+_FOLDERS = (Path("etc/cdi"), Path("var/run/cdi"))
+
+
+class _Device(msgspec.Struct):
+    name: str
+
+
+class _Specification(msgspec.Struct):
+    kind: str
+    devices: list[_Device] = []
+
+
+def cdi_name(root: Path, kind: str, names: Collection[str]) -> str:
+    """Return the CDI name of a card that is known by any of `names`, as `nvidia.com/gpu=GPU-1b2c`; empty where none is.
+
+    Args:
+        root: the host's root folder.
+        kind: the vendor's kind, as `nvidia.com/gpu`; empty where the vendor has none.
+        names: the card's names.
+    """
+    if not kind:
+        return ""
+    found = ""
+    for folder in _FOLDERS:
+        for path in sorted((root / folder).glob("*")):
+            if path.suffix in (".json", ".yaml", ".yml"):
+                described = _described(path, _changed(path))
+                found = next((f"{kind}={name}" for name in names if (kind, name) in described), found)
+    return found
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=32)
+def _described(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
+    """Return kind and name of each device of a file; nothing of a file that cannot be read, which is said."""
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text())
+        specification = msgspec.convert(document, _Specification)
+    except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError) as exc:
+        log.warning("the CDI file %s is passed over: %s", path, exc)
+        return frozenset()
+    return frozenset((specification.kind, device.name) for device in specification.devices)
