@@ -96,9 +96,7 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
         folder = _pod_cgroup(root, pod_uid)
         if folder is None or not granted:
             return False
-        # All are tried: a card that cannot be limited is no reason to leave out the next.
-        held = [_limit(root, folder / "dmem.max", bdf, amount) for bdf, amount in sorted(granted.items())]
-        return all(held)
+        return all(_limit(root, folder / "dmem.max", bdf, amount) for bdf, amount in sorted(granted.items()))
     except (OSError, UnicodeDecodeError) as exc:
         log.debug("pod %s cannot be held to its memory: %s", pod_uid, exc)
         return False
