@@ -119,10 +119,13 @@ def audit() -> int:
     """Compare all sides, the leading extender's ledger by a forwarded port; return the exit status."""
     leader = kubectl("get", "lease", "-n", "accelkit", "accelkit-extender", "-o", "jsonpath={.spec.holderIdentity}")
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("ca.crt", "client.crt", "client.key"):
-            Path(folder, name).write_text(
-                run("docker", "exec", f"{CLUSTER}-control-plane", "sh", "-c", f"cat {CREDENTIALS}/{name}*")
-            )
+        for name, source in (
+            ("ca.crt", "extender-ca-*.crt"),
+            ("client.crt", "client.crt"),
+            ("client.key", "client.key"),
+        ):
+            copied = run("docker", "exec", f"{CLUSTER}-control-plane", "sh", "-c", f"cat {CREDENTIALS}/{source}")
+            Path(folder, name).write_text(copied)
         forward = subprocess.Popen(
             ["kubectl", "port-forward", "-n", "accelkit", f"pod/{leader}", ":32766"], stdout=subprocess.PIPE, text=True
         )

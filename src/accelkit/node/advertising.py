@@ -59,6 +59,10 @@ class Advertising:
         """Whether the plugins have anything to tell the kubelet."""
         return self._shown is not None
 
+    def found_cards(self) -> Sequence[FoundCard]:
+        """Return the cards that are shown, none before any are."""
+        return self._shown[0] if self._shown else ()
+
     def node_cards(self) -> NodeCards | None:
         """Return the cards as they are shown, None before they are."""
         if self._shown is None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from accelkit.node.allocation import card_nodes
 from accelkit.node.allocations import AllocationsWriter, allocations_of
 from accelkit.node.card_states import CardStates
 from accelkit.node.devices import by_card
-from accelkit.node.discovery import survey, topology_of
+from accelkit.node.discovery import FoundCard, survey, topology_of
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.grants import Grants
 from accelkit.node.health import HealthMonitor
@@ -27,6 +27,7 @@ from accelkit.node.health.xids import XidWatch
 from accelkit.node.kubelet import KUBELET_SOCKET, Held, held_devices
 from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
+from accelkit.node.oversight import Oversight
 from accelkit.node.own_node import OwnNode
 from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
@@ -90,18 +91,18 @@ async def run(options: Options) -> None:
             pods=pods,
             plugins=plugins,
         )
+        events = Events(api, COMPONENT, options.node)
         reconciler = Reconciler(
             api,
             pods=pods,
             dialect=dialect,
             cards=advertising.node_cards,
-            events=Events(api, COMPONENT, options.node),
+            events=events,
             metrics=metrics,
         )
         xids = XidWatch(load_nvml)
         xids.start()
         states = CardStates(HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take))
-        writer = AllocationsWriter(api, options.namespace, options.node)
         stopping = asyncio.create_task(stop.wait())
         found = asyncio.Event()
         tasks = {
@@ -120,7 +121,17 @@ async def run(options: Options) -> None:
                 )
             ),
             asyncio.create_task(_keep_registered(options.root, plugins, found)),
-            asyncio.create_task(_keep_true(options, dialect, reconciler, writer, wake)),
+            asyncio.create_task(
+                _keep_true(
+                    options,
+                    dialect=dialect,
+                    reconciler=reconciler,
+                    oversight=Oversight(options.root, pods=pods, events=events, metrics=metrics),
+                    cards=advertising.found_cards,
+                    writer=AllocationsWriter(api, options.namespace, options.node),
+                    wake=wake,
+                )
+            ),
         }
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks - done:
@@ -157,7 +168,14 @@ def _plugins(
 
 
 async def _keep_true(
-    options: Options, dialect: Dialect, reconciler: Reconciler, writer: AllocationsWriter, wake: asyncio.Event
+    options: Options,
+    *,
+    dialect: Dialect,
+    reconciler: Reconciler,
+    oversight: Oversight,
+    cards: Callable[[], Sequence[FoundCard]],
+    writer: AllocationsWriter,
+    wake: asyncio.Event,
 ) -> None:
     """Ask the kubelet what containers hold, correct the assignments, and pass on what it shows."""
     problem = ""
@@ -173,7 +191,8 @@ async def _keep_true(
         else:
             problem = ""
             settled = await reconciler.reconcile(held)
-            await writer.write(allocations_of(options.node, held, None))
+            await oversight.look(cards())
+            await writer.write(allocations_of(options.node, held, oversight.strange))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
                 await wake.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from accelkit.errors import ConfigurationError
 
@@ -31,6 +31,13 @@ class Metrics:
         )
         self.allocations = Counter(
             "accelkit_allocations", "Answers to the kubelet's Allocate.", ["resource", "result"], registry=self.registry
+        )
+
+        self.over_use = Gauge(
+            "accelkit_over_use_bytes",
+            "Memory of a card that a pod holds beyond its share.",
+            ["namespace", "pod", "card"],
+            registry=self.registry,
         )
 
     def allocation(self, resource: str) -> Callable[[str], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.feed import PODS
@@ -17,6 +18,9 @@ from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.requests import asks_for_cards, containers_in_order, limits_of
 
 log = logging.getLogger(__name__)
+
+# A static pod's cgroup is named by the kubelet's own UID of it, which its mirror in the API carries here.
+STATIC_UID: Final = "kubernetes.io/config.hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,17 @@ class NodePods:
         self._on_change = on_change
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._pods: dict[str, NodePod] = {}
+        self._uids: set[str] = set()
         self._refreshes: list[set[str]] = []
         self.reflector = Reflector(api, PODS, Pod, query=self._query, on_replace=self._replace, on_event=self._event)
 
     def all(self) -> Sequence[NodePod]:
         """Return the pods that ask for cards or have an assignment, and have not ended."""
         return list(self._pods.values())
+
+    def uids(self) -> frozenset[str]:
+        """Return the UIDs of all pods of this node, under which their cgroups stand, with cards or without."""
+        return frozenset(self._uids)
 
     def assigned(self) -> list[AssignedPod]:
         """Return the pods with a readable assignment."""
@@ -83,11 +92,17 @@ class NodePods:
 
     def _replace(self, pods: Iterable[Pod]) -> None:
         self._pods.clear()
+        self._uids.clear()
         for pod in pods:
             self._event("ADDED", pod)
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
+        uids = {uid, pod.annotation(STATIC_UID) or uid}
+        if kind == "DELETED":
+            self._uids -= uids
+        else:
+            self._uids |= uids
         found = None if kind == "DELETED" or pod.terminal else self._holder(pod)
         if found is None:
             self._pods.pop(uid, None)

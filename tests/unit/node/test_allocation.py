@@ -146,14 +146,14 @@ def described(root, text, *, name="nvidia.yaml", folder="etc/cdi"):
     (root / folder / name).write_text(text)
 
 
-NVIDIA = FoundCard(Card("GPU-1", "nvidia", "m", 16, minor=0), 0, 0, load_profiles()["nvidia"], uuid="GPU-1")
+DESCRIBED = FoundCard(Card("GPU-1", "nvidia", "m", 16, minor=0), 0, 0, NVIDIA, uuid="GPU-1")
 DEVICES = "{{cdiVersion: 0.5.0, kind: {kind}, devices: [{{name: {name}, containerEdits: {{}}}}]}}"
 
 
 @pytest.mark.parametrize(("folder", "name"), [("etc/cdi", "GPU-1"), ("var/run/cdi", "'0'")])
 def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp_path, folder, name):
     described(tmp_path, DEVICES.format(kind="nvidia.com/gpu", name=name), folder=folder)
-    answer = container_response(["GPU-1::0"], [NVIDIA], tmp_path, unit_bytes=1)
+    answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
     assert [device.name for device in answer.cdi_devices] == [f"nvidia.com/gpu={name.strip(chr(39))}"]
     assert not answer.devices
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
@@ -165,6 +165,6 @@ def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp
 )
 def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp_path, text):
     described(tmp_path, text)
-    answer = container_response(["GPU-1::0"], [NVIDIA], tmp_path, unit_bytes=1)
+    answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
     assert not answer.cdi_devices
     assert [device.host_path for device in answer.devices] == ["/dev/nvidia0"]

@@ -1,0 +1,50 @@
+"""How much memory of NVIDIA's cards each process holds, as the management library says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+# The library's word for an amount that it does not know.
+_UNKNOWN = 2**64 - 1
+# With MPS the server holds the memory of its clients, which stand in a list of their own.
+_CALLS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+)
+
+
+def used_by_process(nvml: Any, bdfs: Mapping[str, str]) -> dict[tuple[str, int], int]:
+    """Return bytes by card and process id; processes whose memory is not known are left out.
+
+    Args:
+        nvml: the module `pynvml`, not yet initialised.
+        bdfs: cards by PCI address.
+    """
+    used: dict[tuple[str, int], int] = {}
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return used
+    try:
+        for bdf, card in bdfs.items():
+            with suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByPciBusId(bdf)
+                for name in _CALLS:
+                    for process in _ask(nvml, getattr(nvml, name, None), handle):
+                        amount = process.usedGpuMemory
+                        if amount is not None and amount != _UNKNOWN:
+                            used[card, int(process.pid)] = max(used.get((card, int(process.pid)), 0), int(amount))
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+    return used
+
+
+def _ask(nvml: Any, call: Callable[[Any], list[Any]] | None, handle: Any) -> list[Any]:
+    try:
+        return call(handle) if call is not None else []
+    except nvml.NVMLError:
+        return []
