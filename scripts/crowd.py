@@ -119,11 +119,8 @@ def audit() -> int:
     """Compare all sides, the leading extender's ledger by a forwarded port; return the exit status."""
     leader = kubectl("get", "lease", "-n", "accelkit", "accelkit-extender", "-o", "jsonpath={.spec.holderIdentity}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, source in (
-            ("ca.crt", "extender-ca-*.crt"),
-            ("client.crt", "client.crt"),
-            ("client.key", "client.key"),
-        ):
+        sources = {"ca.crt": "extender-ca-*.crt", "client.crt": "client.crt", "client.key": "client.key"}
+        for name, source in sources.items():
             copied = run("docker", "exec", f"{CLUSTER}-control-plane", "sh", "-c", f"cat {CREDENTIALS}/{source}")
             Path(folder, name).write_text(copied)
         forward = subprocess.Popen(

@@ -114,7 +114,7 @@ class Pod:
         wanted = container.memory_bytes * len(cards)
         if sum(held.values()) > wanted:
             # The kubelet draws any of them: only on one card is it known of which.
-            if set(held) != set(cards):
+            if len(cards) > 1 or set(held) != set(cards):
                 return False
         elif any(name not in cards or count > container.memory_bytes for name, count in held.items()):
             return False
