@@ -73,11 +73,19 @@ class ConfigMap(msgspec.Struct, omit_defaults=True):
     data: dict[str, str] | None = None
 
 
+class NodeAddress(msgspec.Struct):
+    """An address of a node; `type` is InternalIP, Hostname…."""
+
+    type: str
+    address: str
+
+
 class NodeStatus(msgspec.Struct, omit_defaults=True):
     """status of a node."""
 
     capacity: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None
+    addresses: list[NodeAddress] | None = None
 
 
 class Node(msgspec.Struct, omit_defaults=True):

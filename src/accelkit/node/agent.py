@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from accelkit.cluster.client import ApiClient
@@ -21,6 +22,7 @@ from accelkit.node.card_states import CardStates
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard, survey, topology_of
 from accelkit.node.discovery.nvml import load_nvml
+from accelkit.node.enforcement import MPS_PIPE_DIRECTORY, enforcement
 from accelkit.node.grants import Grants
 from accelkit.node.health import HealthMonitor
 from accelkit.node.health.xids import XidWatch
@@ -63,6 +65,7 @@ class Options:
     namespace: str = ""
     steering: bool = True
     metrics_port: int = 0
+    mps_folder: str = MPS_PIPE_DIRECTORY
 
 
 async def run(options: Options) -> None:
@@ -102,7 +105,10 @@ async def run(options: Options) -> None:
         )
         xids = XidWatch(load_nvml)
         xids.start()
-        states = CardStates(HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take))
+        states = CardStates(
+            HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take),
+            partial(enforcement, options.root, pipe_directory=options.mps_folder),
+        )
         stopping = asyncio.create_task(stop.wait())
         found = asyncio.Event()
         tasks = {
@@ -162,6 +168,7 @@ def _plugins(
             on_allocate=wake.set,
             count=metrics.allocation(resource),
             environment=dialect.environment,
+            mps_folder=options.mps_folder,
         )
         for resource, other in ((memory, cards), (cards, memory))
     ]

@@ -10,6 +10,7 @@ from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.cdi import cdi_name
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
+from accelkit.node.enforcement import MPS_PIPE_DIRECTORY, mps_environment, mps_mounts
 from accelkit.vendors.profiles import Profile
 
 # What the program in the container may take, for it to respect.
@@ -17,7 +18,12 @@ MEMORY_VARIABLE = "ACCELKIT_MEMORY_BYTES"
 
 
 def container_response(
-    device_ids: Sequence[str], cards: Sequence[FoundCard], root: Path, *, unit_bytes: int | None
+    device_ids: Sequence[str],
+    cards: Sequence[FoundCard],
+    root: Path,
+    *,
+    unit_bytes: int | None,
+    mps_folder: str = MPS_PIPE_DIRECTORY,
 ) -> api.ContainerAllocateResponse:
     """Return the kubelet's answer for one container.
 
@@ -26,6 +32,7 @@ def container_response(
         cards: this node's cards.
         root: the host's root folder, where a profile's optional device nodes are looked for.
         unit_bytes: what one device is in bytes; None where each is a whole card.
+        mps_folder: where NVIDIA's MPS control daemon has its pipes.
 
     Raises:
         DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known.
@@ -42,6 +49,13 @@ def container_response(
     elif all(found.card.memory_bytes is not None for found in granted):
         # A sum without what is unknown would tell the program to take less than it was given, or nothing.
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
+    shared = [found.card for found in granted if found.card.enforcement == "mps"]
+    if unit_bytes is not None and shared and len(shared) == len(granted):
+        answer.envs.update(
+            mps_environment({card.bdf: units[card.id] * unit_bytes for card in shared}, pipe_directory=mps_folder)
+        )
+        for path in mps_mounts(mps_folder):
+            answer.mounts.add(container_path=path, host_path=path)
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
         answer.envs.update(environment(profile, own))

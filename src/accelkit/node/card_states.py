@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -31,10 +31,12 @@ class CardStates:
 
     Args:
         monitor: says how the cards are.
+        enforcement: says what keeps a card's shares within their memory.
     """
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: Monitor, enforcement: Callable[[FoundCard], str] = lambda _found: "") -> None:
         self._monitor = monitor
+        self._enforcement = enforcement
         self._known: dict[str, FoundCard] = {}
 
     def remember(self, cards: Sequence[Card], profiles: Mapping[str, Profile], held: Collection[str]) -> None:
@@ -61,14 +63,18 @@ class CardStates:
         self._known |= {each.card.id: each for each in found}
         ordered = sorted(self._known.values(), key=lambda each: (each.index, each.card.id))
         health = self._monitor.observe(ordered)
-        cards = [self._state(each.card, health, gone=each.card.id not in here) for each in ordered]
+        cards = [
+            self._state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each))
+            for each in ordered
+        ]
         return [replace(each, card=card) for each, card in zip(ordered, with_cordon(cards, cordon), strict=True)]
 
-    def _state(self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool) -> Card:
+    def _state(self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool, enforcement: str) -> Card:
         told, reason = health.get(card.id, (card.health, card.health_reason))
         if gone:
             told, reason = Health.UNHEALTHY, reason or GONE
         elif card.health is Health.UNHEALTHY:
             # What discovery itself knows to be bad is bad.
             told, reason = card.health, card.health_reason
-        return msgspec.structs.replace(card, health=told, health_reason="" if told is Health.HEALTHY else reason)
+        why = "" if told is Health.HEALTHY else reason
+        return msgspec.structs.replace(card, health=told, health_reason=why, enforcement=enforcement)

@@ -11,6 +11,7 @@ from accelkit import __version__
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import Options, check_root, run
+from accelkit.node.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.vendors.dialects import dialect_names, load_dialect
 
 
@@ -50,6 +51,12 @@ from accelkit.vendors.dialects import dialect_names, load_dialect
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="Port of /metrics; 0 for none.")
 @click.option(
+    "--mps-folder",
+    default=MPS_PIPE_DIRECTORY,
+    show_default=True,
+    help="Where NVIDIA's MPS control daemon has its pipes on the host; its limits are set where it runs.",
+)
+@click.option(
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
@@ -64,6 +71,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     namespace: str,
     steering: bool,  # noqa: FBT001 - the same
     metrics_port: int,
+    mps_folder: str,
     log_dir: Path | None,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
@@ -78,5 +86,6 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         namespace=namespace,
         steering=steering,
         metrics_port=metrics_port,
+        mps_folder=mps_folder,
     )
     asyncio.run(run(options))

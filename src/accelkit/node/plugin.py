@@ -20,6 +20,7 @@ from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_list import device_list
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
+from accelkit.node.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.node.grants import Grants, check_exclusive
 from accelkit.node.kubelet import PLUGIN_FOLDER, Held, held_devices, register
 from accelkit.node.pods import NodePods
@@ -46,6 +47,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         on_allocate: called after each allocation.
         count: told the result of each allocation, `granted` or `refused`.
         environment: what a container is told beside its vendor's variables, as a dialect has it.
+        mps_folder: where NVIDIA's MPS control daemon has its pipes.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
         environment: Mapping[str, str] = MappingProxyType({}),
+        mps_folder: str = MPS_PIPE_DIRECTORY,
     ) -> None:
         self._environment = environment
+        self._mps_folder = mps_folder
         self._root = root
         self._resource = resource
         self._whole = whole
@@ -182,7 +186,9 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 key = self._grants.grant(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
                 unit_bytes = None if self._whole else self._grants.unit_bytes
-                response = container_response(ids, self._cards, self._root, unit_bytes=unit_bytes)
+                response = container_response(
+                    ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
+                )
                 response.envs.update(self._told(ids, key))
                 answer.container_responses.append(response)
         except DevicePluginError as exc:

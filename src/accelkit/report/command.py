@@ -11,6 +11,7 @@ from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.report.extender import Address, ask_extender, extender_options, tls_of
 from accelkit.report.inspection import Inspection, inspect_cluster
+from accelkit.report.layouts import aliyun_table
 from accelkit.report.output import output_option, print_value
 from accelkit.report.table import inspection_table
 
@@ -30,6 +31,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="URL of the extender.",
 )
 @extender_options
+@click.option(
+    "--layout",
+    type=click.Choice(["accelkit", "aliyun"]),
+    default="accelkit",
+    show_default=True,
+    help="Whose table; `aliyun` is that of kubectl inspect gpushare.",
+)
 @click.option("--kubeconfig", type=_FILE, help="With --from-api; default: KUBECONFIG, else ~/.kube/config.")
 @output_option
 def inspect(  # noqa: PLR0917 - click passes options by name
@@ -40,6 +48,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     cert: Path | None,
     key: Path | None,
     server_name: str | None,
+    layout: str,
     kubeconfig: Path | None,
     output: str,
 ) -> None:
@@ -48,7 +57,8 @@ def inspect(  # noqa: PLR0917 - click passes options by name
         inspection = asyncio.run(_from_api(kubeconfig, node))
     else:
         inspection = asyncio.run(ask_extender(Address(extender, tls_of(ca, cert, key), server_name), node))
-    print_value(inspection, output, lambda: inspection_table(inspection))
+    table = aliyun_table if layout == "aliyun" else inspection_table
+    print_value(inspection, output, lambda: table(inspection))
 
 
 async def _from_api(kubeconfig: Path | None, node: str | None) -> Inspection:

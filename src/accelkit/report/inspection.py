@@ -81,7 +81,10 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory)."""
+    """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory).
+
+    `address` is empty where it was not asked for.
+    """
 
     name: str
     state: str
@@ -90,6 +93,7 @@ class NodeView(msgspec.Struct, frozen=True):
     cards: list[CardView]
     unassigned: list[StrayView]
     totals: Totals
+    address: str = ""
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -150,15 +154,23 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     """
     ledger = Ledger()
     feed = LedgerFeed(ledger, load_dialects(dialect_names(advertised=True)))
-    feed.replace_nodes((await list_all(api, NODES, Node))[0])
+    nodes, _ = await list_all(api, NODES, Node)
+    feed.replace_nodes(nodes)
+    addresses = {each.metadata.name: _address(each) for each in nodes}
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
     feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
     if node is None:
-        return view(ledger.nodes())
+        found = view(ledger.nodes())
+        named = [msgspec.structs.replace(each, address=addresses.get(each.name, "")) for each in found.nodes]
+        return msgspec.structs.replace(found, nodes=named)
     entry = ledger.node(node)
     if entry is None:
         raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
-    return assemble([view_node(entry)])
+    return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))])
+
+
+def _address(node: Node) -> str:
+    return next((each.address for each in node.status.addresses or () if each.type == "InternalIP"), "")
 
 
 def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:

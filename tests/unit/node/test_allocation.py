@@ -168,3 +168,14 @@ def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp
     answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
     assert not answer.cdi_devices
     assert [device.host_path for device in answer.devices] == ["/dev/nvidia0"]
+
+
+def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
+    card = Card("GPU-1", "nvidia", "m", 16 * GIB, bdf="0000:19:00.0", enforcement="mps")
+    held = FoundCard(card, 0, 0, NVIDIA, uuid="GPU-1")
+    given = container_response(["GPU-1::0", "GPU-1::1"], [held], tmp_path, unit_bytes=GIB, mps_folder="/run/mps")
+    assert given.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2048M"
+    assert given.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert {mount.host_path for mount in given.mounts} == {"/run/mps", "/dev/shm"}
+    whole = container_response(["GPU-1"], [held], tmp_path, unit_bytes=None)
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs

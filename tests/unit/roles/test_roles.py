@@ -191,5 +191,7 @@ def test_containers_cannot_gain_privileges(role):
     security = found["securityContext"]
     assert security["allowPrivilegeEscalation"] is False
     assert security["readOnlyRootFilesystem"] is True
-    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["capabilities"]["drop"] == ["ALL"]
+    # The node agent reads which files other processes have open.
+    assert security["capabilities"].get("add", []) == (["SYS_PTRACE"] if role == "device_plugin" else [])
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
