@@ -59,8 +59,11 @@ class CardStates:
             found: what discovery sees.
             cordon: words by which cards are cordoned.
         """
-        here = {each.card.id for each in found}
-        self._known |= {each.card.id: each for each in found}
+        places = {each.card.bdf: each.card.id for each in self._known.values() if each.card.bdf}
+        # Without its driver a card may have lost its name: it is the one that was in its place, and gone.
+        true = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
+        here = {each.card.id for each in true}
+        self._known |= {each.card.id: each for each in true}
         ordered = sorted(self._known.values(), key=lambda each: (each.index, each.card.id))
         health = self._monitor.observe(ordered)
         cards = [

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from accelkit.model.card import Card, Health
@@ -73,3 +75,10 @@ def test_a_card_gone_before_the_agent_started_stays_where_containers_hold_it(sta
 def test_a_cordoned_card_keeps_its_health(states):
     (card,) = states.update([found("a", 0)], frozenset({"0"}))
     assert (card.card.health, card.card.cordoned, card.card.placeable) == (Health.HEALTHY, True, False)
+
+
+def test_a_card_that_lost_its_name_with_its_driver_is_no_new_one(states):
+    states.update([found("GPU-1", 0, bdf="0000:19:00.0")], frozenset())
+    assert seen(states.update([found("place", 0, bdf="0000:19:00.0")], frozenset())) == [("GPU-1", "unhealthy", GONE)]
+    other = replace(found("GPU-2", 0, bdf="0000:19:00.0"), driver="nvidia")
+    assert ("GPU-2", "healthy", "") in seen(states.update([other], frozenset()))

@@ -5,6 +5,7 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import node_share
 
 from accelkit.errors import ServiceError
 from accelkit.node.sharing import Sharing
+from accelkit.vendors.dialects import load_dialect
 
 
 @pytest.fixture
@@ -33,15 +34,19 @@ def calls(monkeypatch, tmp_path):
 
 def test_present_shares(run_module, calls):
     answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3, "unit": "0.1"})
-    assert calls == [("share", {"nodes": ["a"], "check": False, "wait_seconds": 3, "unit_bytes": 10**8})]
+    told = {"nodes": ["a"], "check": False, "wait_seconds": 3, "unit_bytes": 10**8, "dialect": load_dialect("native")}
+    assert calls == [("share", told)]
     assert answer["changed"]
     assert answer["nodes"] == ["a"]
     assert answer["diff"] == {"before": {"a": {}}, "after": {"a": {"labels": {}}}}
 
 
 def test_absent_takes_everything_off(run_module, calls):
-    run_module(node_share, {"state": "absent", "grace_seconds": 5, "confirm_seconds": 2}, check=True)
-    assert calls == [("unshare", {"nodes": [], "grace_seconds": 5, "confirm_seconds": 2, "check": True})]
+    run_module(
+        node_share, {"state": "absent", "grace_seconds": 5, "confirm_seconds": 2, "dialect": "gcushare"}, check=True
+    )
+    told = {"nodes": [], "grace_seconds": 5, "confirm_seconds": 2, "check": True, "dialect": load_dialect("gcushare")}
+    assert calls == [("unshare", told)]
 
 
 @pytest.mark.usefixtures("calls")

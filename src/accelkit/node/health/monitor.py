@@ -60,20 +60,19 @@ class HealthMonitor:
     def _see(self, each: FoundCard, now: float, reported: str) -> tuple[Health, str]:
         history = self._histories.setdefault(each.card.id, CardHistory())
         before = history.health
-        sight = look(self._root, each.card.bdf, self._paths(each))
-        history.see(sight, now, reported=reported, wrong=_foreign_driver(each))
+        wrong = _foreign_driver(each)
+        paths: Sequence[str] = ()
+        try:
+            paths = self._nodes(each)
+        except DevicePluginError as exc:
+            # Nobody can be given it, so nobody must be sent there.
+            wrong = wrong or str(exc)
+        history.see(look(self._root, each.card.bdf, paths), now, reported=reported, wrong=wrong)
         if history.health is not before:
             log.warning(
                 "card %s is %s%s", each.card.id, history.health, f": {history.reason}" if history.reason else ""
             )
         return history.health, history.reason
-
-    def _paths(self, each: FoundCard) -> Sequence[str]:
-        try:
-            return self._nodes(each)
-        except DevicePluginError:
-            # Not known is not missing; nobody gets this card in any case.
-            return ()
 
 
 def _foreign_driver(each: FoundCard) -> str:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health import HealthMonitor
@@ -161,3 +164,21 @@ def test_reports_of_the_driver_can_be_switched_off_alone(tmp_path):
     host = Host(tmp_path, {"DP_DISABLE_HEALTHCHECKS": "xids"})
     host.reports = {"c": "the driver reported XID 79"}
     assert host.look(3) == (Health.HEALTHY, "")
+
+
+def test_a_card_whose_device_nodes_are_not_known_takes_nobody(tmp_path):
+    host = Host(tmp_path, {})
+
+    def unknown(_found):
+        raise DevicePluginError("the device nodes of card c are not known")
+
+    host.monitor = HealthMonitor(tmp_path, environ={}, nodes=unknown, clock=lambda: host.now)
+    assert host.look(2) == (Health.UNHEALTHY, "the device nodes of card c are not known")
+
+
+def test_a_card_that_another_driver_has_takes_nobody(tmp_path):
+    host = Host(tmp_path, {})
+    host.found = replace(host.found, driver="vfio-pci", profile=load_profiles()["nvidia"])
+    health, reason = host.look(2)
+    assert health is Health.UNHEALTHY
+    assert reason == "the driver vfio-pci has it, which is not the vendor's (nvidia)"
