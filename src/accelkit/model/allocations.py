@@ -24,12 +24,13 @@ class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
     whole: tuple[str, ...] = ()
 
 
-class HeldPod(msgspec.Struct, frozen=True):
-    """A pod that holds devices, by container."""
+class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pod that holds devices, by container; `enforced_by` is what keeps it within its memory, empty for nothing."""
 
     namespace: str
     name: str
     containers: dict[str, HeldDevices]
+    enforced_by: str = ""
 
 
 class StrangeProcess(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -199,7 +199,7 @@ async def _keep_true(
             problem = ""
             settled = await reconciler.reconcile(held)
             await oversight.look(cards())
-            await writer.write(allocations_of(options.node, held, oversight.strange))
+            await writer.write(allocations_of(options.node, held, oversight.strange, oversight.enforced))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
                 await wake.wait()

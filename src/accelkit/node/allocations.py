@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 
 from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError
@@ -27,8 +28,9 @@ def allocations_of(
     node: str,
     held: Mapping[tuple[str, str], Mapping[str, ContainerDevices]],
     processes: tuple[StrangeProcess, ...] | None,
+    enforced: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Allocations:
-    """Return what the kubelet shows, sorted."""
+    """Return what the kubelet shows, sorted, with what keeps pods within their memory."""
     pods = [
         HeldPod(
             namespace,
@@ -37,6 +39,7 @@ def allocations_of(
                 container: HeldDevices(dict(sorted(by_card(devices.memory).items())), tuple(sorted(devices.whole)))
                 for container, devices in sorted(containers.items())
             },
+            enforced.get((namespace, name), ""),
         )
         for (namespace, name), containers in sorted(held.items())
     ]

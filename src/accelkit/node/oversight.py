@@ -15,6 +15,7 @@ from accelkit.model.units import format_bytes
 from accelkit.node.allocation import card_nodes
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
+from accelkit.node.enforcement import limit_pod
 from accelkit.node.metrics import Metrics
 from accelkit.node.nvml_processes import used_by_process
 from accelkit.node.pods import STATIC_UID, NodePod, NodePods
@@ -55,12 +56,15 @@ class Oversight:
         self._told = set[tuple[str, str]]()
         self._problem = ""
         self.strange: tuple[StrangeProcess, ...] | None = None
+        # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
+        self.enforced: Mapping[tuple[str, str], str] = {}
 
     async def look(self, found: Sequence[FoundCard]) -> None:
         """Look, where the last time was some time ago; tell of each pod and card once for as long as it goes on."""
         if not found or (self._looked_at is not None and self._clock() - self._looked_at < _LOOK_SECONDS):
             return
         self._looked_at = self._clock()
+        self.enforced = await asyncio.to_thread(self._enforce, found)
         try:
             seen = await asyncio.to_thread(self._see, found)
         except DevicePluginError as exc:
@@ -74,6 +78,24 @@ class Oversight:
             self.strange, self._problem = tuple(strange(seen.found, self._pods.uids())), ""
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         await self._tell(over_use(seen.found, _granted(pods), unknown=unreadable), pods)
+
+    def _enforce(self, found: Sequence[FoundCard]) -> Mapping[tuple[str, str], str]:
+        """Hold pods to their memory where the kernel can, and return by what each is held."""
+        cards = {each.card.id: each.card for each in found}
+        enforced: dict[tuple[str, str], str] = {}
+        for uid, each in {_cgroup_uid(pod): pod for pod in self._pods.all()}.items():
+            granted = {card: amount for (_, card), amount in _granted({uid: each}).items()}
+            own = [cards[card] for card in granted if card in cards]
+            if not own or len(own) != len(granted):
+                continue
+            name = each.pod.metadata.namespace, each.pod.metadata.name
+            if all(card.enforcement == "mps" for card in own):
+                enforced[name] = "mps"
+            elif all(card.bdf for card in own) and limit_pod(
+                self._root, uid, {card.bdf: granted[card.id] for card in own}
+            ):
+                enforced[name] = "dmem"
+        return enforced
 
     def _see(self, found: Sequence[FoundCard]) -> Processes:
         paths: dict[str, Sequence[str]] = {}

@@ -90,6 +90,10 @@ def audit(evidence: Evidence) -> Audit:
             notes.append(f"the kubelet of {node} is not compared: {allocations}")
             continue
         findings += _kubelet(node, allocations, evidence.pods)
+        if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
+            notes.append(
+                f"{len(advisory)} of {len(allocations.pods)} pods of {node} are kept within their memory by none"
+            )
         if allocations.processes is None:
             notes.append(f"processes on the cards of {node} were not looked at")
     findings += _sick(evidence.assigned)

@@ -120,3 +120,16 @@ async def test_between_two_looks_some_time_passes(host):
     host.process(8, "miner", pod="", gib=3)
     await host.oversight.look([CARD])
     assert host.oversight.strange == ()
+
+
+async def test_what_keeps_a_pod_within_its_memory_is_known_and_what_does_not_is_not_claimed(host):
+    host.pod(POD, 4)
+    await host.look()
+    assert host.oversight.enforced == {}
+    pod = host.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
+    pod.mkdir(parents=True)
+    (pod / "dmem.max").write_text("")
+    (host.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
+    await host.look()
+    assert host.oversight.enforced == {("d", "pod-1"): "dmem"}
+    assert (pod / "dmem.max").read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
