@@ -19,41 +19,10 @@ from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import Connection, load_connection
 from accelkit.errors import ApiError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
-from accelkit.model.card import Card
-from accelkit.node.labels import NodeLabels
-from accelkit.node.labels.node_labels import NFD_API
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 AGENTS = "/apis/apps/v1/namespaces/accelkit/daemonsets/accelkit-node-agent"
-FEATURES = f"{NFD_API}/namespaces/accelkit/nodefeatures"
-# The part of Node Feature Discovery's definition that we use.
-NODE_FEATURES = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "nodefeatures.nfd.k8s-sigs.io",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a stand-in for tests"},
-    },
-    "spec": {
-        "group": "nfd.k8s-sigs.io",
-        "scope": "Namespaced",
-        "names": {"kind": "NodeFeature", "plural": "nodefeatures", "singular": "nodefeature", "listKind": "NodeFeatureList"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                    }
-                },
-            }
-        ],
-    },
-}
 ACCOUNT = "/api/v1/namespaces/accelkit/serviceaccounts/accelkit-node-agent/token"
 
 
@@ -147,74 +116,6 @@ async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
         await asyncio.sleep(0.2)
     (pod,) = [pod for pod in pods if pod["name"] == "shown"]
     assert pod == {"namespace": "default", "name": "shown", "containers": {"main": {"memory": {card: 2}}}}
-
-
-async def test_labels_are_written_by_the_agent_or_asked_of_node_feature_discovery(cluster, tmp_path):
-    await until(cluster, lambda node: node["metadata"]["labels"].get("accelkit.io/cards.count") == "8")
-    node = await cluster.get("/api/v1/nodes/node-1")
-    recorded = json.loads(node["metadata"]["annotations"]["accelkit.io/labels"])
-    assert recorded.items() <= node["metadata"]["labels"].items()
-
-    await cluster.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", NODE_FEATURES)
-    try:
-        cards = [Card("a", "simulated", "m", 2**30)]
-        async with agent_of(cluster, "node-2") as agent:
-            await until_served(agent)
-            await NodeLabels(agent, "node-2", "accelkit", tmp_path).update(cards)
-            other = await cluster.get(f"{FEATURES}/node-2")
-            with pytest.raises(ApiError, match="changes nodefeatures of its own node only"):
-                await agent.post(FEATURES, {**other, "metadata": {"name": "node-1"}})
-        written = await cluster.get("/api/v1/namespaces/accelkit/configmaps/node-1")
-        pods = json.loads(written["data"]["allocations.json"])["pods"]
-        if any(pod["name"] == "shown" for pod in pods):
-            break
-        assert time.monotonic() < deadline, pods
-        await asyncio.sleep(0.2)
-    (pod,) = [pod for pod in pods if pod["name"] == "shown"]
-    assert pod == {"namespace": "default", "name": "shown", "containers": {"main": {"memory": {card: 2}}}}
-
-
-async def test_labels_are_written_by_the_agent_or_asked_of_node_feature_discovery(cluster, tmp_path):
-    await until(cluster, lambda node: node["metadata"]["labels"].get("accelkit.io/cards.count") == "8")
-    node = await cluster.get("/api/v1/nodes/node-1")
-    recorded = json.loads(node["metadata"]["annotations"]["accelkit.io/labels"])
-    assert recorded.items() <= node["metadata"]["labels"].items()
-
-    await cluster.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", NODE_FEATURES)
-    try:
-        cards = [Card("a", "simulated", "m", 2**30)]
-        async with agent_of(cluster, "node-2") as agent:
-            await until_served(agent)
-            await NodeLabels(agent, "node-2", "accelkit", tmp_path).update(cards)
-            other = await cluster.get(f"{FEATURES}/node-2")
-            with pytest.raises(ApiError, match="changes nodefeatures of its own node only"):
-                await agent.patch(f"{FEATURES}/node-2", {"metadata": {"name": "node-1"}}) if False else await agent.post(
-                    FEATURES, {**json.loads(await cluster.api.get(f"{FEATURES}/node-2")), "metadata": {"name": "node-1"}}
-                )
-        written = await cluster.get(f"{FEATURES}/node-2")
-        assert written["spec"]["labels"]["accelkit.io/cards.count"] == "1"
-        assert written["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"] == "node-2"
-    finally:
-        await cluster.api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NODE_FEATURES['metadata']['name']}")
-
-
-async def until(cluster: Cluster, accept) -> None:
-    deadline = time.monotonic() + 60
-    while not accept(await cluster.get("/api/v1/nodes/node-1")):
-        assert time.monotonic() < deadline, "node-1 has no labels of its cards"
-        await asyncio.sleep(0.5)
-
-
-async def until_served(api: ApiClient) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            await api.get(NFD_API)
-        except ApiError as exc:
-            assert exc.status == 404 and time.monotonic() < deadline, exc
-            await asyncio.sleep(0.2)
-        else:
-            return
 
 
 @pytest.fixture

@@ -1,0 +1,104 @@
+"""The labels of a node on a real API server: written by its agent, or asked of Node Feature Discovery."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+from conftest import Cluster
+from test_node_agent import agent_of
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError
+from accelkit.model.card import Card
+from accelkit.node.labels import NodeLabels
+from accelkit.node.labels.node_labels import NFD_API
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+FEATURES = f"{NFD_API}/namespaces/accelkit/nodefeatures"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAMES = {
+    "kind": "NodeFeature",
+    "plural": "nodefeatures",
+    "singular": "nodefeature",
+    "listKind": "NodeFeatureList",
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+}
+# The part of Node Feature Discovery's own definition that we use.
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "nodefeatures.nfd.k8s-sigs.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, a stand-in for tests"},
+    },
+    "spec": {
+        "group": "nfd.k8s-sigs.io",
+        "scope": "Namespaced",
+        "names": NAMES,
+        "versions": [
+            {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}},
+        ],
+    },
+}
+
+
+async def until(accept, what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not await accept():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.2)
+
+
+async def labelled(cluster: Cluster) -> bool:
+    node = await cluster.get("/api/v1/nodes/node-1")
+    return node["metadata"]["labels"].get("accelkit.io/cards.count") == "8"
+
+
+async def served(api: ApiClient) -> bool:
+    try:
+        await api.get(FEATURES)
+    except ApiError as exc:
+        # Its agent may not list them; that it is told so says that they are there.
+        return exc.status == 403
+    return True
+
+
+async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
+    await until(lambda: labelled(cluster), "node-1 has no labels of its cards")
+    node = await cluster.get("/api/v1/nodes/node-1")
+    recorded = json.loads(node["metadata"]["annotations"]["accelkit.io/labels"])
+    assert "accelkit.io/cards.simulated.model" in recorded
+    assert recorded.items() <= node["metadata"]["labels"].items()
+
+
+async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the_own_node_alone(cluster, tmp_path):
+    await cluster.api.post(DEFINITIONS, DEFINITION)
+    try:
+        await until(lambda: served(cluster.api), "NodeFeature is not served")
+        async with agent_of(cluster, "node-2") as agent:
+            await until(lambda: has_api(agent), "the agent does not see the API")
+            await NodeLabels(agent, "node-2", "accelkit", tmp_path).update([Card("a", "simulated", "m", 2**30)])
+            written = await cluster.get(f"{FEATURES}/node-2")
+            assert written["spec"]["labels"]["accelkit.io/cards.count"] == "1"
+            assert written["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"] == "node-2"
+            metadata = {"name": "node-1", "labels": written["metadata"]["labels"]}
+            with pytest.raises(ApiError, match="changes nodefeatures of its own node only"):
+                await agent.post(FEATURES, {**written, "metadata": metadata})
+    finally:
+        await cluster.api.delete(f"{DEFINITIONS}/{DEFINITION['metadata']['name']}")
+
+
+async def has_api(agent: ApiClient) -> bool:
+    try:
+        await agent.get(NFD_API)
+    except ApiError as exc:
+        assert exc.status == 404, exc
+        return False
+    return True
