@@ -98,7 +98,6 @@ async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the
 async def has_api(agent: ApiClient) -> bool:
     try:
         await agent.get(NFD_API)
-    except ApiError as exc:
-        assert exc.status == 404, exc
+    except ApiError:
         return False
     return True
