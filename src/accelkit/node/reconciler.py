@@ -79,6 +79,7 @@ class Reconciler:
         self._events = events
         self._metrics = metrics
         self._problem = ""
+        self._forbidden = False
 
     async def reconcile(self, held: Mapping[PodName, Mapping[str, ContainerDevices]]) -> bool:
         """Correct what is wrong; False where something is left that a later look may put right.
@@ -101,7 +102,8 @@ class Reconciler:
         }
         for correction in plan(judged, awaited):
             if not await self._write(pods[correction.uid], correction):
-                return False
+                # A right that is not given does not come by asking again soon.
+                return self._forbidden
         for each in judged:
             await self._settle(each, node)
         return not unsettled
@@ -138,6 +140,7 @@ class Reconciler:
         except ApiError as exc:
             if exc.status in _GONE:
                 return True
+            self._forbidden = exc.status == HTTPStatus.FORBIDDEN
             self._metrics.failures.inc()
             if str(exc) != self._problem:
                 log.warning("the assignment of pod %s/%s cannot be corrected: %s", meta.namespace, meta.name, exc)

@@ -171,12 +171,19 @@ async def test_another_pod_of_the_same_name_is_left_alone(world):
 
 async def test_what_the_api_server_refuses_is_tried_again(world):
     world.pod("p", "a", "b")
-    world.api.refusal = ApiError("pods is forbidden", status=403)
+    world.api.refusal = ApiError("away", status=500)
     assert not await world.reconcile()
     assert (world.count("assignment_correction_failures"), world.api.events) == (1, [])
     world.api.refusal = None
     assert await world.reconcile()
     assert world.cards("p") == {"c": ["b"]}
+
+
+async def test_what_the_agent_has_no_right_to_is_not_asked_for_again_at_once(world):
+    world.pod("p", "a", "b")
+    world.api.refusal = ApiError("pods is forbidden", status=403)
+    assert await world.reconcile()
+    assert world.count("assignment_correction_failures") == 1
 
 
 async def test_nothing_is_corrected_before_the_cards_are_known(world):
