@@ -73,19 +73,30 @@ def _intel(cards: Sequence[Card]) -> dict[str, str]:
     placed = "_".join(f"{node}-{'.'.join(map(str, sorted(held)))}" for node, held in sorted(nodes.items()))
     return {
         **split_value("gpu.intel.com/gpu-numbers", ".".join(map(str, numbers))),
-        **split_value("gpu.intel.com/cards", ".".join(f"card{number}" for number in numbers)),
+        # This older key is never continued; it ends with a whole name.
+        "gpu.intel.com/cards": _whole_names([f"card{number}" for number in numbers]),
         **(split_value("gpu.intel.com/numa-gpu-map", placed) if placed else {}),
     }
 
 
 def split_value(key: str, value: str) -> dict[str, str]:
-    """Return a value that may be too long for one label over as many as it needs: `key`, `key-2`, `key-3` and so on."""
+    """Return a value that may be too long for one label over as many as it needs: `key`, `key2`, `key3` and so on."""
     parts = {key: value[:_MAX_VALUE]}
     rest, number = value[_MAX_VALUE:], 2
     while rest:
-        parts[f"{key}-{number}"] = _CONTINUED + rest[: _MAX_VALUE - 1]
+        parts[f"{key}{number}"] = _CONTINUED + rest[: _MAX_VALUE - 1]
         rest, number = rest[_MAX_VALUE - 1 :], number + 1
     return parts
+
+
+def _whole_names(names: Sequence[str]) -> str:
+    value = ""
+    for name in names:
+        longer = f"{value}.{name}" if value else name
+        if len(longer) > _MAX_VALUE:
+            break
+        value = longer
+    return value
 
 
 _VENDORS: Final = {"nvidia": _nvidia, "amd": _amd, "intel": _intel}

@@ -21,7 +21,7 @@ from accelkit.model.label_record import LABELS_ANNOTATION, label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.cards import card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
-from accelkit.node.labels.sources import cpu_labels, kernel_labels, pci_labels, system_labels
+from accelkit.node.labels.sources import FEATURE, cpu_labels, kernel_labels, pci_labels, system_labels
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +87,18 @@ class NodeLabels:
         node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))
         recorded = label_record(node)
         through_nfd = bool(self._namespace) and await self._has_nfd()
-        changes = plan(wanted, node.metadata.labels or {}, recorded, by_others=not through_nfd)
+        present = node.metadata.labels or {}
+        # Of two objects that name one label its master takes either, so vendors' keys do not go through it.
+        asked, own = _parted(wanted, through_nfd), _parted(recorded, through_nfd)
+        through = plan(asked[0], present, own[0], by_others=False)
+        changes = plan(asked[1], present, own[1])
         if changes.lost:
             log.warning("labels that somebody else has changed are theirs now: %s", ", ".join(sorted(changes.lost)))
         if through_nfd:
-            await self._write_feature(changes, recorded)
-        if changes.record != recorded or (not through_nfd and (changes.write or changes.delete)):
-            await self._write_node(node, changes, labels=not through_nfd)
+            await self._write_feature(through, own[0])
+        record = {**through.record, **changes.record}
+        if record != recorded or changes.write or changes.delete:
+            await self._write_node(node, changes, record)
 
     async def _has_nfd(self) -> bool:
         try:
@@ -127,12 +132,18 @@ class NodeLabels:
             "spec": {"labels": dict(labels)},
         }
 
-    async def _write_node(self, node: Node, changes: Changes, *, labels: bool) -> None:
-        record = msgspec.json.encode(dict(sorted(changes.record.items()))).decode()
-        metadata: dict[str, object] = {"annotations": {LABELS_ANNOTATION: record}}
-        if labels:
+    async def _write_node(self, node: Node, changes: Changes, record: Mapping[str, str]) -> None:
+        metadata = {
+            "annotations": {LABELS_ANNOTATION: msgspec.json.encode(dict(sorted(record.items()))).decode()},
             # Nobody may have changed a label since we looked.
-            metadata["resourceVersion"] = node.metadata.resource_version
-            metadata["labels"] = {**dict.fromkeys(changes.delete), **changes.write}
+            "resourceVersion": node.metadata.resource_version,
+            "labels": {**dict.fromkeys(changes.delete), **changes.write},
+        }
         await self._api.patch(f"{NODES}/{self._name}", {"metadata": metadata})
-        log.info("the node has %d labels of ours", len(changes.record))
+        log.info("the node has %d labels of ours", len(record))
+
+
+def _parted(labels: Mapping[str, str], through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:  # noqa: FBT001 - one use
+    """Return the labels that Node Feature Discovery is asked for, and those that we write."""
+    asked = {key: value for key, value in labels.items() if through_nfd and key.startswith(FEATURE)}
+    return asked, {key: value for key, value in labels.items() if key not in asked}

@@ -55,4 +55,4 @@ def test_a_long_value_is_put_together_again(text):
     assert all(len(part) <= 63 for part in parts.values())
     first, *others = parts.values()
     assert first + "".join(part.removeprefix("Z") for part in others) == text
-    assert list(parts)[1:] == [f"gpu.intel.com/gpu-numbers-{number}" for number in range(2, len(parts) + 1)]
+    assert list(parts)[1:] == [f"gpu.intel.com/gpu-numbers{number}" for number in range(2, len(parts) + 1)]

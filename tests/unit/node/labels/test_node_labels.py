@@ -85,19 +85,31 @@ async def test_without_nfd_labels_and_their_record_are_written_in_one_patch(api,
 async def test_with_nfd_it_is_asked_to_write_them(api, labels):
     api.nfd = True
     await labels.update([CARD])
-    assert api.labels == {"mine": "x"}
-    assert api.features["n"]["accelkit.io/cards.count"] == "1"
-    assert json.loads(api.annotations[LABELS_ANNOTATION]) == api.features["n"]
-    for _ in range(3):
-        await labels.update([])
-    assert "accelkit.io/cards.count" not in api.features["n"]
+    assert api.labels["accelkit.io/cards.count"] == "1"
+    assert not [key for key in api.labels if key.startswith("feature.")]
+    assert api.features["n"]["feature.node.kubernetes.io/kernel-version.major"] == "6"
+    assert not [key for key in api.features["n"] if not key.startswith("feature.")]
+    recorded = json.loads(api.annotations[LABELS_ANNOTATION])
+    assert recorded == {**api.features["n"], **{k: v for k, v in api.labels.items() if k != "mine"}}
+    writes = api.writes
+    await labels.update([CARD])
+    assert api.writes == writes
 
 
 async def test_a_label_that_somebody_else_has_set_is_not_asked_for(api, labels):
     api.nfd = True
-    api.labels["accelkit.io/cards.count"] = "mine too"
+    api.labels["feature.node.kubernetes.io/kernel-version.major"] = "5"
     await labels.update([CARD])
-    assert "accelkit.io/cards.count" not in api.features["n"]
+    assert "feature.node.kubernetes.io/kernel-version.major" not in api.features["n"]
+
+
+async def test_what_is_not_there_any_more_is_not_asked_for(api, labels, tmp_path):
+    api.nfd = True
+    await labels.update([CARD])
+    (tmp_path / "proc/sys/kernel/osrelease").write_text("none\n")
+    for _ in range(3):
+        await labels.update([CARD])
+    assert list(api.features["n"]) == ["feature.node.kubernetes.io/kernel-version.full"]
 
 
 async def test_labels_are_looked_at_once_a_minute(api, tmp_path):
