@@ -185,6 +185,21 @@ def test_the_node_agent_sees_its_host_below_one_root():
     assert spec["nodeSelector"] == {"accelkit.io/share": "true"}
 
 
+def test_what_an_agent_sees_of_its_host_can_be_more():
+    folders = ["/etc/cdi", "/var/run/cdi"]
+    options = {
+        "device_plugin_cdi_folders": folders,
+        "device_plugin_mps_folder": "/tmp/mps",
+        "device_plugin_cgroups": True,
+    }
+    found, spec = container("device_plugin", **options)
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in found["volumeMounts"]}
+    more = {"/host/etc/cdi": True, "/host/var/run/cdi": True, "/host/tmp/mps": True, "/host/sys/fs/cgroup": False}
+    assert more.items() <= mounts.items()
+    assert {volume["name"] for volume in spec["volumes"]} == {mount["name"] for mount in found["volumeMounts"]}
+    assert found["args"][found["args"].index("--mps-folder") + 1] == "/tmp/mps"
+
+
 @pytest.mark.parametrize("role", MANIFEST_ROLES)
 def test_containers_cannot_gain_privileges(role):
     found, spec = container(role)
