@@ -1,0 +1,73 @@
+"""What an NVIDIA card itself says: discovery, health and the memory of a real process. Needs a card and its driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import pytest
+
+from accelkit.model.card import Health
+from accelkit.node.allocation import card_nodes
+from accelkit.node.discovery import survey, topology_of
+from accelkit.node.discovery.nvml import load_nvml
+from accelkit.node.health import HealthMonitor
+from accelkit.node.nvml_processes import used_by_process
+from accelkit.node.processes import card_processes, with_nvml
+from accelkit.vendors.profiles import load_profiles
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(load_nvml() is None, reason="no NVIDIA card here: libnvidia-ml.so.1 does not load"),
+]
+
+ROOT = Path("/")
+MIB = 2**20
+
+
+@pytest.fixture
+def cards():
+    return list(survey(ROOT, [load_profiles()["nvidia"]]))
+
+
+def check(result: int) -> None:
+    assert result == 0, f"CUDA says {result}"
+
+
+@pytest.fixture
+def allocated():
+    """512 MiB of the first card, held by this process through the driver's own interface."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+    check(cuda.cuInit(0))
+    check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
+    check(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(512 * MIB)))
+    yield 512 * MIB
+    check(cuda.cuMemFree_v2(memory))
+    check(cuda.cuCtxDestroy_v2(context))
+
+
+def test_cards_are_found_with_what_their_library_says(cards):
+    assert cards
+    for each in cards:
+        assert each.card.id.startswith("GPU-")
+        assert (each.card.memory_source, each.card.estimated) == ("nvml", False)
+        assert each.card.capacity_bytes > 0
+        assert all(Path(path).exists() for path in card_nodes(each))
+    assert [row[number] for number, row in enumerate(topology_of(ROOT, cards))] == ["X"] * len(cards)
+
+
+def test_cards_are_healthy(cards):
+    monitor = HealthMonitor(ROOT, environ={}, nodes=card_nodes)
+    for _ in range(3):
+        found = monitor.observe(cards)
+    assert {health for health, _ in found.values()} == {Health.HEALTHY}, found
+
+
+def test_the_memory_of_a_real_process_is_seen(cards, allocated):
+    bdfs = {each.card.bdf: each.card.id for each in cards}
+    seen = card_processes(ROOT, {each.card.id: card_nodes(each) for each in cards}, bdfs)
+    ours = [each for each in with_nvml(seen, used_by_process(load_nvml(), bdfs)).found if each.pid == os.getpid()]
+    assert ours
+    assert max(each.memory_bytes or 0 for each in ours) >= allocated
