@@ -12,7 +12,7 @@ from conftest import DEADLINE, Cluster, Sandbox
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 GIB = 2**30
 FINE = 256 * 2**20
