@@ -15,6 +15,30 @@ _FILES = 5
 log = logging.getLogger(__name__)
 
 
+class Trouble:
+    """A trouble that is told once for as long as it stays the same.
+
+    Args:
+        log: where it is told.
+        level: how loud.
+    """
+
+    def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
+        self._log = log
+        self._level = level
+        self._problem = ""
+
+    def tell(self, problem: str, sentence: str) -> None:
+        """Log `sentence` where `problem` is another one than the last."""
+        if problem != self._problem:
+            self._log.log(self._level, "%s", sentence)
+        self._problem = problem
+
+    def over(self) -> None:
+        """Note that there is none, so that the same one is told again."""
+        self._problem = ""
+
+
 def log_of_service(name: str, folder: Path | None) -> None:
     """Log to stdout, and to `<folder>/<name>.log` where a folder is given.
 

@@ -16,9 +16,10 @@ from accelkit.cluster.helm import list_releases, uninstall
 from accelkit.cluster.reflector import list_all
 from accelkit.model.pod import Node
 from accelkit.node.marks import SHARE_LABEL
+from accelkit.vendors.dialects import load_dialect
 
 CHART_PREFIX: Final = "gcushare"
-NODE_LABEL: Final = "enflame.com/gcushare"
+NODE_LABEL: Final = load_dialect("gcushare").node_label
 
 
 @dataclass(frozen=True)

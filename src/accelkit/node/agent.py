@@ -15,6 +15,7 @@ from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.cluster.events import Events
 from accelkit.errors import ConfigurationError, DevicePluginError
+from accelkit.logs import Trouble
 from accelkit.node.advertising import Advertising
 from accelkit.node.allocation import card_nodes
 from accelkit.node.allocations import AllocationsWriter, allocations_of
@@ -26,7 +27,7 @@ from accelkit.node.enforcement import MPS_PIPE_DIRECTORY, enforcement
 from accelkit.node.grants import Grants
 from accelkit.node.health import HealthMonitor
 from accelkit.node.health.xids import XidWatch
-from accelkit.node.kubelet import KUBELET_SOCKET, Held, held_devices
+from accelkit.node.kubelet import KUBELET_SOCKET, held_devices
 from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
 from accelkit.node.oversight import Oversight
@@ -185,18 +186,16 @@ async def _keep_true(
     wake: asyncio.Event,
 ) -> None:
     """Ask the kubelet what containers hold, correct the assignments, and pass on what it shows."""
-    problem = ""
+    trouble = Trouble(log)
     while True:
         settled = False
         try:
             held = devices_by_pod(await held_devices(options.root), dialect)
         except DevicePluginError as exc:
             # Not answered is not empty: nothing is corrected.
-            if str(exc) != problem:
-                log.warning("%s; assignments are not compared", exc)
-            problem = str(exc)
+            trouble.tell(str(exc), f"{exc}; assignments are not compared")
         else:
-            problem = ""
+            trouble.over()
             settled = await reconciler.reconcile(held)
             await oversight.look(cards())
             await writer.write(allocations_of(options.node, held, oversight.strange, oversight.enforced))
@@ -248,14 +247,12 @@ async def _keep_cards(
 
 async def _in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
     try:
-        answer = await held_devices(root)
+        held = devices_by_pod(await held_devices(root), dialect)
     except DevicePluginError:
         # A kubelet that does not answer has taken nothing back.
         return before
-    resources = dialect.resources.memory, dialect.resources.cards
-    return frozenset(
-        device_id for name in resources for ids in Held(answer, name).devices.values() for device_id in ids
-    )
+    devices = (each for containers in held.values() for each in containers.values())
+    return frozenset(device_id for each in devices for device_id in (*each.memory, *each.whole))
 
 
 async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:

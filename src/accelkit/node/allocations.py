@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError
+from accelkit.logs import Trouble
 from accelkit.model.allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,
@@ -60,7 +61,7 @@ class AllocationsWriter:
         self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else ""
         self._node = node
         self._written: Allocations | None = None
-        self._problem = ""
+        self._trouble = Trouble(log)
 
     async def write(self, allocations: Allocations) -> None:
         """Write them; what cannot be written is tried again at the next call."""
@@ -75,11 +76,10 @@ class AllocationsWriter:
                     raise
                 await self._api.post(self._folder, self._object(data))
         except ApiError as exc:
-            if str(exc) != self._problem:
-                log.warning("what the kubelet shows cannot be passed on for audits: %s", exc)
-            self._problem = str(exc)
+            self._trouble.tell(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
             return
-        self._written, self._problem = allocations, ""
+        self._trouble.over()
+        self._written = allocations
 
     def _object(self, data: Mapping[str, str]) -> dict[str, object]:
         metadata = {"name": self._node, "labels": ALLOCATIONS_LABELS}

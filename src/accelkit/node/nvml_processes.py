@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from accelkit.node.discovery.nvml import opened
+
 # The library's word for an amount that it does not know.
 _UNKNOWN = 2**64 - 1
 # With MPS the server holds the memory of its clients, which stand in a list of their own.
@@ -24,12 +26,8 @@ def used_by_process(nvml: Any, bdfs: Mapping[str, str]) -> dict[tuple[str, int],
         bdfs: cards by PCI address.
     """
     used: dict[tuple[str, int], int] = {}
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return used
-    try:
-        for bdf, card in bdfs.items():
+    with opened(nvml) as works:
+        for bdf, card in bdfs.items() if works else ():
             with suppress(nvml.NVMLError):
                 handle = nvml.nvmlDeviceGetHandleByPciBusId(bdf)
                 for name in _CALLS:
@@ -37,9 +35,6 @@ def used_by_process(nvml: Any, bdfs: Mapping[str, str]) -> dict[tuple[str, int],
                         amount = process.usedGpuMemory
                         if amount is not None and amount != _UNKNOWN:
                             used[card, int(process.pid)] = max(used.get((card, int(process.pid)), 0), int(amount))
-    finally:
-        with suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
     return used
 
 

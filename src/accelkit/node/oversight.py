@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accelkit.cluster.events import Events, Subject
 from accelkit.errors import DevicePluginError
+from accelkit.logs import Trouble
 from accelkit.model.allocations import StrangeProcess
 from accelkit.model.units import format_bytes
 from accelkit.node.allocation import card_nodes
@@ -18,7 +19,7 @@ from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.enforcement import limit_pod
 from accelkit.node.metrics import Metrics
 from accelkit.node.nvml_processes import used_by_process
-from accelkit.node.pods import STATIC_UID, NodePod, NodePods
+from accelkit.node.pods import NodePod, NodePods, cgroup_uid
 from accelkit.node.processes import Processes, card_processes, with_nvml
 from accelkit.node.usage import OverUse, over_use, strange
 
@@ -54,7 +55,7 @@ class Oversight:
         self._clock = clock
         self._looked_at: float | None = None
         self._told = set[tuple[str, str]]()
-        self._problem = ""
+        self._trouble = Trouble(log, logging.INFO)
         self.strange: tuple[StrangeProcess, ...] | None = None
         # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
         self.enforced: Mapping[tuple[str, str], str] = {}
@@ -70,12 +71,13 @@ class Oversight:
         except DevicePluginError as exc:
             self._cannot(str(exc))
             return
-        pods = {_cgroup_uid(each): each for each in self._pods.all()}
+        pods = {cgroup_uid(each.pod): each for each in self._pods.all()}
         # Some that cannot be looked into may be anybody's, so nobody is called strange or harmless.
         if seen.unread:
             self._cannot(f"{seen.unread} processes cannot be looked into")
         else:
-            self.strange, self._problem = tuple(strange(seen.found, self._pods.uids())), ""
+            self._trouble.over()
+            self.strange = tuple(strange(seen.found, self._pods.uids()))
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         await self._tell(over_use(seen.found, _granted(pods), unknown=unreadable), pods)
 
@@ -83,7 +85,7 @@ class Oversight:
         """Hold pods to their memory where the kernel can, and return by what each is held."""
         cards = {each.card.id: each.card for each in found}
         enforced: dict[tuple[str, str], str] = {}
-        for uid, each in {_cgroup_uid(pod): pod for pod in self._pods.all()}.items():
+        for uid, each in {cgroup_uid(pod.pod): pod for pod in self._pods.all()}.items():
             granted = {card: amount for (_, card), amount in _granted({uid: each}).items()}
             own = [cards[card] for card in granted if card in cards]
             if not own or len(own) != len(granted):
@@ -133,13 +135,7 @@ class Oversight:
 
     def _cannot(self, problem: str) -> None:
         self.strange = None
-        if problem != self._problem:
-            log.info("processes on the cards are not compared with pods: %s", problem)
-        self._problem = problem
-
-
-def _cgroup_uid(each: NodePod) -> str:
-    return each.pod.annotation(STATIC_UID) or each.pod.metadata.uid
+        self._trouble.tell(problem, f"processes on the cards are not compared with pods: {problem}")
 
 
 def _granted(pods: Mapping[str, NodePod]) -> dict[tuple[str, str], int]:

@@ -19,8 +19,13 @@ from accelkit.vendors.requests import asks_for_cards, containers_in_order, limit
 
 log = logging.getLogger(__name__)
 
-# A static pod's cgroup is named by the kubelet's own UID of it, which its mirror in the API carries here.
-STATIC_UID: Final = "kubernetes.io/config.hash"
+# Where the mirror of a static pod carries the kubelet's own UID of it.
+_STATIC_UID: Final = "kubernetes.io/config.hash"
+
+
+def cgroup_uid(pod: Pod) -> str:
+    """Return the UID by which a pod's cgroup is named: the kubelet's own for a static pod, which the API's is not."""
+    return pod.annotation(_STATIC_UID) or pod.metadata.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class NodePods:
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
-        uids = {uid, pod.annotation(STATIC_UID) or uid}
+        uids = {uid, cgroup_uid(pod)}
         if kind == "DELETED":
             self._uids -= uids
         else:

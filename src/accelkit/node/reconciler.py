@@ -13,12 +13,14 @@ import msgspec
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.events import Events, Subject
 from accelkit.errors import ApiError, AssignmentError, RequestError
+from accelkit.logs import Trouble
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
 from accelkit.model.units import format_bytes
 from accelkit.node._proto import podresources_pb2 as resources_api
 from accelkit.node.belief import ContainerDevices, NodeCards, believed
 from accelkit.node.corrections import Correction, Judged, plan
+from accelkit.node.kubelet import Held
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
 from accelkit.placement.constraints import broken
@@ -38,15 +40,11 @@ def devices_by_pod(
     answer: resources_api.ListPodResourcesResponse, dialect: Dialect
 ) -> dict[PodName, dict[str, ContainerDevices]]:
     """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
-    names = dialect.resources
+    memory, whole = (Held(answer, name).devices for name in (dialect.resources.memory, dialect.resources.cards))
     found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
-    for pod in answer.pod_resources:
-        for container in pod.containers:
-            held: dict[str, list[str]] = {names.memory: [], names.cards: []}
-            for group in container.devices:
-                held.get(group.resource_name, []).extend(group.device_ids)
-            if any(held.values()):
-                found[pod.namespace, pod.name][container.name] = ContainerDevices(held[names.memory], held[names.cards])
+    for namespace, pod, container in sorted(memory.keys() | whole.keys()):
+        key = namespace, pod, container
+        found[namespace, pod][container] = ContainerDevices(memory.get(key, []), whole.get(key, []))
     return dict(found)
 
 
@@ -78,7 +76,7 @@ class Reconciler:
         self._cards = cards
         self._events = events
         self._metrics = metrics
-        self._problem = ""
+        self._trouble = Trouble(log)
         self._forbidden = False
 
     async def reconcile(self, held: Mapping[PodName, Mapping[str, ContainerDevices]]) -> bool:
@@ -132,25 +130,27 @@ class Reconciler:
 
     async def _write(self, each: NodePod, correction: Correction) -> bool:
         meta = each.pod.metadata
-        annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)}
-        # The UID is a precondition: another pod of this name is left alone.
-        body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
         try:
-            answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
+            await self._annotate(each.pod, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
         except ApiError as exc:
             if exc.status in _GONE:
                 return True
             self._forbidden = exc.status == HTTPStatus.FORBIDDEN
             self._metrics.failures.inc()
-            if str(exc) != self._problem:
-                log.warning("the assignment of pod %s/%s cannot be corrected: %s", meta.namespace, meta.name, exc)
-            self._problem = str(exc)
+            sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
+            self._trouble.tell(str(exc), sentence)
             return False
-        self._problem = ""
-        self._pods.take(_pod.decode(answer))
+        self._trouble.over()
         if correction.first:
             await self._tell(each, correction.assignment)
         return True
+
+    async def _annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        meta = pod.metadata
+        # The UID is a precondition: another pod of this name is left alone.
+        body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
+        answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
+        self._pods.take(_pod.decode(answer))
 
     async def _settle(self, judged: Judged, node: NodeCards) -> None:
         """Say in the words of the dialect that the pod has its cards, and which."""
@@ -165,9 +165,7 @@ class Reconciler:
         try:
             changes = codec.settle(meta.annotations or {}, granted, time.time_ns())
             if changes:
-                body = {"metadata": {"uid": meta.uid, "annotations": changes}}
-                answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
-                self._pods.take(_pod.decode(answer))
+                await self._annotate(each.pod, changes)
         except (ApiError, AssignmentError) as exc:
             log.info("pod %s/%s is not written as %s does: %s", meta.namespace, meta.name, self._dialect.name, exc)
 

@@ -114,13 +114,20 @@ def nvml_session() -> Iterator[Nvml | None]:
     if api is None:
         yield None
         return
+    with opened(api) as works:
+        yield Nvml(api) if works else None
+
+
+@contextmanager
+def opened(api: NvmlApi) -> Iterator[bool]:
+    """Initialise the library for as long as it is needed; False where its driver is not there."""
     try:
         api.nvmlInit()
     except api.NVMLError:
-        yield None
+        yield False
         return
     try:
-        yield Nvml(api)
+        yield True
     finally:
         # A driver that went meanwhile has closed the session itself.
         with suppress(api.NVMLError):

@@ -16,6 +16,7 @@ import msgspec
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.feed import NODES
 from accelkit.errors import ApiError
+from accelkit.logs import Trouble
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, label_record
 from accelkit.model.pod import Node
@@ -56,7 +57,7 @@ class NodeLabels:
         self._cards = Steady()
         self._clock = clock
         self._looked_at: float | None = None
-        self._problem = ""
+        self._trouble = Trouble(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
         """Look at the host, and write what has changed; what cannot be written is tried again a minute later.
@@ -71,11 +72,9 @@ class NodeLabels:
         try:
             await self._write(wanted)
         except ApiError as exc:
-            if str(exc) != self._problem:
-                log.warning("the labels of this node could not be written: %s", exc)
-            self._problem = str(exc)
+            self._trouble.tell(str(exc), f"the labels of this node could not be written: {exc}")
         else:
-            self._problem = ""
+            self._trouble.over()
 
     def _look(self, cards: Sequence[Card]) -> dict[str, str]:
         wanted: dict[str, str] = {}
@@ -89,7 +88,7 @@ class NodeLabels:
         through_nfd = bool(self._namespace) and await self._has_nfd()
         present = node.metadata.labels or {}
         # Of two objects that name one label its master takes either, so vendors' keys do not go through it.
-        asked, own = _parted(wanted, through_nfd), _parted(recorded, through_nfd)
+        asked, own = (_parted(labels, through_nfd=through_nfd) for labels in (wanted, recorded))
         through = plan(asked[0], present, own[0], by_others=False)
         changes = plan(asked[1], present, own[1])
         if changes.lost:
@@ -143,7 +142,7 @@ class NodeLabels:
         log.info("the node has %d labels of ours", len(record))
 
 
-def _parted(labels: Mapping[str, str], through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:  # noqa: FBT001 - one use
+def _parted(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Return the labels that Node Feature Discovery is asked for, and those that we write."""
     asked = {key: value for key, value in labels.items() if through_nfd and key.startswith(FEATURE)}
     return asked, {key: value for key, value in labels.items() if key not in asked}
