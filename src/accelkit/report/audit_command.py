@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,14 +13,12 @@ from rich.text import Text
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
-from accelkit.errors import ServiceError
-from accelkit.report.audit import Audit, audit
-from accelkit.report.evidence import gather
+from accelkit.report.audit import Audit
+from accelkit.report.evidence import lasting
 from accelkit.report.extender import Address, ask_extender, extender_options, tls_of
 from accelkit.report.output import output_option, print_value
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_AGAIN_SECONDS = 1.0
 _DIFFERS = 3
 
 
@@ -70,20 +68,14 @@ async def _audit(
     namespace: str,
     wait_seconds: float,
 ) -> Audit:
-    deadline = time.monotonic() + wait_seconds
     async with ApiClient(load_connection(kubeconfig)) as api:
-        while True:
-            ledger = await ask_extender(extender, None) if extender else None
-            evidence = await gather(api, namespace=namespace, ledger=ledger, nodes=nodes)
-            if unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes}):
-                raise ServiceError(
-                    f"there is no node with cards named {', '.join(unknown)}",
-                    next_step="`accelkit inspect` lists the nodes with cards",
-                )
-            found = audit(evidence)
-            if not found.findings or time.monotonic() >= deadline:
-                return found
-            await asyncio.sleep(_AGAIN_SECONDS)
+        return await lasting(
+            api,
+            namespace=namespace,
+            seconds=wait_seconds,
+            nodes=nodes,
+            ledger=partial(ask_extender, extender, None) if extender else None,
+        )
 
 
 def _table(found: Audit) -> RenderableType:

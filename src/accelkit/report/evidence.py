@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import msgspec
@@ -9,11 +12,13 @@ import msgspec
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.feed import NODES, PODS
 from accelkit.cluster.reflector import list_all
-from accelkit.errors import ApiError, AssignmentError
+from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.model.allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
-from accelkit.report.audit import Evidence
+from accelkit.report.audit import Audit, Evidence, audit
 from accelkit.report.inspection import Inspection, assemble, inspect_cluster
+
+_AGAIN_SECONDS = 1.0
 
 
 class _Kubelet(msgspec.Struct, rename="camel"):
@@ -22,6 +27,41 @@ class _Kubelet(msgspec.Struct, rename="camel"):
 
 class _Configz(msgspec.Struct):
     kubeletconfig: _Kubelet
+
+
+async def lasting(
+    api: ApiClient,
+    *,
+    namespace: str,
+    seconds: float,
+    nodes: frozenset[str] = frozenset(),
+    ledger: Callable[[], Awaitable[Inspection]] | None = None,
+) -> Audit:
+    """Return the audit of the named nodes, else of all with cards, with the differences that last for so many seconds.
+
+    Args:
+        api: an open client.
+        namespace: where accelkit runs.
+        seconds: what is gone sooner was on its way, and is no difference.
+        nodes: names.
+        ledger: asks the extender; None where it is not asked.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: a named node has no cards.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
+        if unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes}):
+            raise ServiceError(
+                f"there is no node with cards named {', '.join(unknown)}",
+                next_step="`accelkit inspect` lists the nodes with cards",
+            )
+        found = audit(evidence)
+        if not found.findings or time.monotonic() >= deadline:
+            return found
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def gather(

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from accelkit.node.discovery import sysfs
+
 FEATURE: Final = "feature.node.kubernetes.io/"
 
 # Network controllers, displays, co-processors (FPGAs among them) and accelerators: the first digits of the class.
@@ -41,12 +43,12 @@ def pci_labels(root: Path) -> dict[str, str] | None:
         return None
     labels: dict[str, str] = {}
     for device in devices:
-        number, vendor = _hex(device / "class")[:4], _hex(device / "vendor")
-        if not number.startswith(_CLASSES) or not _HEX4.fullmatch(vendor):
+        class_id, vendor = _hex(device / "class")[:4], _hex(device / "vendor")
+        if not class_id.startswith(_CLASSES) or not _HEX4.fullmatch(vendor):
             continue
-        for name in (f"pci-{number}_{vendor}", f"pci-{vendor}"):
+        for name in (f"pci-{class_id}_{vendor}", f"pci-{vendor}"):
             labels[f"{FEATURE}{name}.present"] = "true"
-            if _number(device / "sriov_totalvfs"):
+            if sysfs.number(device / "sriov_totalvfs"):
                 labels[f"{FEATURE}{name}.sriov.capable"] = "true"
     return labels
 
@@ -101,15 +103,5 @@ def _named(key: str, release: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hex(path: Path) -> str:
-    try:
-        return path.read_text().strip().removeprefix("0x").lower()
-    except OSError:
-        # One device that has just gone says nothing of the others.
-        return ""
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return 0
+    # One device that has just gone says nothing of the others.
+    return sysfs.text(path).removeprefix("0x").lower()

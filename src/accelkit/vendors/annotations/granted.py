@@ -10,6 +10,17 @@ from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card
 
 
+def same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, Sequence[int]]:
+    """Return the one card that annotation `key` names by its number, for all of these containers.
+
+    Raises:
+        AssignmentError: it names none.
+    """
+    if not text.isdigit():
+        raise AssignmentError(f"annotation {key} is no number: {text!r}")
+    return dict.fromkeys(containers, (int(text),))
+
+
 @dataclass(frozen=True, slots=True)
 class Granted:
     """A pod's assignment and the cards of its node.

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from accelkit.errors import AssignmentError
-from accelkit.vendors.annotations.granted import Granted
+from accelkit.vendors.annotations.granted import Granted, same_card
 
 
 class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="one-card"):
@@ -68,9 +67,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         text = present.get(self.card, "")
         if not text or text == "-1":
             return None
-        if not text.isdigit():
-            raise AssignmentError(f"annotation {self.card} is no number: {text!r}")
-        return dict.fromkeys(containers, (int(text),))
+        return same_card(self.card, text, containers)
 
     def _facts(self, granted: Granted) -> dict[str, str]:
         shares = [share for held in granted.shared().values() for share in held]

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from accelkit.errors import AssignmentError
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.vendors.annotations.granted import Granted
+from accelkit.vendors.annotations.granted import Granted, same_card
 
 
 class _Container(msgspec.Struct):
@@ -69,9 +68,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         text = present.get(self.card, "")
         if not text:
             return None
-        if not text.isdigit():
-            raise AssignmentError(f"annotation {self.card} is no number: {text!r}")
-        return dict.fromkeys(containers, (int(text),))
+        return same_card(self.card, text, containers)
 
     def slices(self, compute: int) -> int:
         """Return how many slices an amount of compute stands for."""
