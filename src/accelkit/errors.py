@@ -11,6 +11,10 @@ AccelkitError
   ConfigurationError   a file or option we were given is wrong
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         one of our own services answered with an error or not at all
+  CacheError           a kernel cache, its image or its folder is not what it should be
+  RegistryError        an image registry refused, lied or could not be reached
+  SignatureError       an image's signature does not satisfy the signer policy, or cannot be judged
+  ExampleError         an example cannot be generated as asked
 
 Each carries one sentence for the person who reads it and, where we know it, the next step.
 """
@@ -89,3 +93,30 @@ class ApiError(AccelkitError):
     def unanswered(self) -> bool:
         """Whether the effect of the request is unknown: no answer, or one that blames the server."""
         return self.status == 0 or self.status >= 500  # noqa: PLR2004 - the HTTP class of server errors
+
+
+class CacheError(AccelkitError):
+    """A kernel cache, its image or its folder is not what it should be."""
+
+
+class RegistryError(AccelkitError):
+    """An image registry refused a request, sent what it should not, or could not be reached.
+
+    Args:
+        message: one sentence that names registry and repository.
+        status: the HTTP status, or 0 where no answer came.
+        retryable: whether the same request may well succeed later, so that nothing was learnt about the image.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, retryable: bool = False, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.status = status
+        self.retryable = retryable
+
+
+class SignatureError(AccelkitError):
+    """An image's signatures do not satisfy the signer policy, or cannot be judged."""
+
+
+class ExampleError(AccelkitError):
+    """An example cannot be generated as asked."""

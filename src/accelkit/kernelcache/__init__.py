@@ -1,0 +1,1 @@
+"""Kernel caches: image references, registry, signatures, formats, compatibility and extraction."""
