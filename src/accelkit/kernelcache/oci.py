@@ -1,0 +1,148 @@
+"""Manifests, indexes and image configurations of the OCI image specification and of Docker's schema 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.reference import is_digest
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_EMPTY = "application/vnd.oci.empty.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
+MANIFEST_TYPES = frozenset({OCI_MANIFEST, DOCKER_MANIFEST})
+INDEX_TYPES = frozenset({OCI_INDEX, DOCKER_INDEX})
+
+# The empty configuration of artifacts, which the specification fixes.
+EMPTY_JSON = b"{}"
+
+# Registries take manifests of at most 4 MiB; so do we.
+MAX_MANIFEST_BYTES = 4 << 20
+MAX_CONFIG_BYTES = 4 << 20
+MAX_LAYERS = 128
+
+
+class Platform(msgspec.Struct, frozen=True):
+    """Where an image of an index runs."""
+
+    architecture: str = ""
+    os: str = ""
+    variant: str = ""
+
+
+class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a manifest says of a blob or of another manifest. `size` is in bytes."""
+
+    media_type: str
+    digest: str
+    size: int
+    artifact_type: str = ""
+    annotations: dict[str, str] = {}
+    platform: Platform | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One image or artifact."""
+
+    schema_version: int
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    media_type: str = ""
+    artifact_type: str = ""
+    subject: Descriptor | None = None
+    annotations: dict[str, str] = {}
+
+    @property
+    def artifact(self) -> str:
+        """The type of the artifact: its own, else that of its configuration."""
+        return self.artifact_type or self.config.media_type
+
+
+class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Several manifests under one name."""
+
+    schema_version: int
+    manifests: tuple[Descriptor, ...]
+    media_type: str = ""
+    artifact_type: str = ""
+    subject: Descriptor | None = None
+    annotations: dict[str, str] = {}
+
+
+class _Process(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
+
+
+class ImageConfig(msgspec.Struct, frozen=True):
+    """What we read of an image's configuration."""
+
+    architecture: str = ""
+    os: str = ""
+    config: _Process | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The image's labels; empty where it has none."""
+        return (self.config and self.config.labels) or {}
+
+
+def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
+    """Read a manifest or an index.
+
+    Args:
+        content: the bytes as the registry sent them.
+        media_type: what the registry calls them, or empty. The document's own word must not contradict it.
+
+    Raises:
+        CacheError: it is neither, or could be read as both, or a descriptor in it is unusable.
+    """
+    try:
+        fields = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise CacheError(f"a manifest is no JSON object: {exc}") from exc
+    said = fields.get("mediaType") or ""
+    media_type = media_type.partition(";")[0].strip().lower()
+    known = MANIFEST_TYPES | INDEX_TYPES
+    # One document that two readers take for different things is an old trick.
+    if {"manifests", "layers"} <= fields.keys() or {"manifests", "config"} <= fields.keys():
+        raise CacheError("a manifest is an image and an index at once")
+    if said and media_type in known and said != media_type:
+        raise CacheError(f"a manifest calls itself {said}, the registry calls it {media_type}")
+    kind: type[Index | Manifest] = Index if "manifests" in fields else Manifest
+    if (said or media_type) in (INDEX_TYPES if kind is Manifest else MANIFEST_TYPES):
+        raise CacheError(f"a manifest is called {said or media_type} and is not")
+    try:
+        document = msgspec.convert(fields, type=kind)
+    except msgspec.ValidationError as exc:
+        raise CacheError(f"a manifest cannot be used: {exc}") from exc
+    if document.schema_version != 2:  # noqa: PLR2004 - the only one there is
+        raise CacheError(f"a manifest has schema version {document.schema_version}; only 2 is known")
+    _check(document)
+    return document
+
+
+def _check(document: Manifest | Index) -> None:
+    listed = document.manifests if isinstance(document, Index) else (document.config, *document.layers)
+    if isinstance(document, Manifest) and len(document.layers) > MAX_LAYERS:
+        raise CacheError(f"an image has {len(document.layers)} layers; at most {MAX_LAYERS} are read")
+    for descriptor in (*listed, *((document.subject,) if document.subject else ())):
+        if not is_digest(descriptor.digest) or descriptor.size < 0:
+            raise CacheError(f"a manifest names {descriptor.digest!r} of {descriptor.size} bytes, which cannot be")
+
+
+def decode_config(content: bytes) -> ImageConfig:
+    """Read an image's configuration.
+
+    Raises:
+        CacheError: it is none.
+    """
+    try:
+        return msgspec.json.decode(content, type=ImageConfig)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise CacheError(f"an image's configuration cannot be used: {exc}") from exc

@@ -1,0 +1,115 @@
+"""Names of images: registry, repository, tag and digest, read strictly.
+
+The grammar is that of the `distribution` project, with Docker Hub's defaults. A digest is sha256 only: it is what
+signatures name, and what every registry computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+
+from accelkit.errors import CacheError
+
+DOCKER_HUB = "docker.io"
+DEFAULT_TAG = "latest"
+# Of the whole name without tag and digest, as in `distribution`.
+MAX_NAME_LENGTH = 255
+
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:.]+\])(?::[0-9]{{1,5}})?")
+_COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An image's name.
+
+    Attributes:
+        registry: host, with the port where one is given; `docker.io` for Docker Hub.
+        repository: the path, for Docker Hub with its `library/`.
+        tag: empty where only a digest is given.
+        digest: `sha256:…`, or empty. Where both are given, the digest decides and the tag is a remark.
+    """
+
+    registry: str
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{self.name}{tag}{digest}"
+
+    @property
+    def name(self) -> str:
+        """Registry and repository, without tag and digest."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def version(self) -> str:
+        """What a registry is asked for: the digest where there is one, else the tag."""
+        return self.digest or self.tag
+
+    def at(self, digest: str) -> Reference:
+        """The same image, pinned to a digest."""
+        return replace(self, digest=digest)
+
+    def tagged(self, tag: str) -> Reference:
+        """Another tag of the same repository."""
+        return Reference(self.registry, self.repository, tag)
+
+
+def parse_reference(text: str) -> Reference:
+    """Read an image's name as a container engine does.
+
+    Raises:
+        CacheError: it is no such name; the sentence says which part is wrong.
+    """
+    rest, at, digest = text.partition("@")
+    if at and not is_digest(digest):
+        raise _wrong(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
+    head, slash, tail = rest.partition("/")
+    # A first part without dot, colon or capital is Docker Hub's user name, `localhost` excepted.
+    if slash and ("." in head or ":" in head or head == "localhost" or head != head.lower()):
+        registry, path = head, tail
+    else:
+        registry, path = DOCKER_HUB, rest
+    repository, colon, tag = path.partition(":")
+    if not _HOST.fullmatch(registry):
+        raise _wrong(text, f"{registry!r} is no host with an optional port")
+    if colon and not _TAG.fullmatch(tag):
+        raise _wrong(text, f"{tag!r} is no tag")
+    if not _REPOSITORY.fullmatch(repository):
+        raise _wrong(text, f"{repository!r} is no repository in lower case")
+    registry = DOCKER_HUB if registry == "index.docker.io" else registry.lower()
+    if registry == DOCKER_HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    if len(registry) + 1 + len(repository) > MAX_NAME_LENGTH:
+        raise _wrong(text, f"its name is longer than {MAX_NAME_LENGTH} characters")
+    if not tag and not digest:
+        tag = DEFAULT_TAG
+    return Reference(registry, repository, tag, digest)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is `sha256:` and 64 hexadecimal digits in lower case."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of bytes as registries write it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _wrong(text: str, why: str) -> CacheError:
+    shown = text if len(text) <= MAX_NAME_LENGTH else text[:MAX_NAME_LENGTH] + "…"
+    return CacheError(
+        f"{shown!r} is no image reference: {why}",
+        next_step="write it as registry/repository:tag or registry/repository@sha256:…",
+    )

@@ -1,0 +1,11 @@
+"""A client of image registries: manifests, blobs, tags and referrers, read and written.
+
+What a registry sends is hashed while it streams and is never more than was announced; credentials reach nobody but
+the registry they are for.
+"""
+
+from accelkit.kernelcache.registry.client import RawManifest, RegistryClient
+from accelkit.kernelcache.registry.credentials import Credentials, Login
+from accelkit.kernelcache.registry.settings import RegistrySettings
+
+__all__ = ["Credentials", "Login", "RawManifest", "RegistryClient", "RegistrySettings"]

@@ -1,0 +1,224 @@
+"""The client: what can be read from a registry, by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urljoin
+
+import msgspec
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import (
+    INDEX_TYPES,
+    MANIFEST_TYPES,
+    MAX_MANIFEST_BYTES,
+    Descriptor,
+    Index,
+    Manifest,
+    decode_manifest,
+)
+from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.registry.blobs import stream_blob
+from accelkit.kernelcache.registry.exchange import Exchange, read_limited
+from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.upload import Uploads
+
+_ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
+# Pages of tags or referrers that are followed, and what one page may weigh.
+_MAX_PAGES = 50
+_MAX_PAGE_BYTES = 4 << 20
+# What registries answer that do not know the referrers API.
+_UNSUPPORTED = frozenset({400, 403, 404, 405, 406, 501})
+
+
+@dataclass(frozen=True)
+class RawManifest:
+    """A manifest as it was sent. `digest` is that of `content`, computed here."""
+
+    content: bytes
+    media_type: str
+    digest: str
+
+    def decode(self) -> Manifest | Index:
+        """Read it.
+
+        Raises:
+            CacheError: it is neither a manifest nor an index.
+        """
+        return decode_manifest(self.content, self.media_type)
+
+
+@dataclass(frozen=True)
+class Referrers:
+    """What points at a manifest. `problems` says what could not be read, which is not the same as nothing."""
+
+    descriptors: tuple[Descriptor, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class _Tags(msgspec.Struct, frozen=True):
+    tags: list[str] | None = None
+
+
+class RegistryClient:
+    """Reads and writes images; opened and closed with `async with`.
+
+    Args:
+        settings: names, logins, patience.
+        sleep: waits between attempts; a test puts its own here.
+    """
+
+    def __init__(
+        self, settings: RegistrySettings | None = None, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._settings = settings or RegistrySettings()
+        self._exchange = Exchange(self._settings, sleep)
+        self.uploads = Uploads(self._exchange, self._settings)
+
+    async def __aenter__(self) -> Self:
+        await self._exchange.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._exchange.__aexit__()
+
+    async def manifest(self, reference: Reference) -> RawManifest:
+        """Read a manifest or index by digest, else by tag.
+
+        Raises:
+            RegistryError: it is not there (status 404), refused, or not what its digest says.
+        """
+        return await self._anywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
+
+    async def blob(self, reference: Reference, blob: Descriptor, *, limit: int) -> bytes:
+        """Read a small blob whole.
+
+        Raises:
+            RegistryError: as `stream`; or it is announced as longer than `limit` bytes.
+        """
+        if blob.size > limit:
+            raise RegistryError(
+                f"a blob of {reference.name} is announced with {blob.size} bytes; at most {limit} are read"
+            )
+        return b"".join([chunk async for chunk in self.stream(reference, blob)])
+
+    async def stream(self, reference: Reference, blob: Descriptor) -> AsyncIterator[bytes]:
+        """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
+
+        Raises:
+            RegistryError: it is not there, is of another size, has another digest, or breaks off too often.
+        """
+        endpoints = self._settings.endpoints(reference)
+        for endpoint in endpoints:
+            begun = False
+            try:
+                async for chunk in stream_blob(self._exchange, endpoint, blob):
+                    begun = True
+                    yield chunk
+            except RegistryError:
+                # What a mirror has begun is already with the caller and cannot be taken back.
+                if begun or endpoint is endpoints[-1]:
+                    raise
+            else:
+                return
+
+    async def tags(self, reference: Reference) -> list[str]:
+        """The tags of a repository.
+
+        Raises:
+            RegistryError: refused, not reached, or answered something else.
+        """
+        endpoint = self._settings.origin(reference)
+        found: list[str] = []
+        async for page in self._pages(endpoint, endpoint.url("tags/list")):
+            try:
+                found += msgspec.json.decode(page, type=_Tags).tags or []
+            except msgspec.DecodeError as exc:
+                raise RegistryError(f"{endpoint.registry} answers something that is no list of tags") from exc
+        return found
+
+    async def referrers(self, reference: Reference) -> Referrers:
+        """What points at the manifest of a reference with a digest: by the referrers API and by the fallback tag.
+
+        Both are asked, because some registries answer the first with an empty list and keep only the second.
+
+        Raises:
+            RegistryError: the registry cannot be reached, so that nothing is known.
+        """
+        listed, tagged = await asyncio.gather(self._listed(reference), self._tagged(reference))
+        by_digest = {descriptor.digest: descriptor for descriptor in (*tagged.descriptors, *listed.descriptors)}
+        return Referrers(tuple(by_digest.values()), (*listed.problems, *tagged.problems))
+
+    async def _listed(self, reference: Reference) -> Referrers:
+        endpoint = self._settings.origin(reference)
+        found: list[Descriptor] = []
+        try:
+            async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
+                found += _index(page).manifests
+        except RegistryError as exc:
+            # 501 is an answer here, though it blames the server.
+            if exc.status in _UNSUPPORTED:
+                return Referrers()
+            if exc.retryable:
+                raise
+            return Referrers(tuple(found), (f"the referrers API: {exc}",))
+        except CacheError as exc:
+            return Referrers(tuple(found), (f"the referrers API: {exc}",))
+        return Referrers(tuple(found))
+
+    async def _tagged(self, reference: Reference) -> Referrers:
+        tag = reference.digest.replace(":", "-")
+        try:
+            raw = await self._manifest(self._settings.origin(reference), reference.tagged(tag))
+            return Referrers(_index(raw.content).manifests)
+        except RegistryError as exc:
+            if exc.status == 404:  # noqa: PLR2004 - HTTP's word for "not there"
+                return Referrers()
+            if exc.retryable:
+                raise
+            return Referrers((), (f"the tag {tag}: {exc}",))
+        except CacheError as exc:
+            return Referrers((), (f"the tag {tag}: {exc}",))
+
+    async def _manifest(self, endpoint: Endpoint, reference: Reference) -> RawManifest:
+        url = endpoint.url(f"manifests/{reference.version}")
+        what = f"the manifest of {reference}"
+        async with self._exchange.send(endpoint, "GET", url, headers={"Accept": _ACCEPT}) as response:
+            content = await read_limited(response, MAX_MANIFEST_BYTES, what)
+            said = response.headers.get("Docker-Content-Digest", "")
+            media_type = response.headers.get("Content-Type", "")
+        digest = digest_of(content)
+        if reference.digest and digest != reference.digest:
+            raise RegistryError(f"{endpoint.registry} sends for {reference} a manifest with the digest {digest}")
+        if said.startswith("sha256:") and said != digest:
+            raise RegistryError(f"{endpoint.registry} calls {what} {said}, its bytes are {digest}")
+        return RawManifest(content, media_type, digest)
+
+    async def _pages(self, endpoint: Endpoint, url: str) -> AsyncIterator[bytes]:
+        for _ in range(_MAX_PAGES):
+            async with self._exchange.send(endpoint, "GET", url) as response:
+                yield await read_limited(response, _MAX_PAGE_BYTES, f"a list of {endpoint.repository}")
+                following = response.links.get("next")
+            if following is None:
+                return
+            url = urljoin(url, str(following["url"]))
+        raise RegistryError(f"a list of {endpoint.repository} has more than {_MAX_PAGES} pages")
+
+    async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[RawManifest]]) -> RawManifest:
+        endpoints = self._settings.endpoints(reference)
+        for mirror in endpoints[:-1]:
+            try:
+                return await ask(mirror)
+            except RegistryError:
+                continue
+        return await ask(endpoints[-1])
+
+
+def _index(content: bytes) -> Index:
+    document = decode_manifest(content)
+    if not isinstance(document, Index):
+        raise CacheError("an image stands where a list of referrers is due")
+    return document

@@ -1,0 +1,206 @@
+"""Who we are to a registry: Docker's configuration file, pull secrets, credential helpers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.reference import DOCKER_HUB, Reference
+
+_HELPER_SECONDS = 10
+_HELPER_NAME = re.compile(r"[A-Za-z0-9._-]+")
+# What helpers and configuration files call Docker Hub.
+_DOCKER_HUB_KEY = "https://index.docker.io/v1/"
+# A helper that answers this as user name gives a refresh token instead of a password.
+_TOKEN_USER = "<token>"  # noqa: S105 - a marker of the helpers' protocol
+
+
+@dataclass(frozen=True)
+class Login:
+    """A user's name and password, or a refresh token."""
+
+    username: str = ""
+    password: str = ""
+    identity_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Login({self.username!r}, …)"
+
+
+class _Auth(msgspec.Struct, frozen=True):
+    auth: str = ""
+    username: str = ""
+    password: str = ""
+    identitytoken: str = ""
+
+
+class _Config(msgspec.Struct, frozen=True, rename="camel"):
+    auths: dict[str, _Auth] = {}
+    cred_helpers: dict[str, str] = {}
+    creds_store: str = ""
+
+
+class _HelperAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    username: str = ""
+    secret: str = ""
+
+
+class Credentials:
+    """Logins by registry, from several sources; the first source that knows the registry answers.
+
+    Args:
+        logins: per registry host, given directly.
+        configs: documents in the format of Docker's `config.json`, which is that of pull secrets too.
+    """
+
+    def __init__(self, logins: Mapping[str, Login] | None = None, configs: Iterable[_Config] = ()) -> None:
+        self._logins = dict(logins or {})
+        self._configs = tuple(configs)
+
+    @classmethod
+    def from_files(cls, paths: Iterable[Path], logins: Mapping[str, Login] | None = None) -> Credentials:
+        """Read files of Docker's format or of a pull secret's.
+
+        Raises:
+            ConfigurationError: one cannot be read.
+        """
+        return cls(logins, [_read(path) for path in paths])
+
+    @classmethod
+    def of_user(cls, environ: Mapping[str, str] = os.environ) -> Credentials:
+        """The logins of whoever runs this: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+
+        Raises:
+            ConfigurationError: the file is there and cannot be read.
+        """
+        home = Path(environ.get("HOME", "/"))
+        path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+        return cls.from_files([path] if path.is_file() else [])
+
+    async def login(self, reference: Reference) -> Login | None:
+        """The login for a repository, or None: then it is asked for anonymously.
+
+        Raises:
+            ConfigurationError: a credential helper is named and fails.
+        """
+        if reference.registry in self._logins:
+            return self._logins[reference.registry]
+        for config in self._configs:
+            if (found := await _login(config, reference)) is not None:
+                return found
+        return None
+
+
+def _read(path: Path) -> _Config:
+    try:
+        content = path.read_bytes()
+        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        # The oldest form of pull secrets is the inner mapping alone.
+        if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all("." in key for key in fields):
+            return _Config(auths=msgspec.json.decode(content, type=dict[str, _Auth]))
+        return msgspec.json.decode(content, type=_Config)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(
+            f"the registry logins in {path} cannot be read: {exc}",
+            next_step="give a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
+        ) from exc
+
+
+async def _login(config: _Config, reference: Reference) -> Login | None:
+    hub = reference.registry == DOCKER_HUB
+    for registry, helper in config.cred_helpers.items():
+        if _host(registry) == reference.registry:
+            return await _ask(helper, registry)
+    matching = [key for key in config.auths if _covers(_host_and_path(key), reference)]
+    # The longest key is the nearest: `host/team` before `host`.
+    for key in sorted(matching, key=len, reverse=True):
+        if (login := _decoded(key, config.auths[key])) is not None:
+            return login
+    if config.creds_store:
+        return await _ask(config.creds_store, _DOCKER_HUB_KEY if hub else reference.registry)
+    return None
+
+
+def _decoded(key: str, auth: _Auth) -> Login | None:
+    if auth.identitytoken:
+        return Login(identity_token=auth.identitytoken)
+    if auth.username or auth.password:
+        return Login(auth.username, auth.password)
+    if not auth.auth:
+        return None
+    try:
+        username, colon, password = base64.b64decode(auth.auth, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"the login for {key} is not base64 of user:password") from exc
+    if not colon:
+        raise ConfigurationError(f"the login for {key} is not base64 of user:password")
+    return Login(username, password.rstrip("\0"))
+
+
+def _host_and_path(key: str) -> str:
+    bare = re.sub(r"^https?://", "", key).rstrip("/")
+    # `/v1/` and `/v2/` are paths of the API, not of a repository.
+    return re.sub(r"/v[12]$", "", bare)
+
+
+def _host(key: str) -> str:
+    host = _host_and_path(key).partition("/")[0].lower()
+    return DOCKER_HUB if host in {"index.docker.io", "registry-1.docker.io"} else host
+
+
+def _covers(key: str, reference: Reference) -> bool:
+    host, _, path = key.partition("/")
+    wanted, given = reference.registry.split("."), _host(host).split(".")
+    # As the kubelet does: a star stands for (part of) one label of the host's name.
+    if len(wanted) != len(given) or not all(fnmatch.fnmatchcase(*pair) for pair in zip(wanted, given, strict=True)):
+        return False
+    return not path or reference.repository == path or reference.repository.startswith(path + "/")
+
+
+async def _ask(helper: str, server: str) -> Login | None:
+    if not _HELPER_NAME.fullmatch(helper):
+        raise ConfigurationError(f"{helper!r} is no name of a credential helper")
+    program = f"docker-credential-{helper}"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            "get",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as exc:
+        raise ConfigurationError(f"the credential helper {program} for {server} does not start: {exc}") from exc
+    try:
+        async with asyncio.timeout(_HELPER_SECONDS):
+            out, err = await process.communicate(server.encode())
+    except TimeoutError as exc:
+        raise ConfigurationError(f"the credential helper {program} gave no answer in {_HELPER_SECONDS} s") from exc
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        if b"credentials not found" in out + err:
+            return None
+        reason = (err or out).decode(errors="replace").strip()[:200]
+        raise ConfigurationError(f"the credential helper {program} failed for {server}: {reason}")
+    try:
+        answer = msgspec.json.decode(out, type=_HelperAnswer)
+    except msgspec.DecodeError as exc:
+        raise ConfigurationError(
+            f"the credential helper {program} answered something that is not its protocol"
+        ) from exc
+    if answer.username == _TOKEN_USER:
+        return Login(identity_token=answer.secret)
+    return Login(answer.username, answer.secret)

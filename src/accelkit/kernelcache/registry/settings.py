@@ -1,0 +1,89 @@
+"""How registries are reached: names, mirrors, plain HTTP, certificates, patience."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.reference import DOCKER_HUB, Reference
+from accelkit.kernelcache.registry.credentials import Credentials
+
+# Docker Hub's name is not the name of its registry.
+_DOCKER_HUB_HOST = "registry-1.docker.io"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One place where a repository is served.
+
+    Attributes:
+        registry: the host whose credentials are used.
+        base: URL up to and without `/v2`.
+        repository: the repository's name there.
+    """
+
+    registry: str
+    base: str
+    repository: str
+
+    def url(self, path: str) -> str:
+        """The URL of something in the repository, such as `manifests/latest`."""
+        return f"{self.base}/v2/{self.repository}/{path}"
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Settings of one client.
+
+    Attributes:
+        credentials: who we are, per registry.
+        ca_file: PEM file of authorities that are trusted beside the system's.
+        plain_http: registries (`host` or `host:port`) that may be spoken to without TLS; nobody else ever is.
+        mirrors: per registry, hosts that are asked before it, each with an optional path prefix (`host:port/prefix`).
+        timeout_seconds: the longest silence, and the longest wait for an answer, in seconds.
+        attempts: how often one request is tried before it has failed.
+    """
+
+    credentials: Credentials = field(default_factory=Credentials)
+    ca_file: Path | None = None
+    plain_http: frozenset[str] = frozenset()
+    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    timeout_seconds: float = 30.0
+    attempts: int = 5
+
+    def endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:
+        """Where a repository can be read, in the order of asking: mirrors, then the registry itself."""
+        mirrors = []
+        for mirror in self.mirrors.get(reference.registry, ()):
+            host, _, prefix = mirror.strip("/").partition("/")
+            mirrors.append(self._endpoint(host, f"{prefix}/{reference.repository}" if prefix else reference.repository))
+        return (*mirrors, self.origin(reference))
+
+    def origin(self, reference: Reference) -> Endpoint:
+        """The registry that the reference names; only it is written to."""
+        return self._endpoint(reference.registry, reference.repository)
+
+    def _endpoint(self, registry: str, repository: str) -> Endpoint:
+        host = _DOCKER_HUB_HOST if registry == DOCKER_HUB else registry
+        scheme = "http" if registry in self.plain_http else "https"
+        return Endpoint(registry, f"{scheme}://{host}", repository)
+
+    def tls(self) -> ssl.SSLContext:
+        """The context for registries with TLS.
+
+        Raises:
+            ConfigurationError: the file of authorities cannot be used.
+        """
+        context = ssl.create_default_context()
+        if self.ca_file is not None:
+            try:
+                context.load_verify_locations(cafile=str(self.ca_file))
+            except (OSError, ssl.SSLError) as exc:
+                raise ConfigurationError(
+                    f"the registry's authorities in {self.ca_file} cannot be read: {exc}",
+                    next_step="give a PEM file with the certificates of the authorities",
+                ) from exc
+        return context

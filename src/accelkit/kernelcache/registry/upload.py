@@ -1,0 +1,138 @@
+"""Images on their way out: blobs, manifests, and the list of referrers where a registry keeps none itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import urlencode, urljoin
+
+import msgspec
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Index, decode_manifest
+from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.registry.exchange import Exchange, read_limited
+from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+
+_PUSH = "pull,push"
+_CREATED = 201
+_ACCEPTED = 202
+
+
+class Uploads:
+    """Writes to the registry that a reference names, never to its mirrors.
+
+    Args:
+        exchange: an open one.
+        settings: where registries are.
+    """
+
+    def __init__(self, exchange: Exchange, settings: RegistrySettings) -> None:
+        self._exchange = exchange
+        self._settings = settings
+
+    async def has_blob(self, reference: Reference, digest: str) -> bool:
+        """Whether the repository has a blob already.
+
+        Raises:
+            RegistryError: refused or not reached.
+        """
+        endpoint = self._settings.origin(reference)
+        accepted = frozenset({200, 404})
+        url = endpoint.url(f"blobs/{digest}")
+        async with self._exchange.send(endpoint, "HEAD", url, actions=_PUSH, accepted=accepted) as response:
+            return response.status == 200  # noqa: PLR2004 - HTTP's word for yes
+
+    async def push_blob(
+        self,
+        reference: Reference,
+        blob: Descriptor,
+        content: Callable[[], AsyncIterator[bytes]],
+        *,
+        mount_from: str = "",
+    ) -> bool:
+        """Write a blob unless it is there.
+
+        Args:
+            reference: the repository.
+            blob: its digest and size.
+            content: yields its bytes; called again when a transfer has to begin anew.
+            mount_from: another repository of the same registry that has the blob.
+
+        Returns:
+            Whether bytes were sent.
+
+        Raises:
+            RegistryError: refused, or not reached in all attempts.
+        """
+        if await self.has_blob(reference, blob.digest):
+            return False
+        endpoint = self._settings.origin(reference)
+        query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
+        start = endpoint.url("blobs/uploads/") + query
+        accepted = frozenset({_CREATED, _ACCEPTED})
+        async with self._exchange.send(endpoint, "POST", start, actions=_PUSH, accepted=accepted) as response:
+            if response.status == _CREATED:
+                return False
+            location = response.headers.get("Location")
+            if not location:
+                raise RegistryError(f"{endpoint.registry} takes an upload without saying where")
+            place = urljoin(str(response.url), location)
+        place += ("&" if "?" in place else "?") + urlencode({"digest": blob.digest})
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
+        # A broken upload leaves a session that cannot be used again, so there is one attempt per session.
+        async with self._exchange.send(
+            endpoint, "PUT", place, actions=_PUSH, accepted=frozenset({_CREATED}), headers=headers, body=content
+        ):
+            return True
+
+    async def push_manifest(self, reference: Reference, content: bytes, media_type: str) -> str:
+        """Write a manifest under the reference's tag or, without one, under its digest.
+
+        Returns:
+            Its digest.
+
+        Raises:
+            RegistryError: refused, not reached, or stored as something else.
+        """
+        endpoint = self._settings.origin(reference)
+        digest = digest_of(content)
+        url = endpoint.url(f"manifests/{reference.tag or digest}")
+        async with self._put(endpoint, url, content, media_type) as response:
+            said = response.headers.get("Docker-Content-Digest", digest)
+            kept_subject = "OCI-Subject" in response.headers
+        if said != digest:
+            raise RegistryError(f"{endpoint.registry} stored {digest} as {said}")
+        document = decode_manifest(content, media_type)
+        if document.subject is not None and not kept_subject:
+            entry = Descriptor(
+                media_type, digest, len(content), artifact_type=document.artifact_type, annotations=document.annotations
+            )
+            await self._list_under_tag(reference.at(document.subject.digest), entry)
+        return digest
+
+    def _put(self, endpoint: Endpoint, url: str, content: bytes, media_type: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - the exchange's own context manager
+        accepted = frozenset({_CREATED, 200})
+        headers = {"Content-Type": media_type}
+        return self._exchange.send(
+            endpoint, "PUT", url, actions=_PUSH, accepted=accepted, headers=headers, body=lambda: content
+        )
+
+    async def _list_under_tag(self, subject: Reference, entry: Descriptor) -> None:
+        """Add a referrer to the tag that stands for the list where a registry keeps none."""
+        endpoint = self._settings.origin(subject)
+        url = endpoint.url(f"manifests/{subject.digest.replace(':', '-')}")
+        present: tuple[Descriptor, ...] = ()
+        headers = {"Accept": OCI_INDEX}
+        async with self._exchange.send(
+            endpoint, "GET", url, actions=_PUSH, headers=headers, accepted=frozenset({200, 404})
+        ) as response:
+            if response.status == 200:  # noqa: PLR2004 - HTTP's word for yes
+                document = decode_manifest(await read_limited(response, MAX_MANIFEST_BYTES, f"the list at {url}"))
+                if not isinstance(document, Index):
+                    raise CacheError(f"{url} is no index, so a signature cannot be listed there")
+                present = document.manifests
+        if any(descriptor.digest == entry.digest for descriptor in present):
+            return
+        listed = msgspec.json.encode(Index(2, (*present, entry), media_type=OCI_INDEX))
+        async with self._put(endpoint, url, listed, OCI_INDEX):
+            pass
