@@ -1,0 +1,129 @@
+"""Signatures as cosign 3 makes them: Sigstore bundles of version 0.3."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from private_sigstore.authority import Signer
+from private_sigstore.keys import LogIdentity, b64
+from private_sigstore.rekor import dsse_body, hashedrekord_body, logged
+
+__all__ = ["BUNDLE", "SIGN_PREDICATE", "bundle_v3", "edited", "log_body", "message_signature_bundle"]
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
+
+Material = Literal["certificate", "x509CertificateChain", "publicKey"]
+
+
+def bundle_v3(
+    signer: Signer,
+    digest: str,
+    *,
+    predicate_type: str = SIGN_PREDICATE,
+    statement_type: str = "https://in-toto.io/Statement/v1",
+    payload_type: str = "application/vnd.in-toto+json",
+    subjects: Sequence[str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    signatures: int = 1,
+    tlog: bool = True,
+    rekor: LogIdentity | None = None,
+    integrated_time: datetime | None = None,
+    body: bytes | None = None,
+    material: Material | None = None,
+    media_type: str = BUNDLE,
+) -> bytes:
+    """Sign an image's digest, as JSON.
+
+    Args:
+        signer: who signs.
+        digest: `sha256:` and 64 hexadecimal digits.
+        predicate_type: what the statement says of its subjects.
+        statement_type: the version of the statement.
+        payload_type: the type of what the envelope holds.
+        subjects: the digests that the statement is about, instead of `digest` alone.
+        annotations: of each subject.
+        signatures: how many the envelope carries, all by the signer.
+        tlog: whether the log has an entry.
+        rekor: the log, instead of the signer's own.
+        integrated_time: when the log says it took the entry, instead of the signer's time.
+        body: what the log has, instead of an entry for this envelope.
+        material: how the verification material names the signer; without it, by certificate or key as the signer has.
+        media_type: the bundle's version.
+    """
+    subject = [_subject(each, annotations) for each in ([digest] if subjects is None else subjects)]
+    statement = {"_type": statement_type, "subject": subject, "predicateType": predicate_type, "predicate": {}}
+    payload = json.dumps(statement, separators=(",", ":")).encode()
+    signed = [signer.key.sign(_pae(payload_type, payload)) for _ in range(signatures)]
+    listed = [{"sig": b64(each)} for each in signed]
+    envelope = {"payload": b64(payload), "payloadType": payload_type, "signatures": listed}
+    if body is None:
+        body = dsse_body(json.dumps(envelope).encode(), payload, signed, signer.verifier_pem)
+    entry = logged(rekor or signer.rekor, body, at=integrated_time or signer.at).as_bundle() if tlog else None
+    return _bundle(media_type, _material(signer, material), entry, {"dsseEnvelope": envelope})
+
+
+def message_signature_bundle(
+    signer: Signer,
+    data: bytes,
+    *,
+    tlog: bool = True,
+    rekor: LogIdentity | None = None,
+    integrated_time: datetime | None = None,
+    body: bytes | None = None,
+    material: Material | None = None,
+    media_type: str = BUNDLE,
+) -> bytes:
+    """Sign data as a blob, without a statement: for an image's manifest, what must not count as its signature."""
+    signature = signer.key.sign(data)
+    body = body or hashedrekord_body(data, signature, signer.verifier_pem)
+    entry = logged(rekor or signer.rekor, body, at=integrated_time or signer.at).as_bundle() if tlog else None
+    message = {"algorithm": "SHA2_256", "digest": b64(hashlib.sha256(data).digest())}
+    content = {"messageSignature": {"messageDigest": message, "signature": b64(signature)}}
+    return _bundle(media_type, _material(signer, material), entry, content)
+
+
+def log_body(bundle: bytes) -> bytes:
+    """The body of the bundle's log entry, to be given to another bundle."""
+    return base64.b64decode(json.loads(bundle)["verificationMaterial"]["tlogEntries"][0]["canonicalizedBody"])
+
+
+def edited(document: bytes, change: Callable[[Any], object]) -> bytes:
+    """A JSON document after `change` was called with it."""
+    content = json.loads(document)
+    change(content)
+    return json.dumps(content).encode()
+
+
+def _bundle(media_type: str, material: dict[str, Any], entry: dict[str, Any] | None, content: dict[str, Any]) -> bytes:
+    if entry is not None:
+        material["tlogEntries"] = [entry]
+    return json.dumps({"mediaType": media_type, "verificationMaterial": material, **content}).encode()
+
+
+def _material(signer: Signer, kind: Material | None) -> dict[str, Any]:
+    if kind == "publicKey" or signer.certificate is None:
+        return {"publicKey": {"hint": b64(signer.key.fingerprint)}}
+    chain = [{"rawBytes": b64(each.public_bytes(Encoding.DER))} for each in (signer.certificate, *signer.chain)]
+    if kind == "x509CertificateChain":
+        # A root never belongs into a bundle: the verifier has its own.
+        return {"x509CertificateChain": {"certificates": chain[:-1]}}
+    return {"certificate": chain[0]}
+
+
+def _subject(digest: str, annotations: Mapping[str, str] | None) -> dict[str, Any]:
+    algorithm, _, value = digest.partition(":")
+    subject: dict[str, Any] = {"digest": {algorithm: value}}
+    return subject if annotations is None else {**subject, "annotations": dict(annotations)}
+
+
+def _pae(payload_type: str, payload: bytes) -> bytes:
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)

@@ -1,0 +1,170 @@
+"""A certificate authority as Fulcio's: root, intermediate, and leaves that name who signed in."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from private_sigstore.keys import Key, LogIdentity
+
+__all__ = ["ISSUER_V1", "ISSUER_V2", "CertificateAuthority"]
+
+ISSUER_V1 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+
+_SCT_LIST = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
+_YEARS = timedelta(days=3650)
+_UTF8_STRING, _OCTET_STRING = 0x0C, 0x04
+
+
+@dataclass(frozen=True)
+class CertificateAuthority:
+    """A root and the intermediate that signs leaves."""
+
+    name: str
+    root: x509.Certificate
+    intermediate: x509.Certificate
+    key: Key
+
+    @classmethod
+    def new(cls, name: str, *, around: datetime) -> Self:
+        """One that is valid ten years before and after a moment."""
+        root_key, key = Key.new(), Key.new()
+        validity = (around - _YEARS, around + _YEARS)
+        root_name, own_name = _name(f"{name} root"), _name(f"{name} intermediate")
+        root = _ca(root_name, root_key, issuer=root_name, issuer_key=root_key, validity=validity, path_length=1)
+        own = _ca(own_name, key, issuer=root_name, issuer_key=root_key, validity=validity, path_length=0)
+        return cls(name, root, own, key)
+
+    @property
+    def chain(self) -> tuple[x509.Certificate, ...]:
+        """Intermediate, then root."""
+        return (self.intermediate, self.root)
+
+    def issue(
+        self,
+        key: Key,
+        san: x509.GeneralName,
+        *,
+        not_before: datetime,
+        not_after: datetime,
+        issuer: str | None = None,
+        issuer_oids: Sequence[x509.ObjectIdentifier] = (ISSUER_V1, ISSUER_V2),
+        usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
+        ct_log: LogIdentity | None = None,
+    ) -> x509.Certificate:
+        """A leaf for a key.
+
+        Args:
+            key: whose public half is certified.
+            san: who it belongs to.
+            not_before: begin of validity.
+            not_after: end of validity.
+            issuer: the OpenID Connect issuer that vouched for it; none for an ordinary authority.
+            issuer_oids: the extensions in which the issuer stands.
+            usage: the extended key usage.
+            ct_log: the log whose promise to include the certificate is embedded; without it there is none.
+        """
+        builder = _builder(x509.Name([]), key, self.intermediate.subject, (not_before, not_after))
+        builder = builder.add_extension(_key_usage(leaf=True), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(_authority_of(self.key), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([san]), critical=True)
+        for oid in issuer_oids if issuer is not None else ():
+            text = (issuer or "").encode()
+            # The first of the two extensions predates the rule that values are DER.
+            value = text if oid == ISSUER_V1 else _der(_UTF8_STRING, text)
+            builder = builder.add_extension(x509.UnrecognizedExtension(oid, value), critical=False)
+        if ct_log is not None:
+            promised = builder.sign(self.key.private, hashes.SHA256()).tbs_certificate_bytes
+            promises = _sct_list(ct_log, issuer_key=self.key, certificate=promised, at=not_before)
+            embedded = x509.UnrecognizedExtension(_SCT_LIST, _der(_OCTET_STRING, promises))
+            builder = builder.add_extension(embedded, critical=False)
+        return builder.sign(self.key.private, hashes.SHA256())
+
+
+def pem(*certificates: x509.Certificate) -> str:
+    """The certificates as PEM, one after the other."""
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
+
+
+def _ca(
+    name: x509.Name,
+    key: Key,
+    *,
+    issuer: x509.Name,
+    issuer_key: Key,
+    validity: tuple[datetime, datetime],
+    path_length: int,
+) -> x509.Certificate:
+    builder = _builder(name, key, issuer, validity)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
+    builder = builder.add_extension(_key_usage(leaf=False), critical=True)
+    if key != issuer_key:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
+        builder = builder.add_extension(_authority_of(issuer_key), critical=False)
+    return builder.sign(issuer_key.private, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name, key: Key, issuer: x509.Name, validity: tuple[datetime, datetime]
+) -> x509.CertificateBuilder:
+    public = key.private.public_key()
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(validity[0])
+    builder = builder.not_valid_after(validity[1])
+    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+
+
+def _name(common_name: str) -> x509.Name:
+    organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "private.test")
+    return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _authority_of(key: Key) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.private.public_key())
+
+
+def _key_usage(*, leaf: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=leaf,
+        key_cert_sign=not leaf,
+        crl_sign=not leaf,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    length = len(content)
+    if length < 0x80:
+        return bytes([tag, length]) + content
+    size = length.to_bytes((length.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(size)]) + size + content
+
+
+def _sct_list(log: LogIdentity, *, issuer_key: Key, certificate: bytes, at: datetime) -> bytes:
+    """A list of one signed certificate timestamp for a precertificate, as RFC 6962 (3.2 and 3.3) lays it out."""
+    milliseconds = int(at.timestamp() * 1000)
+    version, certificate_timestamp, precertificate, no_extensions = 0, 0, 1, b"\0\0"
+    issuer = hashlib.sha256(issuer_key.spki).digest()
+    head = struct.pack(">BBQH", version, certificate_timestamp, milliseconds, precertificate)
+    signed = head + issuer + len(certificate).to_bytes(3, "big") + certificate + no_extensions
+    signature = log.key.sign(signed)
+    sha256, ecdsa = 4, 3
+    sct = struct.pack(">B32sQ", version, log.log_id, milliseconds) + no_extensions
+    sct += struct.pack(">BBH", sha256, ecdsa, len(signature)) + signature
+    return struct.pack(">HH", len(sct) + 2, len(sct)) + sct
