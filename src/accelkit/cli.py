@@ -12,6 +12,7 @@ from accelkit import __version__
 from accelkit.controlplane.command import config_manager
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
+from accelkit.kernelcache.command import cache
 from accelkit.logs import FORMAT
 from accelkit.node.command import node_agent
 from accelkit.report.audit_command import audit_command
@@ -40,6 +41,7 @@ def main(log_level: str) -> None:
     logging.basicConfig(level=log_level.upper(), format=FORMAT, stream=sys.stderr)
 
 
+main.add_command(cache)
 main.add_command(config_manager)
 main.add_command(extender)
 main.add_command(node_agent)

@@ -1,0 +1,51 @@
+"""`accelkit cache`: verify, inspect, extract, build and copy images of kernel caches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from accelkit.kernelcache.signatures.artifact import verify_artifact
+from accelkit.kernelcache.signatures.keys import load_public_keys
+from accelkit.kernelcache.signatures.matching import TextMatch
+from accelkit.kernelcache.signatures.policy import Signer
+from accelkit.kernelcache.signatures.trust import TrustRoot
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def cache() -> None:
+    """Images of GPU-kernel caches: who signed them, what they hold, and onto the disk with them."""
+
+
+@cache.command("verify-bundle")
+@click.option("--bundle", required=True, type=_FILE, help="Sigstore bundle, JSON.")
+@click.option("--certificate-identity", help="Subject that the certificate must name, exactly.")
+@click.option("--certificate-oidc-issuer", help="Issuer that must have vouched for it, exactly.")
+@click.option("--key", type=_FILE, help="Public key in PEM format, instead of identity and issuer.")
+@click.option("--trusted-root", type=_FILE, help="Trusted root, JSON; without it that of the public instance.")
+@click.option("--staging", is_flag=True, help="Trust Sigstore's staging instance instead.")
+@click.argument("file_or_digest")
+def verify_bundle(
+    *,
+    bundle: Path,
+    certificate_identity: str | None,
+    certificate_oidc_issuer: str | None,
+    key: Path | None,
+    trusted_root: Path | None,
+    file_or_digest: str,
+    staging: bool,
+) -> None:
+    """Verify a Sigstore bundle about FILE_OR_DIGEST (a path, or sha256:… of one)."""
+    keyless = bool(certificate_identity) and bool(certificate_oidc_issuer)
+    if keyless == (key is not None) or bool(certificate_identity) != bool(certificate_oidc_issuer):
+        raise click.UsageError("give --certificate-identity with --certificate-oidc-issuer, or --key")
+    if key is not None:
+        signer = Signer("key", keys=load_public_keys(key.read_bytes(), str(key)))
+    else:
+        issuer, subject = TextMatch(certificate_oidc_issuer or ""), TextMatch(certificate_identity or "")
+        signer = Signer("identity", issuer=issuer, subject=subject)
+    held = verify_artifact(bundle, file_or_digest, signer, TrustRoot(trusted_root, staging=staging))
+    click.echo(f"Verified: signed by {held.identity}")

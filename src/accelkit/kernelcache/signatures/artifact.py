@@ -1,0 +1,92 @@
+"""Bundles about files: the client protocol of Sigstore's conformance suite."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.signatures.bundles import envelope_evidence, material_of, read_bundle
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.judging import Held, judge
+from accelkit.kernelcache.signatures.policy import Signer
+from accelkit.kernelcache.signatures.trust import TrustRoot
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
+_SUBJECT_LIMIT = 1 << 20
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    digest: dict[str, str]
+
+
+class _Statement(msgspec.Struct, frozen=True):
+    subject: list[_Subject]
+
+
+def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoot) -> Held:
+    """Verify a bundle about a file.
+
+    Args:
+        bundle: its path.
+        artifact: path of the file, or `sha256:` and its digest.
+        signer: who must have signed.
+        trust: Sigstore's root.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+        RejectedError: the bundle does not prove it.
+    """
+    try:
+        if bundle.stat().st_size > MAX_SIGNATURE_BYTES:
+            raise RejectedError(Reason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
+        content = bundle.read_bytes()
+    except OSError as exc:
+        raise ConfigurationError(f"the bundle {bundle} cannot be read: {exc}") from exc
+    return judge(_evidence(content, artifact), signer, trust, datetime.now(UTC))
+
+
+def _evidence(content: bytes, artifact: str) -> Evidence:
+    bundle = read_bundle(content)
+    digest, data = _digest(artifact)
+    if bundle.dsse_envelope is not None:
+        evidence = envelope_evidence(bundle, content, "bundle")
+        try:
+            statement = msgspec.json.decode(bundle.dsse_envelope.payload, type=_Statement)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise RejectedError(Reason.UNREADABLE, f"the envelope holds no statement: {exc}") from exc
+        if not any(each.digest.get("sha256") == digest.hex() for each in statement.subject):
+            raise RejectedError(Reason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}")
+        return evidence
+    message = bundle.message_signature
+    if message.message_digest is not None and message.message_digest.digest != digest:
+        raise RejectedError(Reason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}")
+    return Evidence(
+        format="cosign-v3",
+        source="bundle",
+        signed=data,
+        signed_digest=digest,
+        payload_digest=digest,
+        signature=message.signature,
+        **material_of(bundle, content),
+    )
+
+
+def _digest(artifact: str) -> tuple[bytes, bytes | None]:
+    """The SHA-256 digest of an artifact, and its bytes where they are at hand and few."""
+    path = Path(artifact)
+    if path.is_file():
+        try:
+            data = path.read_bytes() if path.stat().st_size <= _SUBJECT_LIMIT else None
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").digest(), data
+        except OSError as exc:
+            raise ConfigurationError(f"{artifact} cannot be read: {exc}") from exc
+    if found := _DIGEST.fullmatch(artifact):
+        return bytes.fromhex(found[1]), None
+    raise ConfigurationError(f"{artifact} is neither a file nor sha256: with 64 hexadecimal digits")

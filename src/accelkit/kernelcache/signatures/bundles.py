@@ -1,0 +1,188 @@
+"""Sigstore bundles, as cosign 3 attaches them to an image: an envelope (DSSE) around a statement (in-toto)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from cryptography import x509
+
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+
+# The one predicate that says "I sign this image"; all others say something about it.
+SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
+BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
+_IN_TOTO = "application/vnd.in-toto+json"
+_STATEMENTS = frozenset({"https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"})
+_MAX_SUBJECTS = 256
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    digest: dict[str, str]
+    annotations: dict[str, str] | None = None
+
+
+class _Statement(msgspec.Struct, frozen=True, rename={"kind": "_type", "predicate_type": "predicateType"}):
+    kind: str
+    predicate_type: str
+    subject: list[_Subject]
+
+
+def read_bundle(content: bytes) -> Any:
+    """Parse a bundle of any version.
+
+    Returns:
+        A bundle of `sigstore_models`, which knows all kinds of verification material.
+
+    Raises:
+        RejectedError: it is none.
+    """
+    from sigstore_models.bundle.v1 import Bundle  # noqa: PLC0415 - loaded where it is needed
+
+    if len(content) > MAX_SIGNATURE_BYTES:
+        raise RejectedError(Reason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
+    try:
+        document = msgspec.json.decode(content, type=dict[str, Any])
+        # A bundle without a log leaves the list out, which the models do not foresee.
+        document["verificationMaterial"].setdefault("tlogEntries", [])
+        return Bundle.from_json(msgspec.json.encode(document))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise RejectedError(Reason.UNREADABLE, f"the bundle cannot be read: {_first_line(exc)}") from exc
+
+
+def image_evidence(content: bytes, digest: str, source: str) -> Evidence:
+    """Read a bundle that should sign an image.
+
+    Args:
+        content: JSON.
+        digest: of the image's manifest.
+        source: where it was found.
+
+    Raises:
+        RejectedError: it cannot be read, is no signature of an image, or is one of another image.
+    """
+    bundle = read_bundle(content)
+    envelope = bundle.dsse_envelope
+    if envelope is None:
+        raise RejectedError(Reason.NOT_A_SIGNATURE, "the bundle signs a file and not an image")
+    if envelope.payload_type != _IN_TOTO:
+        raise RejectedError(Reason.NOT_A_SIGNATURE, f"the envelope holds {envelope.payload_type}")
+    annotations = _claim(envelope.payload, digest)
+    return replace(envelope_evidence(bundle, content, source), annotations=annotations)
+
+
+def envelope_evidence(bundle: Any, content: bytes, source: str) -> Evidence:
+    """The signature of a bundle's envelope, whatever the envelope says.
+
+    Raises:
+        RejectedError: its material cannot be read.
+    """
+    envelope = bundle.dsse_envelope
+    if len(envelope.signatures) != 1:
+        raise RejectedError(Reason.UNREADABLE, f"the envelope has {len(envelope.signatures)} signatures instead of one")
+    signed = pae(envelope.payload_type, envelope.payload)
+    return Evidence(
+        format="cosign-v3",
+        source=source,
+        signed=signed,
+        signed_digest=hashlib.sha256(signed).digest(),
+        payload_digest=hashlib.sha256(envelope.payload).digest(),
+        signature=envelope.signatures[0].sig,
+        enveloped=True,
+        **material_of(bundle, content),
+    )
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """What a signature of an envelope is over: type and payload, each with its length."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def _claim(payload: bytes, digest: str) -> dict[str, str]:
+    try:
+        statement = msgspec.json.decode(payload, type=_Statement)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise RejectedError(Reason.UNREADABLE, f"the envelope holds no statement: {exc}") from exc
+    if statement.kind not in _STATEMENTS:
+        raise RejectedError(Reason.UNREADABLE, f"statements of the type {statement.kind} are not known")
+    if statement.predicate_type != SIGN_PREDICATE:
+        raise RejectedError(
+            Reason.NOT_A_SIGNATURE, f"it states {statement.predicate_type} about the image, which is no signature"
+        )
+    wanted = digest.removeprefix("sha256:")
+    for subject in statement.subject[:_MAX_SUBJECTS]:
+        if subject.digest.get("sha256") == wanted:
+            return subject.annotations or {}
+    raise RejectedError(Reason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
+
+
+def material_of(bundle: Any, content: bytes) -> dict[str, Any]:
+    """The parts of `Evidence` that a bundle's verification material gives.
+
+    Raises:
+        RejectedError: a certificate in it cannot be read, or it has more than one entry of the log.
+    """
+    material = bundle.verification_material
+    given = [material.certificate] if material.certificate else []
+    if material.x509_certificate_chain:
+        given = list(material.x509_certificate_chain.certificates)
+    try:
+        certificates = [x509.load_der_x509_certificate(each.raw_bytes) for each in given]
+    except ValueError as exc:
+        raise RejectedError(Reason.UNREADABLE, f"a certificate of the bundle cannot be read: {exc}") from exc
+    if not certificates and not material.public_key:
+        raise RejectedError(Reason.UNREADABLE, "the bundle names neither a key nor a certificate")
+    if len(material.tlog_entries) > 1:
+        raise RejectedError(Reason.UNREADABLE, "the bundle has several entries of the log")
+    record = _record(material.tlog_entries[0]) if material.tlog_entries else None
+    stamps = material.timestamp_verification_data
+    return {
+        "certificate": certificates[0] if certificates else None,
+        "chain": tuple(certificates[1:]),
+        "hint": material.public_key.hint if material.public_key else "",
+        "record": record,
+        "timestamps": tuple(each.signed_timestamp for each in stamps.rfc3161_timestamps) if stamps else (),
+        "bundle": _for_sigstore(content),
+    }
+
+
+def _record(entry: Any) -> LogRecord:
+    promise = entry.inclusion_promise
+    return LogRecord(
+        body=entry.canonicalized_body,
+        log_id=entry.log_id.key_id,
+        log_index=entry.log_index,
+        integrated_time=entry.integrated_time,
+        promise=promise.signed_entry_timestamp if promise else None,
+        proof=entry,
+    )
+
+
+def _for_sigstore(content: bytes) -> Any:
+    """The bundle as `sigstore` reads it, or None where it does not take this kind of material."""
+    from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
+    from sigstore.models import Bundle  # noqa: PLC0415 - the same
+
+    try:
+        return Bundle.from_json(content)
+    except (Error, ValueError, binascii.Error, KeyError, TypeError):
+        return None
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc) or type(exc).__name__).splitlines()[0][:200]
+
+
+def b64(text: str) -> bytes:
+    """Decode base64, strictly.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return base64.b64decode(text, validate=True)

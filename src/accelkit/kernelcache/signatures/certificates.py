@@ -1,0 +1,148 @@
+"""Certificates of signers: path, usage, identity."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
+
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.keys import PublicKey, public_key
+from accelkit.kernelcache.signatures.matching import TextMatch
+from accelkit.kernelcache.signatures.trust import Authorities
+
+# Fulcio's extensions for the issuer: the first holds bare text, the second DER.
+_ISSUER_V1 = ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+_ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+_OTHER_NAME = ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
+_UTF8_STRING = 0x0C
+_LONG_LENGTH = 0x80
+
+
+def check_path(
+    certificate: x509.Certificate, chain: tuple[x509.Certificate, ...], authorities: Authorities, at: datetime
+) -> list[x509.Certificate]:
+    """Build a path from a certificate to a trusted one, valid at a moment, and check what it may be used for.
+
+    Returns:
+        The path above the certificate, its issuer first.
+
+    Raises:
+        RejectedError: there is none, it had expired, or the certificate is not for signing code.
+    """
+    if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
+        raise RejectedError(
+            Reason.CERTIFICATE_EXPIRED,
+            f"the certificate was valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} to "
+            f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC, not at {at:%Y-%m-%d %H:%M:%S}",
+        )
+    # The defaults demand the usage of TLS clients; that of code signing is checked below.
+    usage = (x509.ExtendedKeyUsage, Criticality.AGNOSTIC, None)
+    above = ExtensionPolicy.webpki_defaults_ca().may_be_present(*usage)
+    leaf = ExtensionPolicy.permit_all().may_be_present(*usage)
+    builder = PolicyBuilder().store(Store(list(authorities.roots))).time(at)
+    verifier = builder.extension_policies(ca_policy=above, ee_policy=leaf).build_client_verifier()
+    try:
+        path = verifier.verify(certificate, [*authorities.intermediates, *chain]).chain[1:]
+    except (VerificationError, x509.UnsupportedGeneralNameType) as exc:
+        raise RejectedError(
+            Reason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
+        ) from exc
+    extensions = _extensions(certificate)
+    key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
+    if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
+    if not isinstance(extended, x509.ExtendedKeyUsage) or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is not for signing code")
+    return path
+
+
+def check_identity(
+    certificate: x509.Certificate, issuer: TextMatch | None, subject: TextMatch | None
+) -> tuple[str, str]:
+    """Check whose certificate it is.
+
+    Returns:
+        The subject that matched (the first one where any will do) and the issuer, or an empty text.
+
+    Raises:
+        RejectedError: it is somebody else's, or of another issuer.
+    """
+    subjects, issuer_name = subjects_of(certificate), issuer_of(certificate)
+    if issuer is not None and not (issuer_name and issuer.matches(issuer_name)):
+        raise RejectedError(Reason.IDENTITY_MISMATCH, f"the issuer is {issuer_name or 'not given'}, not {issuer}")
+    if subject is None:
+        return (subjects[0] if subjects else certificate.subject.rfc4514_string()), issuer_name
+    for each in subjects:
+        if subject.matches(each):
+            return each, issuer_name
+    found = " and ".join(subjects) or "not given"
+    raise RejectedError(Reason.IDENTITY_MISMATCH, f"the subject is {found}, not {subject}")
+
+
+def subjects_of(certificate: x509.Certificate) -> list[str]:
+    """The subject's alternative names: URIs, e-mail addresses, and Fulcio's own form of user names."""
+    names = _extensions(certificate).get(x509.SubjectAlternativeName)
+    if not isinstance(names, x509.SubjectAlternativeName):
+        return []
+    others = [each for each in names.get_values_for_type(x509.OtherName) if each.type_id == _OTHER_NAME]
+    return [
+        *names.get_values_for_type(x509.UniformResourceIdentifier),
+        *names.get_values_for_type(x509.RFC822Name),
+        *(text for each in others if (text := _utf8(each.value)) is not None),
+    ]
+
+
+def issuer_of(certificate: x509.Certificate) -> str:
+    """Who vouched for the identity, or an empty text. Two extensions that differ are as good as none."""
+    old, new = (_unrecognised(certificate, each) for each in (_ISSUER_V1, _ISSUER_V2))
+    values = []
+    if old is not None:
+        values.append(old.decode(errors="replace"))
+    if new is not None:
+        values.append(_utf8(new) or "")
+    return values[0] if values and len(set(values)) == 1 else ""
+
+
+def key_of(certificate: x509.Certificate) -> PublicKey:
+    """The certificate's key.
+
+    Raises:
+        RejectedError: its kind is unknown.
+    """
+    try:
+        return public_key(certificate.public_key())
+    except Exception as exc:
+        raise RejectedError(Reason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
+
+
+def _extensions(certificate: x509.Certificate) -> dict[type, x509.ExtensionType]:
+    try:
+        return {type(each.value): each.value for each in certificate.extensions}
+    except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as exc:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, f"the certificate's extensions cannot be read: {exc}") from exc
+
+
+def _unrecognised(certificate: x509.Certificate, identifier: ObjectIdentifier) -> bytes | None:
+    try:
+        value = certificate.extensions.get_extension_for_oid(identifier).value
+    except (x509.ExtensionNotFound, ValueError):
+        return None
+    return value.value if isinstance(value, x509.UnrecognizedExtension) else None
+
+
+def _utf8(der: bytes) -> str | None:
+    """The text of a DER UTF8String, or None."""
+    if len(der) < 2 or der[0] != _UTF8_STRING:  # noqa: PLR2004 - tag and length
+        return None
+    length, start = der[1], 2
+    if length & _LONG_LENGTH:
+        size = length & ~_LONG_LENGTH
+        length, start = int.from_bytes(der[2 : 2 + size]), 2 + size
+    text = der[start:]
+    try:
+        return text.decode() if len(text) == length else None
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,107 @@
+"""What looking at signatures brings: one that holds, or why none does."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+from accelkit.errors import SignatureError
+
+
+class Reason(enum.StrEnum):
+    """Why a signature does not count, or why nothing is known. In the order of how near it came."""
+
+    NOT_COVERED = "NotCovered"
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
+    TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
+    NO_SIGNATURES = "NoSignatures"
+    UNREADABLE = "Unreadable"
+    NOT_A_SIGNATURE = "NotASignature"
+    OTHER_KIND = "OtherKind"
+    SUBJECT_MISMATCH = "SubjectMismatch"
+    SIGNATURE_INVALID = "SignatureInvalid"
+    UNTRUSTED_ROOT = "UntrustedRoot"
+    CERTIFICATE_EXPIRED = "CertificateExpired"
+    LOG_ENTRY_MISSING = "LogEntryMissing"
+    LOG_ENTRY_INVALID = "LogEntryInvalid"
+    IDENTITY_MISMATCH = "IdentityMismatch"
+    ANNOTATION_MISMATCH = "AnnotationMismatch"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether nothing was learnt about the image, so that asking again later may give a verdict."""
+        return self in {Reason.REGISTRY_UNAVAILABLE, Reason.TRUST_ROOT_UNAVAILABLE}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A signature that holds.
+
+    Attributes:
+        policy: name of the signer policy that it satisfies.
+        signer: name of the signer in it.
+        format: `cosign-v2` or `cosign-v3`.
+        identity: the certificate's subject, or `sha256:…` of the public key.
+        issuer: who vouched for the identity; empty for a key.
+        log_index: place in the transparency log, or None where no entry was verified.
+        signed_at: a proven time, or None where nothing proves one.
+        source: where it was found.
+    """
+
+    policy: str
+    signer: str
+    format: str
+    identity: str
+    issuer: str = ""
+    log_index: int | None = None
+    signed_at: datetime | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one signature does not satisfy one signer. `source` and `signer` may be empty where it concerns all."""
+
+    reason: Reason
+    message: str
+    source: str = ""
+    signer: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.source}: " if self.source else ""
+        signer = f" (signer {self.signer})" if self.signer else ""
+        return f"{where}{self.reason}: {self.message}{signer}"
+
+
+class RejectedError(SignatureError):
+    """One signature does not satisfy one signer.
+
+    Args:
+        reason: its code.
+        message: one sentence.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class UnverifiedError(SignatureError):
+    """No signature of an image satisfies a policy, or nothing can be known about it.
+
+    Args:
+        message: one sentence.
+        failures: why, per signature and signer; at least one.
+    """
+
+    def __init__(self, message: str, failures: tuple[Failure, ...], *, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.failures = failures
+        self.reason = nearest(failures).reason
+
+
+def nearest(failures: tuple[Failure, ...]) -> Failure:
+    """The failure that came nearest to success: that is the one worth telling first."""
+    order = list(Reason)
+    return max(failures, key=lambda failure: order.index(failure.reason))

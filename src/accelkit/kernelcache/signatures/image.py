@@ -1,0 +1,202 @@
+"""Verification of an image: resolve it to a digest, gather its signatures in both formats, judge them by policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import Descriptor, Manifest
+from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import RawManifest, RegistryClient
+from accelkit.kernelcache.signatures import bundles, simple_signing
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence
+from accelkit.kernelcache.signatures.findings import Failure, Reason, RejectedError, Signature, UnverifiedError, nearest
+from accelkit.kernelcache.signatures.judging import judge
+from accelkit.kernelcache.signatures.policy import SignerPolicies, SignerPolicy
+from accelkit.kernelcache.signatures.trust import TrustRoot
+
+# Signatures of one image that are looked at, per format, and failures that are kept.
+MAX_SIGNATURES = 64
+MAX_FAILURES = 64
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A verdict in favour of an image.
+
+    Attributes:
+        image: pinned to the digest that was verified.
+        manifest: what has that digest.
+        signatures: one per policy that covers the image.
+        policy_digest: of the policies and what they refer to.
+    """
+
+    image: Reference
+    manifest: RawManifest
+    signatures: tuple[Signature, ...]
+    policy_digest: str
+
+
+@dataclass(frozen=True)
+class _Found:
+    evidence: tuple[Evidence, ...]
+    failures: tuple[Failure, ...]
+
+
+async def verify_image(
+    client: RegistryClient,
+    image: Reference,
+    policies: SignerPolicies,
+    *,
+    namespace: str = "",
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Verification:
+    """Verify that every policy that covers an image is satisfied by one of its signatures.
+
+    Args:
+        client: an open one.
+        image: by tag or digest. What is verified is the digest; use that from here on, since tags move.
+        policies: who may sign.
+        namespace: for which namespace; empty for no particular one.
+        clock: the time at which certificates must be valid that nothing else dates.
+
+    Raises:
+        UnverifiedError: no policy covers it, or one is not satisfied, or nothing could be learnt.
+    """
+    covering = policies.covering(image, namespace)
+    if not covering:
+        where = f" for namespace {namespace}" if namespace else ""
+        failure = Failure(Reason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
+        raise UnverifiedError(
+            failure.message, (failure,), next_step="add a policy that names who may sign it, or give the namespace"
+        )
+    try:
+        manifest = await client.manifest(image)
+        pinned = image.at(manifest.digest)
+        found = await _gather(client, pinned)
+    except RegistryError as exc:
+        reason = Reason.REGISTRY_UNAVAILABLE if exc.retryable else Reason.UNREADABLE
+        raise UnverifiedError(
+            f"{image} cannot be verified: {exc.message}", (Failure(reason, exc.message),), next_step=exc.next_step
+        ) from exc
+    now = clock()
+
+    def satisfied() -> tuple[Signature, ...]:
+        return tuple(_satisfy(policy, found, policies.trust, now, pinned) for policy in covering)
+
+    # Signatures are arithmetic, and a service has other things to do meanwhile.
+    return Verification(pinned, manifest, await asyncio.to_thread(satisfied), policies.digest)
+
+
+def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetime, image: Reference) -> Signature:
+    failures = list(found.failures)
+    for evidence in found.evidence:
+        for signer in policy.signers:
+            try:
+                held = judge(evidence, signer, trust, now)
+            except RejectedError as exc:
+                failures.append(Failure(exc.reason, exc.message, evidence.source, signer.name))
+                continue
+            return Signature(
+                policy=policy.name,
+                signer=signer.name,
+                format=evidence.format,
+                identity=held.identity,
+                issuer=held.issuer,
+                log_index=held.log_index,
+                signed_at=held.signed_at,
+                source=evidence.source,
+            )
+    if not failures:
+        failures = [Failure(Reason.NO_SIGNATURES, "it has no signatures")]
+    kept = tuple(failures[:MAX_FAILURES])
+    first = nearest(kept)
+    next_step = {
+        Reason.NO_SIGNATURES: f"sign it: cosign sign {image.name}@{image.digest}",
+        Reason.NOT_A_SIGNATURE: f"sign it: cosign sign {image.name}@{image.digest}",
+        Reason.IDENTITY_MISMATCH: f"if that identity may sign it, add it to the policy {policy.name}",
+        Reason.LOG_ENTRY_MISSING: "sign with a transparency log, or let the signer say transparencyLog: notRequired",
+        Reason.TRUST_ROOT_UNAVAILABLE: "give the trusted root of the Sigstore instance that signed it",
+    }.get(first.reason, "")
+    raise UnverifiedError(f"{image} does not satisfy policy {policy.name}: {first}", kept, next_step=next_step)
+
+
+async def _gather(client: RegistryClient, image: Reference) -> _Found:
+    new, old = await asyncio.gather(_bundles(client, image), _simple(client, image))
+    return _Found((*new.evidence, *old.evidence), (*new.failures, *old.failures))
+
+
+async def _bundles(client: RegistryClient, image: Reference) -> _Found:
+    """The bundles that refer to an image."""
+    referrers = await client.referrers(image)
+    evidence: list[Evidence] = []
+    failures = [Failure(Reason.UNREADABLE, problem) for problem in referrers.problems]
+    # An entry without a type may be a bundle; one with another type is not.
+    candidates = [
+        each
+        for each in referrers.descriptors
+        if not each.artifact_type or each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)
+    ]
+    if len(candidates) > MAX_SIGNATURES:
+        failures.append(Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at"))
+    for each in candidates[:MAX_SIGNATURES]:
+        source = f"bundle {each.digest}"
+        try:
+            content = await _bundle(client, image, each)
+            if content is not None:
+                evidence.append(await asyncio.to_thread(bundles.image_evidence, content, image.digest, source))
+        except RejectedError as exc:
+            failures.append(Failure(exc.reason, exc.message, source))
+        except (RegistryError, CacheError) as exc:
+            failures.append(Failure(_unread(exc), exc.message, source))
+    return _Found(tuple(evidence), tuple(failures))
+
+
+async def _bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
+    """The bundle of a referrer; None where the referrer is something else."""
+    document = (await client.manifest(image.at(referrer.digest))).decode()
+    if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
+        return None
+    if document.subject is None or document.subject.digest != image.digest:
+        raise RejectedError(Reason.SUBJECT_MISMATCH, f"its manifest refers to another image than {image.digest}")
+    if len(document.layers) != 1:
+        raise RejectedError(Reason.UNREADABLE, f"it has {len(document.layers)} layers instead of one")
+    return await client.blob(image, document.layers[0], limit=MAX_SIGNATURE_BYTES)
+
+
+async def _simple(client: RegistryClient, image: Reference) -> _Found:
+    """The layers of the signature image that cosign 2 tags."""
+    tag = simple_signing.signature_tag(image.digest)
+    try:
+        document = (await client.manifest(image.tagged(tag))).decode()
+    except RegistryError as exc:
+        if exc.status == 404:  # noqa: PLR2004 - HTTP's word for "not there"
+            return _Found((), ())
+        if exc.retryable:
+            raise
+        return _Found((), (Failure(Reason.UNREADABLE, exc.message, tag),))
+    except CacheError as exc:
+        return _Found((), (Failure(Reason.UNREADABLE, exc.message, tag),))
+    if not isinstance(document, Manifest):
+        return _Found((), (Failure(Reason.UNREADABLE, "it is an index, not an image", tag),))
+    layers = [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
+    evidence: list[Evidence] = []
+    failures: list[Failure] = []
+    for number, layer in enumerate(layers[:MAX_SIGNATURES], 1):
+        source = f"{tag} layer {number}"
+        try:
+            payload = await client.blob(image, layer, limit=MAX_SIGNATURE_BYTES)
+            evidence.append(simple_signing.image_evidence(payload, layer, image.digest, source))
+        except RejectedError as exc:
+            failures.append(Failure(exc.reason, exc.message, source))
+        except RegistryError as exc:
+            failures.append(Failure(_unread(exc), exc.message, source))
+    return _Found(tuple(evidence), tuple(failures))
+
+
+def _unread(exc: Exception) -> Reason:
+    retryable = isinstance(exc, RegistryError) and exc.retryable
+    return Reason.REGISTRY_UNAVAILABLE if retryable else Reason.UNREADABLE

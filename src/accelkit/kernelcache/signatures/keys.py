@@ -1,0 +1,134 @@
+"""Public keys, and what they sign."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_public_key,
+)
+
+from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+
+_MINIMUM_RSA_BITS = 2048
+_MARKER = b"-----BEGIN "
+_CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), "secp521r1": hashes.SHA512()}
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A public key.
+
+    Attributes:
+        key: of `cryptography`.
+        der: its SubjectPublicKeyInfo.
+    """
+
+    key: PublicKeyTypes
+    der: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """`sha256:` of its SubjectPublicKeyInfo, in hexadecimal."""
+        return f"sha256:{hashlib.sha256(self.der).hexdigest()}"
+
+    @property
+    def hint(self) -> str:
+        """How a bundle of cosign names the key: base64 of the same hash."""
+        return base64.b64encode(hashlib.sha256(self.der).digest()).decode()
+
+    def check(self, signature: bytes, data: bytes) -> None:
+        """Check a signature over data. cosign hashes with SHA-256 on every curve; other tools with the curve's own.
+
+        Raises:
+            RejectedError: it is not by this key, or the key is of an unknown kind.
+        """
+        if isinstance(self.key, ec.EllipticCurvePublicKey):
+            own = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
+            if any(self._holds(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
+                return
+            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+        if not self._holds(signature, data, hashes.SHA256()):
+            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+
+    def check_digest(self, signature: bytes, digest: bytes) -> None:
+        """Check a signature over data of which only the SHA-256 digest is known.
+
+        Raises:
+            RejectedError: it is not by this key, or the key signs whole data only.
+        """
+        if isinstance(self.key, ed25519.Ed25519PublicKey):
+            raise RejectedError(
+                Reason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
+            )
+        if not self._holds(signature, digest, Prehashed(hashes.SHA256())):
+            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+
+    def _holds(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
+        try:
+            if isinstance(self.key, ec.EllipticCurvePublicKey):
+                self.key.verify(signature, data, ec.ECDSA(algorithm))
+            elif isinstance(self.key, ed25519.Ed25519PublicKey):
+                self.key.verify(signature, data)
+            elif isinstance(self.key, rsa.RSAPublicKey):
+                self.key.verify(signature, data, padding.PKCS1v15(), algorithm)
+            else:
+                raise RejectedError(
+                    Reason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not known"
+                )
+        except (InvalidSignature, UnsupportedAlgorithm, ValueError):
+            return False
+        return True
+
+
+def public_key(key: PublicKeyTypes) -> PublicKey:
+    """Wrap a key of `cryptography`."""
+    return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+
+def public_key_of_der(der: bytes) -> PublicKey:
+    """Read a SubjectPublicKeyInfo.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return public_key(load_der_public_key(der))
+    except UnsupportedAlgorithm as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
+    """Read one or more public keys of a policy.
+
+    Raises:
+        ConfigurationError: one cannot be read, is private, or is too weak.
+    """
+    if b"PRIVATE KEY" in pem:
+        raise ConfigurationError(f"{where} gives a private key", next_step="give the public one, cosign.pub")
+    blocks = [_MARKER + each for each in pem.split(_MARKER)[1:]]
+    if not blocks:
+        raise ConfigurationError(f"{where} gives no public key in PEM format")
+    try:
+        keys = tuple(public_key(load_pem_public_key(block)) for block in blocks)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
+    for each in keys:
+        if isinstance(each.key, rsa.RSAPublicKey) and each.key.key_size < _MINIMUM_RSA_BITS:
+            raise ConfigurationError(
+                f"{where} gives an RSA key of {each.key.key_size} bits; {_MINIMUM_RSA_BITS} is the least"
+            )
+        if not isinstance(each.key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
+            raise ConfigurationError(f"{where} gives a {type(each.key).__name__}; ECDSA, RSA and Ed25519 are known")
+    return keys

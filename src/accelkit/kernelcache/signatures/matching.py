@@ -1,0 +1,82 @@
+"""How a policy names texts: exactly, by anchored regular expression, or by a star."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import re2
+
+from accelkit.errors import ConfigurationError
+
+MAX_PATTERN_LENGTH = 1024
+MAX_TEXT_LENGTH = 4096
+_MAX_PATTERN_MEMORY = 1 << 20
+# Nobody's policy means both of these, so a pattern that matches them means everybody.
+_PROBES = ("https://one.example/a?b#c", "two@other.example")
+
+
+@dataclass(frozen=True)
+class TextMatch:
+    """Matches one text, or the texts that a regular expression describes from begin to end.
+
+    Expressions are RE2's: they take linear time whatever they are. Unlike cosign's they are anchored, so
+    `https://github.com/acme/.*` does not match `https://evil.example/https://github.com/acme/x`.
+    """
+
+    exact: str = ""
+    pattern: str = ""
+
+    def matches(self, text: str) -> bool:
+        """Whether a text is one of those meant. Texts beyond 4096 characters never are."""
+        if len(text) > MAX_TEXT_LENGTH:
+            return False
+        if self.pattern:
+            return _compiled(self.pattern).fullmatch(text) is not None
+        return text == self.exact
+
+    def __str__(self) -> str:
+        return f"/{self.pattern}/" if self.pattern else self.exact
+
+
+def text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
+    """Read the two fields of a policy that name a text; None where neither is given.
+
+    Raises:
+        ConfigurationError: both are given, or the expression is wrong, too long, or would match everybody.
+    """
+    if exact and pattern:
+        raise ConfigurationError(f"{what} is given exactly and as a pattern; give one of them")
+    if not exact and not pattern:
+        return None
+    if len(exact) > MAX_TEXT_LENGTH or len(pattern) > MAX_PATTERN_LENGTH:
+        raise ConfigurationError(f"{what} is longer than {MAX_PATTERN_LENGTH} characters as a pattern allows")
+    if pattern:
+        compiled = _compiled(pattern, what)
+        if all(compiled.fullmatch(probe) for probe in _PROBES):
+            raise ConfigurationError(
+                f"{what} has the pattern {pattern!r}, which anybody matches",
+                next_step="name who may sign, such as https://github\\.com/your-organisation/.*",
+            )
+    return TextMatch(exact, pattern)
+
+
+def _compiled(pattern: str, what: str = "a policy") -> Any:
+    options = re2.Options()
+    options.max_mem = _MAX_PATTERN_MEMORY
+    options.log_errors = False
+    options.never_nl = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as exc:
+        message = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
+        raise ConfigurationError(f"{what} has the pattern {pattern!r}, which cannot be used: {message}") from exc
+
+
+def glob(pattern: str) -> re.Pattern[str]:
+    """Compile a name with stars: `*` stands for part of one path component, `**` for any number of them."""
+    parts = re.split(r"(\*\*|\*)", pattern)
+    stars = {"**": ".*", "*": "[^/]*"}
+    # At most three stars per name keep backtracking harmless; names are short besides.
+    return re.compile("".join(stars.get(part) or re.escape(part) for part in parts), re.DOTALL)

@@ -1,0 +1,127 @@
+"""Signatures as cosign 2 attaches them: an image tagged `sha256-….sig`, a claim per layer, its proof in annotations."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+from cryptography import x509
+
+from accelkit.kernelcache.oci import Descriptor
+from accelkit.kernelcache.signatures.bundles import b64
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+
+PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
+_CLAIM = "cosign container image signature"
+_SIGNATURE = "dev.cosignproject.cosign/signature"
+_CERTIFICATE = "dev.sigstore.cosign/certificate"
+_CHAIN = "dev.sigstore.cosign/chain"
+_BUNDLE = "dev.sigstore.cosign/bundle"
+_TIMESTAMP = "dev.sigstore.cosign/rfc3161timestamp"
+
+
+class _Payload(msgspec.Struct, frozen=True, rename="camel"):
+    body: str
+    integrated_time: int
+    log_index: int
+    log_id: str = msgspec.field(name="logID")
+
+
+class _Promise(msgspec.Struct, frozen=True, rename="pascal"):
+    signed_entry_timestamp: str
+    payload: _Payload
+
+
+class _Timestamp(msgspec.Struct, frozen=True):
+    response: str = msgspec.field(name="SignedRFC3161Timestamp")
+
+
+def signature_tag(digest: str) -> str:
+    """The tag under which signatures of a manifest lie."""
+    return digest.replace(":", "-") + ".sig"
+
+
+def image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) -> Evidence:
+    """Read one layer of a signature image.
+
+    Args:
+        payload: the layer's bytes, already proven to have its digest.
+        layer: with the annotations.
+        digest: of the signed image's manifest.
+        source: where it was found.
+
+    Raises:
+        RejectedError: it cannot be read, or is no signature of this image.
+    """
+    annotations = layer.annotations
+    claimed = _claim(payload, digest)
+    if _SIGNATURE not in annotations:
+        raise RejectedError(Reason.UNREADABLE, f"the layer has no annotation {_SIGNATURE}")
+    if sum(map(len, annotations.values())) > MAX_SIGNATURE_BYTES:
+        raise RejectedError(Reason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes")
+    try:
+        signature = b64(annotations[_SIGNATURE])
+        leaf = _certificates(annotations.get(_CERTIFICATE, ""))
+        chain = _certificates(annotations.get(_CHAIN, ""))
+        record = _record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
+        stamped = annotations.get(_TIMESTAMP)
+        stamps = (b64(msgspec.json.decode(stamped, type=_Timestamp).response),) if stamped else ()
+    except (ValueError, msgspec.DecodeError) as exc:
+        raise RejectedError(Reason.UNREADABLE, f"an annotation of the layer cannot be read: {exc}") from exc
+    return Evidence(
+        format="cosign-v2",
+        source=source,
+        signed=payload,
+        signed_digest=hashlib.sha256(payload).digest(),
+        payload_digest=hashlib.sha256(payload).digest(),
+        signature=signature,
+        certificate=leaf[0] if leaf else None,
+        chain=(*leaf[1:], *chain),
+        record=record,
+        timestamps=stamps,
+        annotations=claimed,
+    )
+
+
+def _claim(payload: bytes, digest: str) -> dict[str, str]:
+    """Check what the payload says and return what else it claims."""
+    try:
+        document = _lowered(msgspec.json.decode(payload, type=dict[str, Any]))
+        critical = _lowered(document["critical"])
+        image = _lowered(critical["image"])
+        kind, named = critical["type"], image["docker-manifest-digest"]
+        optional = document.get("optional") or {}
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise RejectedError(Reason.UNREADABLE, f"the payload is no claim about an image: {exc}") from exc
+    if kind != _CLAIM:
+        raise RejectedError(Reason.NOT_A_SIGNATURE, f"the payload claims to be {kind!r}")
+    if named != digest:
+        raise RejectedError(Reason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
+    return {name: value for name, value in optional.items() if isinstance(value, str)}
+
+
+def _lowered(fields: dict[str, Any]) -> dict[str, Any]:
+    # Go reads field names in any case, and the format's own example writes them so. Two spellings of one
+    # name would let two readers see two claims.
+    lowered = {name.lower(): value for name, value in fields.items()}
+    if len(lowered) != len(fields):
+        raise KeyError("a field is given twice")
+    return lowered
+
+
+def _certificates(pem: str) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
+
+
+def _record(text: str) -> LogRecord:
+    promise = msgspec.json.decode(text, type=_Promise)
+    payload = promise.payload
+    return LogRecord(
+        body=b64(payload.body),
+        log_id=bytes.fromhex(payload.log_id),
+        log_index=payload.log_index,
+        integrated_time=payload.integrated_time,
+        promise=b64(promise.signed_entry_timestamp),
+    )

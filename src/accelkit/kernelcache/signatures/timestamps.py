@@ -1,0 +1,70 @@
+"""Signed timestamps (RFC 3161): when a signature was there, as an authority of the trusted root says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from accelkit.kernelcache.signatures.evidence import Evidence
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+
+_MAX_TIMESTAMPS = 32
+# A signing certificate and a root at least.
+_SHORTEST_CHAIN = 2
+
+
+def proven_times(evidence: Evidence, authorities: tuple[Any, ...]) -> list[datetime]:
+    """The moments at which trusted authorities saw the signature; empty where none did.
+
+    Args:
+        evidence: the signature.
+        authorities: those of the trusted root.
+
+    Raises:
+        RejectedError: there are timestamps, and none of them is any authority's that is trusted.
+    """
+    # Here, because few signatures have timestamps.
+    from rfc3161_client import decode_timestamp_response  # noqa: PLC0415
+
+    if not evidence.timestamps:
+        return []
+    if len(evidence.timestamps) > _MAX_TIMESTAMPS:
+        raise RejectedError(Reason.UNREADABLE, f"the signature has more than {_MAX_TIMESTAMPS} timestamps")
+    try:
+        decoded = [decode_timestamp_response(each) for each in set(evidence.timestamps)]
+    except ValueError as exc:
+        raise RejectedError(Reason.UNREADABLE, f"a timestamp cannot be read: {exc}") from exc
+    found = [moment for each in decoded if (moment := moment_of(each, evidence.signature, authorities)) is not None]
+    if not found:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, "no trusted authority made the signature's timestamps")
+    return found
+
+
+def moment_of(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
+    """When one of the authorities saw a signature, or None. The end of an authority's time still belongs to it."""
+    from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
+
+    moment: datetime = response.tst_info.gen_time
+    for authority in authorities:
+        end = authority.validity_period_end
+        if not authority.validity_period_start <= moment or (end is not None and moment > end):
+            continue
+        try:
+            verifier = _verifier(authority.certificates(allow_expired=True))
+            if verifier is not None:
+                verifier.verify_message(response, signature)
+                return moment
+        except VerificationError:
+            continue
+    return None
+
+
+def _verifier(certificates: list[Any]) -> Any:
+    from rfc3161_client import VerifierBuilder  # noqa: PLC0415 - as above
+
+    if len(certificates) < _SHORTEST_CHAIN:
+        return None
+    builder = VerifierBuilder().tsa_certificate(certificates[0]).add_root_certificate(certificates[-1])
+    for each in certificates[1:-1]:
+        builder = builder.add_intermediate_certificate(each)
+    return builder.build()

@@ -1,0 +1,137 @@
+"""The transparency log: that it has an entry, that the entry is about this signature, and when it came in."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
+
+from accelkit.kernelcache.signatures.evidence import Evidence, LogRecord
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.keys import PublicKey, public_key
+from accelkit.kernelcache.signatures.trust import TrustRoot
+
+_CERTIFICATE_MARK = b"-----BEGIN CERTIFICATE-----"
+
+
+def check_record(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> datetime | None:
+    """Check the log's entry for a signature.
+
+    Args:
+        evidence: the signature; it has a record.
+        key: whose signature it is.
+        trust: the logs.
+
+    Returns:
+        When the log took it, or None where the log only proves that it has it.
+
+    Raises:
+        RejectedError: no log of ours has it, or what it has is about something else.
+    """
+    record = evidence.record
+    if record is None:
+        raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
+    moment = _prove(record, trust)
+    try:
+        body = msgspec.json.decode(record.body, type=dict[str, Any])
+        expected = _statements(body)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log's entry cannot be read: {exc}") from exc
+    kind = f"{body.get('kind')}/{body.get('apiVersion')}"
+    if expected is None:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"entries of the kind {kind} are not known")
+    algorithm, value, signature, verifier = expected
+    over = evidence.payload_digest if kind == "dsse/0.0.1" else evidence.signed_digest
+    if algorithm != "sha256" or value != over:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry is about another payload")
+    if signature != evidence.signature:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry is about another signature")
+    if not _same_signer(verifier, evidence, key):
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry names another signer")
+    return moment
+
+
+def _prove(record: LogRecord, trust: TrustRoot) -> datetime | None:
+    # Here, because plain keys without a log need nothing of sigstore.
+    import rfc8785  # noqa: PLC0415
+    from sigstore.errors import Error  # noqa: PLC0415
+    from sigstore.models import TransparencyLogEntry  # noqa: PLC0415
+
+    moment = None if record.integrated_time is None else datetime.fromtimestamp(record.integrated_time, UTC)
+    try:
+        if record.proof is not None:
+            TransparencyLogEntry(record.proof)._verify(trust.logs)  # noqa: SLF001 - the one way to check inclusion
+        if record.promise is not None and moment is not None:
+            statement = {
+                "body": base64.b64encode(record.body).decode(),
+                "integratedTime": record.integrated_time,
+                "logID": record.log_id.hex(),
+                "logIndex": record.log_index,
+            }
+            trust.logs.verify(key_id=record.log_id, signature=record.promise, data=rfc8785.dumps(statement))
+        elif record.proof is None:
+            raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry")
+    except (Error, ValueError) as exc:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"no trusted log has this entry: {exc}") from exc
+    if record.promise is None or moment is None:
+        return None
+    if not trust.covers_log_time(record.log_id, moment):
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log was not trusted at {moment:%Y-%m-%d %H:%M:%S} UTC")
+    return moment
+
+
+def _statements(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
+    """Hash algorithm, hash, signature and signer of an entry; the signer as PEM or DER. None for an unknown kind."""
+    spec = body["spec"]
+    match body.get("kind"), body.get("apiVersion"):
+        case "hashedrekord", "0.0.1":
+            hashed, signed = spec["data"]["hash"], spec["signature"]
+            return (
+                hashed["algorithm"],
+                bytes.fromhex(hashed["value"]),
+                _b64(signed["content"]),
+                _b64(signed["publicKey"]["content"]),
+            )
+        case "dsse", "0.0.1":
+            hashed = spec["payloadHash"]
+            (signed,) = spec["signatures"]
+            return (
+                hashed["algorithm"],
+                bytes.fromhex(hashed["value"]),
+                _b64(signed["signature"]),
+                _b64(signed["verifier"]),
+            )
+        case "hashedrekord", "0.0.2":
+            inner = spec["hashedRekordV002"]
+            hashed, signed = inner["data"], inner["signature"]
+            algorithm = {"SHA2_256": "sha256"}.get(hashed["algorithm"], hashed["algorithm"])
+            verifier = signed["verifier"]
+            named = verifier.get("x509Certificate") or verifier["publicKey"]
+            return algorithm, _b64(hashed["digest"]), _b64(signed["content"]), _b64(named["rawBytes"])
+    return None
+
+
+def _same_signer(verifier: bytes, evidence: Evidence, key: PublicKey) -> bool:
+    if evidence.certificate is not None:
+        if verifier == evidence.certificate.public_bytes(Encoding.DER):
+            return True
+        try:
+            return verifier.lstrip().startswith(_CERTIFICATE_MARK) and (
+                x509.load_pem_x509_certificate(verifier) == evidence.certificate
+            )
+        except ValueError:
+            return False
+    if verifier == key.der:
+        return True
+    try:
+        return public_key(load_pem_public_key(verifier)).der == key.der
+    except ValueError:
+        return False
+
+
+def _b64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
