@@ -14,7 +14,6 @@ What is wrong with a signature is said by a parameter (`rekor=LogIdentity()` is 
 """
 
 from private_sigstore.artifacts import (
-    Artifact,
     bundle_referrer,
     example_image,
     fallback_index,
@@ -35,7 +34,6 @@ __all__ = [
     "MOMENT",
     "SIGNATURE_ANNOTATION",
     "SIGN_PREDICATE",
-    "Artifact",
     "CertificateAuthority",
     "Key",
     "LogIdentity",
