@@ -22,7 +22,15 @@ from private_sigstore.artifacts import (
     signature_tag,
 )
 from private_sigstore.authority import GITHUB, MOMENT, PrivateSigstore, Signer, trusted_root
-from private_sigstore.bundles import BUNDLE, SIGN_PREDICATE, bundle_v3, edited, log_body, message_signature_bundle
+from private_sigstore.bundles import (
+    BUNDLE,
+    BUNDLE_V0_2,
+    SIGN_PREDICATE,
+    bundle_v3,
+    edited,
+    log_body,
+    message_signature_bundle,
+)
 from private_sigstore.certificates import CertificateAuthority, pem
 from private_sigstore.keys import Key, LogIdentity
 from private_sigstore.simple_signing import BUNDLE_ANNOTATION, SIGNATURE_ANNOTATION, SimpleSigning, simple_signing
@@ -30,6 +38,7 @@ from private_sigstore.simple_signing import BUNDLE_ANNOTATION, SIGNATURE_ANNOTAT
 __all__ = [
     "BUNDLE",
     "BUNDLE_ANNOTATION",
+    "BUNDLE_V0_2",
     "GITHUB",
     "MOMENT",
     "SIGNATURE_ANNOTATION",
