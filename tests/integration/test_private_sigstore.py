@@ -24,6 +24,7 @@ from private_sigstore import (
     bundle_referrer,
     bundle_v3,
     edited,
+    edited_entry,
     example_image,
     fallback_index,
     fallback_tag,
@@ -93,40 +94,66 @@ def _tampered(bundle: bytes) -> bytes:
     return edited(bundle, change)
 
 
+# What is wrong, how it is made, and a part of what sigstore-python says to it.
 FORGERIES = {
-    "another authority": lambda: bundle_v3(PrivateSigstore.new().identity(IDENTITY), IMAGE.digest),
-    "an unknown log": lambda: bundle_v3(SIGNER, IMAGE.digest, rekor=LogIdentity()),
-    "another key of the log": lambda: bundle_v3(SIGNER, IMAGE.digest, rekor=SIGSTORE.rekor.impostor()),
-    "no log entry": lambda: bundle_v3(SIGNER, IMAGE.digest, tlog=False),
-    "the log entry of another bundle": lambda: bundle_v3(
-        SIGNER, IMAGE.digest, body=log_body(bundle_v3(SIGNER, OTHER.digest))
+    "another authority": (
+        lambda: bundle_v3(PrivateSigstore.new().identity(IDENTITY), IMAGE.digest),
+        "signature does not match",
     ),
-    "no promise of the certificate log": lambda: bundle_v3(SIGSTORE.identity(IDENTITY, sct=False), IMAGE.digest),
-    "the promise of an unknown certificate log": lambda: bundle_v3(
-        SIGSTORE.identity(IDENTITY, ct_log=LogIdentity()), IMAGE.digest
+    "an unknown log": (lambda: bundle_v3(SIGNER, IMAGE.digest, rekor=LogIdentity()), "checkpoint: invalid signature"),
+    "another key of the log": (
+        lambda: bundle_v3(SIGNER, IMAGE.digest, rekor=SIGSTORE.rekor.impostor()),
+        "checkpoint: invalid signature",
     ),
-    "a forged promise": lambda: bundle_v3(SIGSTORE.identity(IDENTITY, ct_log=SIGSTORE.ct_log.impostor()), IMAGE.digest),
-    "a time after the certificate's": lambda: bundle_v3(
-        SIGNER, IMAGE.digest, integrated_time=SIGNER.at + timedelta(hours=1)
+    "no log entry": (lambda: bundle_v3(SIGNER, IMAGE.digest, tlog=False), "tlogEntries"),
+    "the log entry of another bundle": (
+        lambda: bundle_v3(SIGNER, IMAGE.digest, body=log_body(bundle_v3(SIGNER, OTHER.digest))),
+        "payload hash does not match",
     ),
-    "a time before the certificate's": lambda: bundle_v3(
-        SIGNER, IMAGE.digest, integrated_time=SIGNER.at - timedelta(hours=1)
+    "a changed log entry": (
+        lambda: edited_entry(bundle_v3(SIGNER, IMAGE.digest), lambda entry: entry.update(logIndex="8")),
+        "SET: invalid inclusion promise",
     ),
-    "a certificate for servers": lambda: bundle_v3(
-        SIGSTORE.identity(IDENTITY, usage=ExtendedKeyUsageOID.SERVER_AUTH), IMAGE.digest
+    "no promise of the certificate log": (
+        lambda: bundle_v3(SIGSTORE.identity(IDENTITY, sct=False), IMAGE.digest),
+        "does not contain a signed certificate timestamp",
     ),
-    "another key than the certificate's": lambda: bundle_v3(
-        replace(SIGNER, key=SIGSTORE.identity(IDENTITY).key), IMAGE.digest
+    "the promise of an unknown certificate log": (
+        lambda: bundle_v3(SIGSTORE.identity(IDENTITY, ct_log=LogIdentity()), IMAGE.digest),
+        "SCT verify failed",
     ),
-    "two signatures": lambda: bundle_v3(SIGNER, IMAGE.digest, signatures=2),
-    "a signature of the manifest, without a statement": lambda: message_signature_bundle(SIGNER, IMAGE.manifest),
-    "a changed statement": lambda: _tampered(bundle_v3(SIGNER, IMAGE.digest)),
+    "a forged promise": (
+        lambda: bundle_v3(SIGSTORE.identity(IDENTITY, ct_log=SIGSTORE.ct_log.impostor()), IMAGE.digest),
+        "SCT verify failed",
+    ),
+    "a time after the certificate's": (
+        lambda: bundle_v3(SIGNER, IMAGE.digest, integrated_time=SIGNER.at + timedelta(hours=1)),
+        "not valid at validation time",
+    ),
+    "a time before the certificate's": (
+        lambda: bundle_v3(SIGNER, IMAGE.digest, integrated_time=SIGNER.at - timedelta(hours=1)),
+        "not valid at validation time",
+    ),
+    "a certificate for servers": (
+        lambda: bundle_v3(SIGSTORE.identity(IDENTITY, usage=ExtendedKeyUsageOID.SERVER_AUTH), IMAGE.digest),
+        "code signing",
+    ),
+    "another key than the certificate's": (
+        lambda: bundle_v3(replace(SIGNER, key=SIGSTORE.identity(IDENTITY).key), IMAGE.digest),
+        "DSSE: invalid signature",
+    ),
+    "two signatures": (lambda: bundle_v3(SIGNER, IMAGE.digest, signatures=2), "exactly one signature"),
+    "a signature of the manifest, without a statement": (
+        lambda: message_signature_bundle(SIGNER, IMAGE.manifest),
+        "without a DSSE envelope",
+    ),
+    "a changed statement": (lambda: _tampered(bundle_v3(SIGNER, IMAGE.digest)), "DSSE: invalid signature"),
 }
 
 
-@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
-def test_sigstore_python_refuses_each_forgery(verify, forgery):
-    with pytest.raises(Error):
+@pytest.mark.parametrize(("forgery", "reason"), FORGERIES.values(), ids=FORGERIES)
+def test_sigstore_python_refuses_each_forgery_for_what_it_is(verify, forgery, reason):
+    with pytest.raises(Error, match=reason):
         verify(forgery())
 
 

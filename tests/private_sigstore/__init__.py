@@ -10,7 +10,7 @@ A plain key is `sigstore.key("rsa")`; one certified by an authority that is no F
 `sigstore.identity("ci@acme.test", issuer=None, sct=False, authority=CertificateAuthority.new("acme", around=MOMENT))`.
 What is wrong with a signature is said by a parameter (`rekor=LogIdentity()` is a log nobody knows,
 `rekor=sigstore.rekor.impostor()` one that lies about who it is, `sct=False`, `integrated_time=…`,
-`body=log_body(other)`) or by `edited` afterwards.
+`body=log_body(other)`) or by `edited` and `edited_entry` afterwards.
 """
 
 from private_sigstore.artifacts import (
@@ -28,6 +28,7 @@ from private_sigstore.bundles import (
     SIGN_PREDICATE,
     bundle_v3,
     edited,
+    edited_entry,
     log_body,
     message_signature_bundle,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "bundle_referrer",
     "bundle_v3",
     "edited",
+    "edited_entry",
     "example_image",
     "fallback_index",
     "fallback_tag",

@@ -15,7 +15,16 @@ from private_sigstore.authority import Signer
 from private_sigstore.keys import LogIdentity, b64
 from private_sigstore.rekor import dsse_body, hashedrekord_body, logged
 
-__all__ = ["BUNDLE", "BUNDLE_V0_2", "SIGN_PREDICATE", "bundle_v3", "edited", "log_body", "message_signature_bundle"]
+__all__ = [
+    "BUNDLE",
+    "BUNDLE_V0_2",
+    "SIGN_PREDICATE",
+    "bundle_v3",
+    "edited",
+    "edited_entry",
+    "log_body",
+    "message_signature_bundle",
+]
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 # The last version in which certificate chains may stand: cosign 3.1.1 does not read them in version 0.3.
@@ -107,6 +116,11 @@ def edited(document: bytes, change: Callable[[Any], object]) -> bytes:
     content = json.loads(document)
     change(content)
     return json.dumps(content).encode()
+
+
+def edited_entry(bundle: bytes, change: Callable[[Any], object]) -> bytes:
+    """A bundle after `change` was called with its log entry."""
+    return edited(bundle, lambda document: change(document["verificationMaterial"]["tlogEntries"][0]))
 
 
 def _bundle(media_type: str, material: dict[str, Any], entry: dict[str, Any] | None, content: dict[str, Any]) -> bytes:
