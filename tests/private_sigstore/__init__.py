@@ -10,11 +10,10 @@ A plain key is `sigstore.key("rsa")`; one certified by an authority that is no F
 `sigstore.identity("ci@acme.test", issuer=None, sct=False, authority=CertificateAuthority.new("acme", around=MOMENT))`.
 What is wrong with a signature is said by a parameter (`rekor=LogIdentity()` is a log nobody knows,
 `rekor=sigstore.rekor.impostor()` one that lies about who it is, `sct=False`, `integrated_time=…`,
-`body=log_body(other)`) or by `edited` afterwards.
+`body=log_body(other)`) or by `edited` and `edited_entry` afterwards.
 """
 
 from private_sigstore.artifacts import (
-    Artifact,
     bundle_referrer,
     example_image,
     fallback_index,
@@ -23,7 +22,16 @@ from private_sigstore.artifacts import (
     signature_tag,
 )
 from private_sigstore.authority import GITHUB, MOMENT, PrivateSigstore, Signer, trusted_root
-from private_sigstore.bundles import BUNDLE, SIGN_PREDICATE, bundle_v3, edited, log_body, message_signature_bundle
+from private_sigstore.bundles import (
+    BUNDLE,
+    BUNDLE_V0_2,
+    SIGN_PREDICATE,
+    bundle_v3,
+    edited,
+    edited_entry,
+    log_body,
+    message_signature_bundle,
+)
 from private_sigstore.certificates import CertificateAuthority, pem
 from private_sigstore.keys import Key, LogIdentity
 from private_sigstore.simple_signing import BUNDLE_ANNOTATION, SIGNATURE_ANNOTATION, SimpleSigning, simple_signing
@@ -31,11 +39,11 @@ from private_sigstore.simple_signing import BUNDLE_ANNOTATION, SIGNATURE_ANNOTAT
 __all__ = [
     "BUNDLE",
     "BUNDLE_ANNOTATION",
+    "BUNDLE_V0_2",
     "GITHUB",
     "MOMENT",
     "SIGNATURE_ANNOTATION",
     "SIGN_PREDICATE",
-    "Artifact",
     "CertificateAuthority",
     "Key",
     "LogIdentity",
@@ -45,6 +53,7 @@ __all__ = [
     "bundle_referrer",
     "bundle_v3",
     "edited",
+    "edited_entry",
     "example_image",
     "fallback_index",
     "fallback_tag",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from registries.artifact import Artifact
+from registries.memory import INDEX, MANIFEST, digest_of
 
 from private_sigstore.bundles import BUNDLE, SIGN_PREDICATE
 from private_sigstore.simple_signing import SimpleSigning
 
 __all__ = [
-    "Artifact",
     "bundle_referrer",
     "example_image",
     "fallback_index",
@@ -21,37 +21,15 @@ __all__ = [
     "signature_tag",
 ]
 
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_INDEX = "application/vnd.oci.image.index.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _EMPTY = "application/vnd.oci.empty.v1+json"
 _SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 
 
-@dataclass(frozen=True)
-class Artifact:
-    """A manifest and the blobs it names, ready to be pushed."""
-
-    manifest: bytes
-    blobs: tuple[bytes, ...] = ()
-    media_type: str = _MANIFEST
-
-    @property
-    def digest(self) -> str:
-        return _digest(self.manifest)
-
-    @property
-    def descriptor(self) -> dict[str, Any]:
-        """How another manifest names this one; of a referrer, as it stands in a list of referrers."""
-        document = json.loads(self.manifest)
-        described = {"mediaType": self.media_type, "digest": self.digest, "size": len(self.manifest)}
-        return described | {name: document[name] for name in ("artifactType",) if name in document}
-
-
 def example_image(layer: bytes = b"a layer", labels: Mapping[str, str] | None = None) -> Artifact:
     """An image to be signed; its layer is these bytes, whether or not they are an archive."""
-    rootfs = {"type": "layers", "diff_ids": [_digest(layer)]}
+    rootfs = {"type": "layers", "diff_ids": [digest_of(layer)]}
     config = {"architecture": "amd64", "os": "linux", "rootfs": rootfs, "config": {"Labels": dict(labels or {})}}
     return _image(_CONFIG, json.dumps(config).encode(), [_described(_LAYER, layer)], [layer])
 
@@ -67,7 +45,7 @@ def signature_image(signings: Sequence[SimpleSigning]) -> Artifact:
         _described(_SIMPLE_SIGNING, signing.payload) | {"annotations": signing.annotations} for signing in signings
     ]
     payloads = [signing.payload for signing in signings]
-    rootfs = {"type": "layers", "diff_ids": [_digest(each) for each in payloads]}
+    rootfs = {"type": "layers", "diff_ids": [digest_of(each) for each in payloads]}
     config = {"architecture": "", "os": "", "rootfs": rootfs, "config": {}}
     return _image(_CONFIG, json.dumps(config).encode(), layers, payloads)
 
@@ -103,21 +81,17 @@ def fallback_tag(digest: str) -> str:
 
 def fallback_index(referrers: Sequence[Artifact]) -> Artifact:
     """The index that stands in for the referrers API."""
-    document = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [each.descriptor for each in referrers]}
-    return Artifact(json.dumps(document).encode(), (), _INDEX)
+    document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [each.descriptor for each in referrers]}
+    return Artifact(json.dumps(document).encode(), (), INDEX)
 
 
 def _image(
     config_type: str, config: bytes, layers: Sequence[dict[str, Any]], blobs: Sequence[bytes], **more: object
 ) -> Artifact:
     described = _described(config_type, config)
-    document = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described, "layers": layers, **more}
+    document = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described, "layers": layers, **more}
     return Artifact(json.dumps(document).encode(), (config, *blobs))
 
 
 def _described(media_type: str, body: bytes) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": _digest(body), "size": len(body)}
-
-
-def _digest(body: bytes) -> str:
-    return "sha256:" + hashlib.sha256(body).hexdigest()
+    return {"mediaType": media_type, "digest": digest_of(body), "size": len(body)}

@@ -15,9 +15,20 @@ from private_sigstore.authority import Signer
 from private_sigstore.keys import LogIdentity, b64
 from private_sigstore.rekor import dsse_body, hashedrekord_body, logged
 
-__all__ = ["BUNDLE", "SIGN_PREDICATE", "bundle_v3", "edited", "log_body", "message_signature_bundle"]
+__all__ = [
+    "BUNDLE",
+    "BUNDLE_V0_2",
+    "SIGN_PREDICATE",
+    "bundle_v3",
+    "edited",
+    "edited_entry",
+    "log_body",
+    "message_signature_bundle",
+]
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+# The last version in which certificate chains may stand: cosign 3.1.1 does not read them in version 0.3.
+BUNDLE_V0_2 = "application/vnd.dev.sigstore.bundle+json;version=0.2"
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 
 Material = Literal["certificate", "x509CertificateChain", "publicKey"]
@@ -55,7 +66,7 @@ def bundle_v3(
         rekor: the log, instead of the signer's own.
         integrated_time: when the log says it took the entry, instead of the signer's time.
         body: what the log has, instead of an entry for this envelope.
-        material: how the verification material names the signer; without it, by certificate or key as the signer has.
+        material: how the verification material names the signer, instead of as is usual.
         media_type: the bundle's version.
     """
     subject = [_subject(each, annotations) for each in ([digest] if subjects is None else subjects)]
@@ -67,7 +78,12 @@ def bundle_v3(
     if body is None:
         body = dsse_body(json.dumps(envelope).encode(), payload, signed, signer.verifier_pem)
     entry = logged(rekor or signer.rekor, body, at=integrated_time or signer.at).as_bundle() if tlog else None
-    return _bundle(media_type, _material(signer, material), entry, {"dsseEnvelope": envelope})
+    return _bundle(
+        media_type,
+        _material(signer, material or _usual_material(signer, media_type)),
+        entry,
+        {"dsseEnvelope": envelope},
+    )
 
 
 def message_signature_bundle(
@@ -87,7 +103,7 @@ def message_signature_bundle(
     entry = logged(rekor or signer.rekor, body, at=integrated_time or signer.at).as_bundle() if tlog else None
     message = {"algorithm": "SHA2_256", "digest": b64(hashlib.sha256(data).digest())}
     content = {"messageSignature": {"messageDigest": message, "signature": b64(signature)}}
-    return _bundle(media_type, _material(signer, material), entry, content)
+    return _bundle(media_type, _material(signer, material or _usual_material(signer, media_type)), entry, content)
 
 
 def log_body(bundle: bytes) -> bytes:
@@ -102,20 +118,30 @@ def edited(document: bytes, change: Callable[[Any], object]) -> bytes:
     return json.dumps(content).encode()
 
 
+def edited_entry(bundle: bytes, change: Callable[[Any], object]) -> bytes:
+    """A bundle after `change` was called with its log entry."""
+    return edited(bundle, lambda document: change(document["verificationMaterial"]["tlogEntries"][0]))
+
+
 def _bundle(media_type: str, material: dict[str, Any], entry: dict[str, Any] | None, content: dict[str, Any]) -> bytes:
     if entry is not None:
         material["tlogEntries"] = [entry]
     return json.dumps({"mediaType": media_type, "verificationMaterial": material, **content}).encode()
 
 
-def _material(signer: Signer, kind: Material | None) -> dict[str, Any]:
-    if kind == "publicKey" or signer.certificate is None:
+def _usual_material(signer: Signer, media_type: str) -> Material:
+    if signer.certificate is None:
+        return "publicKey"
+    return "x509CertificateChain" if media_type.endswith(("=0.1", "=0.2")) else "certificate"
+
+
+def _material(signer: Signer, kind: Material) -> dict[str, Any]:
+    if kind == "publicKey":
         return {"publicKey": {"hint": b64(signer.key.fingerprint)}}
-    chain = [{"rawBytes": b64(each.public_bytes(Encoding.DER))} for each in (signer.certificate, *signer.chain)]
-    if kind == "x509CertificateChain":
-        # A root never belongs into a bundle: the verifier has its own.
-        return {"x509CertificateChain": {"certificates": chain[:-1]}}
-    return {"certificate": chain[0]}
+    assert signer.certificate is not None, "a plain key has no certificate"
+    # The root stays out: the verifier has its own.
+    chain = [{"rawBytes": b64(each.public_bytes(Encoding.DER))} for each in (signer.certificate, *signer.chain[:-1])]
+    return {"certificate": chain[0]} if kind == "certificate" else {"x509CertificateChain": {"certificates": chain}}
 
 
 def _subject(digest: str, annotations: Mapping[str, str] | None) -> dict[str, Any]:

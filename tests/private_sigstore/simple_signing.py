@@ -59,6 +59,8 @@ def simple_signing(
 ) -> SimpleSigning:
     """Sign an image's digest.
 
+    Entries of a log for ed25519 keys are as no verifier takes them: Rekor wants another variant of that signature.
+
     Args:
         signer: who signs; certificate and chain are added where it has them.
         digest: `sha256:` and 64 hexadecimal digits.
