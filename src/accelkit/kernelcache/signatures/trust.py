@@ -15,6 +15,7 @@ from cryptography import x509
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.timestamps import moment_of
 
 if TYPE_CHECKING:
     from sigstore.models import TrustedRoot
@@ -59,10 +60,25 @@ class TrustRoot:
 
     @cached_property
     def verifier(self) -> Any:
-        """Sigstore's own verifier over this root."""
+        """sigstore's own verifier over this root."""
+        from sigstore._internal.timestamp import (  # noqa: PLC0415, PLC2701 - the types of what is replaced below
+            TimestampSource,
+            TimestampVerificationResult,
+        )
         from sigstore.verify import Verifier  # noqa: PLC0415 - as above
 
-        return self._known(lambda: Verifier(trusted_root=self.root))
+        authorities = self.timestampers
+
+        class _Verifier(Verifier):
+            # sigstore leaves the last moment of an authority's time out; the specification counts it in.
+            def _verify_signed_timestamp(
+                self, timestamp_response: Any, message: bytes
+            ) -> TimestampVerificationResult | None:
+                moment = moment_of(timestamp_response, message, authorities)
+                source = TimestampSource.TIMESTAMP_AUTHORITY
+                return None if moment is None else TimestampVerificationResult(source=source, time=moment)
+
+        return self._known(lambda: _Verifier(trusted_root=self.root))
 
     @cached_property
     def logs(self) -> Any:
