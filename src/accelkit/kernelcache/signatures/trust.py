@@ -60,8 +60,8 @@ class TrustRoot:
 
     @cached_property
     def verifier(self) -> Any:
-        """sigstore's own verifier over this root."""
-        from sigstore._internal.timestamp import (  # noqa: PLC0415, PLC2701 - the types of what is replaced below
+        """Sigstore's own verifier over this root."""
+        from sigstore._internal.timestamp import (  # noqa: PLC0415 - the types of what is replaced below
             TimestampSource,
             TimestampVerificationResult,
         )
