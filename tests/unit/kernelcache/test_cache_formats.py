@@ -153,7 +153,7 @@ def test_recorded_secrets_are_named_and_not_written(tmp_path: Path) -> None:
             VLLM_API_KEY="sk-1",
             HF_TOKEN=None,
             VLLM_CONFIG_ROOT="/home/someone/.config",
-            VLLM_MAX_TOKENS_PER_EXPERT=163840,
+            VLLM_TOKEN_THRESHOLD=163840,
             VLLM_NESTED=["http://user:pw@host", "mode"],
         )
     )
@@ -162,7 +162,7 @@ def test_recorded_secrets_are_named_and_not_written(tmp_path: Path) -> None:
     assert environment["VLLM_API_KEY"] == REDACTED
     assert environment["VLLM_CONFIG_ROOT"] == REDACTED
     assert environment["VLLM_NESTED"] == [REDACTED, "mode"]
-    assert (environment["HF_TOKEN"], environment["VLLM_MAX_TOKENS_PER_EXPERT"]) == (None, 163840)
+    assert (environment["HF_TOKEN"], environment["VLLM_TOKEN_THRESHOLD"]) == (None, 163840)
     assert environment["VLLM_MAIN_CUDA_VERSION"] == "12.9"
 
 
@@ -194,6 +194,12 @@ def test_a_wrong_folder_says_what_was_looked_for(tmp_path: Path, make: str) -> N
     with pytest.raises(CacheError, match=r"torch_compile_cache|is not a folder") as caught:
         _read(folder)
     assert caught.value.next_step
+
+
+@pytest.mark.parametrize("inner", ["torch_compile_cache", f"torch_compile_cache/{VLLM_HASH}/rank_0_0"])
+def test_a_folder_within_vllms_cache_is_not_taken_for_tritons(tmp_path: Path, inner: str) -> None:
+    with pytest.raises(CacheError, match="no kernel cache that is known"):
+        _read(vllm_triton(tmp_path) / inner)
 
 
 def test_a_link_is_refused_by_name(tmp_path: Path) -> None:

@@ -157,6 +157,21 @@ def test_the_oldest_images_tell_their_target_in_single_labels() -> None:
     assert read_labels(oldest) == ImageLabels(format="triton", targets=(Target("hip", "gfx90a"),))
 
 
+def test_an_architecture_that_mcv_did_not_know_is_unknown() -> None:
+    summary = '{"targets":[{"backend":"hip","arch":"Unknown architecture","warp_size":64}]}'
+    assert read_labels({"cache.triton.image/summary": summary}).targets == (Target("hip", None, 64),)
+
+
+@pytest.mark.parametrize("title", ["t" * 129, "\x1b[31m"])
+def test_an_odd_title_is_left_out(title: str) -> None:
+    assert read_labels({**VLLM, "org.opencontainers.image.title": title}).title == ""
+
+
+def test_labels_that_would_not_be_read_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="cache-gpu-product"):
+        _written(triton_kernel(tmp_path), gpu_product="H100\n")
+
+
 def test_a_type_that_is_not_known_keeps_its_name() -> None:
     assert read_labels({"io.kserve.km/cache-type": "jax-persistent"}).format == "jax-persistent"
 

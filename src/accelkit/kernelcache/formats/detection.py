@@ -75,7 +75,9 @@ def _vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | None) -
 
 
 def _triton(tree: Tree, files: Cache, triton_key: str) -> Cache | None:
-    found = tuple(triton.kernels(tree, triton_key=triton_key))
+    # Elsewhere than in a folder of the root they are a part of something else, and would not be found in an image.
+    everywhere = triton.kernels(tree, triton_key=triton_key)
+    found = tuple(compiled for compiled in everywhere if compiled.path.count("/") == 1)
     return (
         replace(
             files,

@@ -1,8 +1,8 @@
 """What may be published of the environment that vLLM records beside a compiled model.
 
 Kept are numbers, booleans and nulls, and short texts of plain letters (versions, names of modes). Other texts are
-replaced: paths and addresses say where it was built. Whatever hides behind a name with a word such as KEY, TOKEN,
-SECRET or PASSWORD is replaced even if it is plain, and such a variable that is set is a secret to warn of.
+replaced: paths and addresses say where it was built. A text behind a name with a word such as KEY, TOKEN, SECRET or
+PASSWORD is replaced even if it is plain, and such a variable is a secret to warn of.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def secret_names(environment: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    is_set = value not in (None, "", [], {}) and not isinstance(value, bool)
-    return is_set and not _SECRET_WORDS.isdisjoint(name.upper().split("_"))
+    return (
+        isinstance(value, str | list | dict) and bool(value) and not _SECRET_WORDS.isdisjoint(name.upper().split("_"))
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -90,7 +90,7 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
     cache_format = _format(ours)
     return ImageLabels(
         format=cache_format,
-        title=_word(names.TITLE, labels.get(names.TITLE, "")),
+        title=_title(labels.get(names.TITLE, "")),
         entry_count=_number(ours, names.image_label(cache_format, "entry-count")),
         size_bytes=_number(ours, names.image_label(cache_format, "cache-size-bytes")),
         targets=_targets(ours, cache_format),
@@ -151,11 +151,21 @@ def _target(name: str, target: _SummaryTarget) -> Target:
         raise CacheError(f"label {name} has a target without backend, or with {target.warp_size} threads in step")
     return Target(
         _word(name, target.backend),
-        _word(name, str(target.arch)) or None,
+        _architecture(name, str(target.arch)),
         target.warp_size or None,
         target.ptx_version if target.ptx_version in _PTX_VERSIONS else None,
         _word(name, target.cuda_version) or None,
     )
+
+
+def _architecture(name: str, text: str) -> str | None:
+    # MCV writes "unknown" and "Unknown architecture" for what its tables do not have.
+    return None if not text or text.lower().startswith("unknown") else _word(name, text)
+
+
+def _title(text: str) -> str:
+    # It says nothing of the cache, so an odd one is no reason to refuse an image.
+    return text if len(text) <= MAX_WORD_CHARACTERS and text.isprintable() else ""
 
 
 def _number(labels: Mapping[str, str], name: str) -> int | None:

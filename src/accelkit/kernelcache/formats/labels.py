@@ -7,6 +7,7 @@ import msgspec
 from accelkit.kernelcache.formats import label_names as names
 from accelkit.kernelcache.formats.cache import HABANA, VLLM, Cache, Target
 from accelkit.kernelcache.formats.entries import MEGA_AOT, VllmEntry
+from accelkit.kernelcache.formats.label_reading import read_labels
 from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER, COMPILE_FOLDER
 
 
@@ -18,6 +19,9 @@ def labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[
         title: the last part of the repository's name.
         gpu_product: the product name of the card that it was compiled on, as `NVIDIA H100 80GB HBM3`. Inductor's part
             of a cache hits on cards of the same name only, and no file of the cache tells it.
+
+    Raises:
+        CacheError: they would not be read back, for one since there are too many hash folders.
     """
     written = {
         names.TITLE: title,
@@ -40,7 +44,9 @@ def labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[
         names.CPU_ARCHITECTURE: cache.cpu_architecture if cache.has_native_launchers else "",
         names.GPU_PRODUCT: gpu_product or "",
     }
-    return {name: value for name, value in sorted(written.items()) if value}
+    told = {name: text for name, text in sorted(written.items()) if text}
+    read_labels(told)
+    return told
 
 
 def _vllm(cache: Cache) -> dict[str, str]:

@@ -36,8 +36,9 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):
-    """A kernel, and the Triton that compiled it where it says so."""
+    """A kernel, the path of its metadata, and the Triton that compiled it where it says so."""
 
+    path: str
     kernel: Kernel
     triton_version: str | None
 
@@ -54,7 +55,7 @@ def kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KE
             continue
         content = tree.metadata(path)
         if content is not None and (metadata := _metadata(path, content)) is not None:
-            yield CompiledKernel(_kernel(metadata, triton_key), metadata.triton_version)
+            yield CompiledKernel(path, _kernel(metadata, triton_key), metadata.triton_version)
 
 
 def targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
