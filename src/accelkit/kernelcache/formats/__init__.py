@@ -1,0 +1,20 @@
+"""What is in a cache: folders as the frameworks leave them, and the labels and manifest of an image, in MCV's words."""
+
+from accelkit.kernelcache.formats.cache import FORMATS, Cache, Target
+from accelkit.kernelcache.formats.detection import read_cache
+from accelkit.kernelcache.formats.label_reading import ImageLabels, read_labels
+from accelkit.kernelcache.formats.labels import labels
+from accelkit.kernelcache.formats.manifest import Manifest, manifest, read_manifest
+
+__all__ = [
+    "FORMATS",
+    "Cache",
+    "ImageLabels",
+    "Manifest",
+    "Target",
+    "labels",
+    "manifest",
+    "read_cache",
+    "read_labels",
+    "read_manifest",
+]

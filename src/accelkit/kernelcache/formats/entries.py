@@ -1,0 +1,86 @@
+"""The entries of a cache as MCV's `manifest.json` writes them: names, order and what is left out are its contract.
+
+MCV leaves out zeros and empty strings of most fields: an absent number and a zero are the same here, unlike elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+MEGA_AOT: Final = "mega-aot"
+
+
+class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One kernel that Triton compiled.
+
+    Attributes:
+        hash: Triton's own key of it.
+        dummy_key: what MCV compares on hosts without containers instead of that key.
+        arch: `75`, `gfx90a`…; MCV accepts a number too.
+    """
+
+    hash: str
+    dummy_key: str = ""
+    ptx_version: int = 0
+    num_stages: int = 0
+    num_warps: int = 0
+    debug: bool = False
+    backend: str
+    arch: str | int
+    warp_size: int
+
+
+class BinaryArtifacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The compiled pieces of one model part (`prefix`) for one rank.
+
+    Attributes:
+        artifact_names: files or folders, sorted; a bundle of a whole model is the one file `model`.
+        cache_save_format: `binary` for files, `unpacked` for folders, `mega-aot` for the bundle.
+        target_device: what vLLM was built for: `cuda`, `rocm`…; empty where it did not say.
+        env: the environment that vLLM recorded.
+    """
+
+    rank: str
+    prefix: str
+    artifact_count: int
+    artifact_names: tuple[str, ...] = ()
+    code_hash: str = ""
+    config_hash: str = ""
+    compiler_hash: str = ""
+    cache_save_format: str = ""
+    target_device: str = ""
+    env: dict[str, Any] = {}
+
+
+class AotModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that was compiled ahead of time for one rank; `file_size` in bytes."""
+
+    hash: str
+    rank: str
+    model_file: str
+    file_size: int
+
+
+class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One hash folder of vLLM's torch.compile cache; which of the three lists is filled, `cache_format` says."""
+
+    vllm_hash: str = msgspec.field(name="vllmHash")
+    cache_format: str = msgspec.field(name="cacheFormat")
+    triton: tuple[Kernel, ...] = ()
+    binary: tuple[BinaryArtifacts, ...] = ()
+    aot_compile: tuple[AotModel, ...] = ()
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph compiled by Habana's Synapse; sizes in bytes, 0 where there is no such file."""
+
+    graph_hash: str = msgspec.field(name="graphHash")
+    device_id: str = msgspec.field(name="deviceId")
+    synapse_version: str = msgspec.field(name="synapseVersion")
+    recipe_size: int = msgspec.field(name="recipeSize")
+    metadata_size: int = msgspec.field(name="metadataSize")
+
+
+Entry = Kernel | VllmEntry | Recipe

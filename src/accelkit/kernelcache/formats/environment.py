@@ -1,0 +1,56 @@
+"""What may be published of the environment that vLLM records beside a compiled model.
+
+Kept are numbers, booleans and nulls, and short texts of plain letters (versions, names of modes). Other texts are
+replaced: paths and addresses say where it was built. A text behind a name with a word such as KEY, TOKEN, SECRET or
+PASSWORD is replaced even if it is plain, and such a variable is a secret to warn of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+REDACTED: Final = "[redacted]"
+_SECRET_WORDS: Final = frozenset(
+    {
+        "AUTH",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "KEY",
+        "KEYS",
+        "PASSPHRASE",
+        "PASSWD",
+        "PASSWORD",
+        "SECRET",
+        "SECRETS",
+        "TOKEN",
+    }
+)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:+ -]{0,64}")
+
+
+def redacted(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded environment without secrets, paths and addresses."""
+    return {name: REDACTED if _is_secret(name, value) else _plain(value) for name, value in environment.items()}
+
+
+def secret_names(environment: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the variables that look like secrets and are set, sorted."""
+    return tuple(sorted(name for name, value in environment.items() if _is_secret(name, value)))
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    return (
+        isinstance(value, str | list | dict) and bool(value) and not _SECRET_WORDS.isdisjoint(name.upper().split("_"))
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else REDACTED
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return redacted(value)
+    return value

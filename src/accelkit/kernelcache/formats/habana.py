@@ -1,0 +1,28 @@
+"""Habana's recipe cache: a flat folder of `<graph>_<device>_syn<version>.recipe`, each with its `.metadata`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from accelkit.kernelcache.formats.cache import Target
+from accelkit.kernelcache.formats.entries import Recipe
+from accelkit.kernelcache.formats.tree import Tree
+
+_RECIPE: Final = re.compile(r"(\d+)_([a-f0-9]+)_syn([\d.]+[a-f0-9]*)\.recipe", re.ASCII)
+# The device's fingerprint does not tell which Gaudi it is.
+TARGET: Final = Target("hpu")
+
+
+def recipes(tree: Tree) -> Iterator[Recipe]:
+    """Yield the recipes that lie directly in the folder."""
+    for name in tree.names(""):
+        if name in tree and (parts := _RECIPE.fullmatch(name)):
+            yield Recipe(
+                graph_hash=parts[1],
+                device_id=parts[2],
+                synapse_version=parts[3],
+                recipe_size=tree.sizes[name],
+                metadata_size=tree.sizes.get(f"{name.removesuffix('.recipe')}.metadata", 0),
+            )

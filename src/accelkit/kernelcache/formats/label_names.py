@@ -1,0 +1,40 @@
+"""Names of the labels that a cache image carries in its configuration.
+
+`cache.<format>.image/…` and `io.kserve.km/…` are MCV's and KServe's, `accelkit.io/cache-…` our own: they tell what the
+others leave out and what decides whether a workload hits the cache.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TITLE: Final = "org.opencontainers.image.title"
+
+FRAMEWORK: Final = "io.kserve.km/framework"
+CACHE_TYPE: Final = "io.kserve.km/cache-type"
+CACHE_HASH: Final = "io.kserve.km/cache-hash"
+MOUNT_SUBPATH: Final = "io.kserve.km/cache-mount-subpath"
+ROOT_ENV: Final = "io.kserve.km/cache-root-env"
+MOUNTS: Final = "io.kserve.km/cache-mounts"
+SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
+
+# The words of `cache-type`.
+TORCH_COMPILE: Final = "torch-compile"
+HABANA_RECIPE: Final = "habana-recipe"
+
+# The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
+VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
+VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
+HABANA_ROOT: Final = "PT_HPU_RECIPE_CACHE_CONFIG"
+# Folder, whether to delete it at the start, and its limit in MB.
+HABANA_ROOT_VALUE: Final = "/home/kserve/.cache/habana,false,8192"
+
+TRITON_VERSIONS: Final = "accelkit.io/cache-triton-versions"
+CUDA_VERSIONS: Final = "accelkit.io/cache-cuda-versions"
+CPU_ARCHITECTURE: Final = "accelkit.io/cache-cpu-architecture"
+GPU_PRODUCT: Final = "accelkit.io/cache-gpu-product"
+
+
+def image_label(cache_format: str, name: str) -> str:
+    """Return the key of one of MCV's labels of a format: `entry-count`, `summary`, `cache-size-bytes`, `format`."""
+    return f"cache.{cache_format}.image/{name}"

@@ -1,0 +1,193 @@
+"""The labels of somebody's image, read by MCV's rules and with limits on everything, since anybody may write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import label_names as names
+from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Target, sorted_targets
+from accelkit.kernelcache.formats.mounts import MountPlan, mount_plan
+
+MAX_LABEL_BYTES: Final = 64 * 1024
+MAX_TARGETS: Final = 256
+MAX_WORDS: Final = 1024
+MAX_WORD_CHARACTERS: Final = 128
+MAX_WARP_SIZE: Final = 1024
+# PTX ISA 1.0 to 19.9. MCV writes the driver's major version (535…) here on NVIDIA hosts, which says nothing.
+_PTX_VERSIONS: Final = range(10, 200)
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_TYPES: Final = {
+    "vllm": VLLM,
+    names.TORCH_COMPILE: VLLM,
+    "habana": HABANA,
+    "gaudi": HABANA,
+    names.HABANA_RECIPE: HABANA,
+    "triton": TRITON,
+}
+
+
+class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image says of its cache; None and empty are what it does not say.
+
+    Attributes:
+        format: `triton`, `vllm`, `habana`, or the image's own word for one that is not known here.
+        size_bytes: of the cache's files when extracted.
+        targets: the hardware it is for.
+        cache_formats: of vLLM: `aot_compile`, `binary`, `triton` or `unpacked`.
+        hashes: the folders of vLLM's cache.
+        mounts: where it has to appear in a workload.
+        split_capture: whether it was captured as several trees, laid side by side.
+        cpu_architecture: of its native launchers, in the words of OCI.
+        gpu_product: the card it was compiled on.
+    """
+
+    format: str
+    title: str = ""
+    entry_count: int | None = None
+    size_bytes: int | None = None
+    targets: tuple[Target, ...] = ()
+    cache_formats: tuple[str, ...] = ()
+    hashes: tuple[str, ...] = ()
+    mounts: MountPlan | None = None
+    split_capture: bool = False
+    triton_versions: tuple[str, ...] = ()
+    cuda_versions: tuple[str, ...] = ()
+    cpu_architecture: str | None = None
+    gpu_product: str | None = None
+
+
+class _SummaryTarget(msgspec.Struct):
+    backend: str
+    arch: str | int = ""
+    warp_size: int = 0
+    ptx_version: int = 0
+    cuda_version: str = ""
+
+
+class _Summary(msgspec.Struct):
+    targets: list[_SummaryTarget] | None = None
+
+
+# MCV writes `null` where it knows no target.
+_summary = msgspec.json.Decoder(_Summary | None)
+
+
+def read_labels(labels: Mapping[str, str]) -> ImageLabels:
+    """Read the labels of an image's configuration.
+
+    Raises:
+        CacheError: they are not of a cache image, or what they say is malformed or over a limit.
+    """
+    ours = {name: text for name, text in labels.items() if _is_ours(name)}
+    for name, text in ours.items():
+        if len(text.encode(errors="surrogatepass")) > MAX_LABEL_BYTES:
+            raise CacheError(f"label {name[:80]} is longer than {MAX_LABEL_BYTES} bytes")
+    cache_format = _format(ours)
+    return ImageLabels(
+        format=cache_format,
+        title=_title(labels.get(names.TITLE, "")),
+        entry_count=_number(ours, names.image_label(cache_format, "entry-count")),
+        size_bytes=_number(ours, names.image_label(cache_format, "cache-size-bytes")),
+        targets=_targets(ours, cache_format),
+        cache_formats=_words(ours, names.image_label(cache_format, "format")),
+        hashes=_words(ours, names.CACHE_HASH),
+        mounts=mount_plan(cache_format, ours),
+        split_capture=ours.get(names.SPLIT_CAPTURE) == "true",
+        triton_versions=_words(ours, names.TRITON_VERSIONS),
+        cuda_versions=_words(ours, names.CUDA_VERSIONS),
+        cpu_architecture=_word(names.CPU_ARCHITECTURE, ours.get(names.CPU_ARCHITECTURE, "")) or None,
+        gpu_product=_word(names.GPU_PRODUCT, ours.get(names.GPU_PRODUCT, "")) or None,
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(("cache.", "io.kserve.km/", "accelkit.io/cache-"))
+
+
+def _format(labels: Mapping[str, str]) -> str:
+    """Return the format that `cache-type` names, else the one whose summary is there."""
+    if named := _word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
+        return _TYPES.get(named.lower(), named)
+    for cache_format in (HABANA, VLLM, TRITON):
+        # The oldest images tell the backend of Triton's cache in a label of its own.
+        if any(names.image_label(cache_format, name) in labels for name in ("summary", "backend")):
+            return cache_format
+    raise CacheError(
+        "the image has no labels of a kernel cache",
+        next_step="build it with 'accelkit cache build' or MCV, which write them",
+    )
+
+
+def _targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
+    name = names.image_label(cache_format, "summary")
+    if name not in labels:
+        return _oldest_target(labels, cache_format)
+    try:
+        summary = _summary.decode(labels[name])
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise CacheError(f"label {name} is not a list of targets: {exc}") from exc
+    found = (summary and summary.targets) or []
+    if len(found) > MAX_TARGETS:
+        raise CacheError(f"label {name} lists {len(found)} targets, over the limit of {MAX_TARGETS}")
+    return sorted_targets(_target(name, target) for target in found)
+
+
+def _oldest_target(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
+    values = {part: labels.get(names.image_label(cache_format, part), "") for part in ("backend", "arch", "warp_size")}
+    if not values["backend"]:
+        return ()
+    name = names.image_label(cache_format, "backend")
+    warp_size = int(values["warp_size"]) if _NUMBER.fullmatch(values["warp_size"]) else 0
+    return (_target(name, _SummaryTarget(values["backend"], values["arch"], warp_size)),)
+
+
+def _target(name: str, target: _SummaryTarget) -> Target:
+    if not target.backend or not 0 <= target.warp_size <= MAX_WARP_SIZE:
+        raise CacheError(f"label {name} has a target without backend, or with {target.warp_size} threads in step")
+    return Target(
+        _word(name, target.backend),
+        _architecture(name, str(target.arch)),
+        target.warp_size or None,
+        target.ptx_version if target.ptx_version in _PTX_VERSIONS else None,
+        _word(name, target.cuda_version) or None,
+    )
+
+
+def _architecture(name: str, text: str) -> str | None:
+    # MCV writes "unknown" and "Unknown architecture" for what its tables do not have.
+    return None if not text or text.lower().startswith("unknown") else _word(name, text)
+
+
+def _title(text: str) -> str:
+    # It says nothing of the cache, so an odd one is no reason to refuse an image.
+    return text if len(text) <= MAX_WORD_CHARACTERS and text.isprintable() else ""
+
+
+def _number(labels: Mapping[str, str], name: str) -> int | None:
+    if (text := labels.get(name)) is None:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise CacheError(f"label {name} is {text[:80]!r} and not a number")
+    return int(text)
+
+
+def _words(labels: Mapping[str, str], name: str) -> tuple[str, ...]:
+    words = [word.strip() for word in labels.get(name, "").split(",")]
+    if len(words) > MAX_WORDS:
+        raise CacheError(f"label {name} lists {len(words)} values, over the limit of {MAX_WORDS}")
+    return _checked(name, words)
+
+
+def _checked(name: str, words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_word(name, word) for word in words if word)
+
+
+def _word(name: str, text: str) -> str:
+    if len(text) > MAX_WORD_CHARACTERS or not text.isprintable():
+        raise CacheError(f"label {name} has {text[:80]!r}, which is too long or not printable")
+    return text

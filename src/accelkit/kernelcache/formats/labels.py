@@ -1,0 +1,92 @@
+"""The labels of an image of a cache, as MCV writes them, and our own beside them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.kernelcache.formats import label_names as names
+from accelkit.kernelcache.formats.cache import HABANA, VLLM, Cache, Target
+from accelkit.kernelcache.formats.entries import MEGA_AOT, VllmEntry
+from accelkit.kernelcache.formats.label_reading import read_labels
+from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER, COMPILE_FOLDER
+
+
+def labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:
+    """Return the labels of the cache's image, sorted by name.
+
+    Args:
+        cache: what is packed.
+        title: the last part of the repository's name.
+        gpu_product: the product name of the card that it was compiled on, as `NVIDIA H100 80GB HBM3`. Inductor's part
+            of a cache hits on cards of the same name only, and no file of the cache tells it.
+
+    Raises:
+        CacheError: they would not be read back, for one since there are too many hash folders.
+    """
+    written = {
+        names.TITLE: title,
+        names.image_label(cache.format, "entry-count"): str(len(cache.entries)),
+        names.image_label(cache.format, "summary"): _summary(cache.targets),
+        names.image_label(cache.format, "cache-size-bytes"): str(cache.size_bytes),
+    }
+    if cache.format == VLLM:
+        written |= _vllm(cache)
+    elif cache.format == HABANA:
+        written |= {
+            names.FRAMEWORK: HABANA,
+            names.CACHE_TYPE: names.HABANA_RECIPE,
+            names.MOUNT_SUBPATH: ".",
+            names.ROOT_ENV: f"{names.HABANA_ROOT}={names.HABANA_ROOT_VALUE}",
+        }
+    written |= {
+        names.TRITON_VERSIONS: ",".join(cache.triton_versions),
+        names.CUDA_VERSIONS: ",".join(cache.cuda_versions),
+        names.CPU_ARCHITECTURE: cache.cpu_architecture if cache.has_native_launchers else "",
+        names.GPU_PRODUCT: gpu_product or "",
+    }
+    told = {name: text for name, text in sorted(written.items()) if text}
+    read_labels(told)
+    return told
+
+
+def _vllm(cache: Cache) -> dict[str, str]:
+    return {
+        names.image_label(VLLM, "format"): ",".join(cache.cache_formats),
+        names.FRAMEWORK: VLLM,
+        names.CACHE_TYPE: names.TORCH_COMPILE,
+        names.CACHE_HASH: ",".join(cache.hashes),
+        names.MOUNT_SUBPATH: _mount_subpath(cache),
+        names.ROOT_ENV: f"{names.VLLM_ROOT}={names.VLLM_ROOT_VALUE}",
+    }
+
+
+def _mount_subpath(cache: Cache) -> str:
+    # MCV goes by the first hash alone: nothing else is exposed where it was compiled ahead of time.
+    first = cache.entries[0]
+    ahead_of_time = isinstance(first, VllmEntry) and (
+        first.cache_format == AOT_COMPILE or any(piece.cache_save_format == MEGA_AOT for piece in first.binary)
+    )
+    return f"{COMPILE_FOLDER}/{AOT_FOLDER}" if ahead_of_time else COMPILE_FOLDER
+
+
+class _SummaryTarget(msgspec.Struct, omit_defaults=True):
+    backend: str
+    arch: str
+    warp_size: int
+    ptx_version: int = 0
+    cuda_version: str = ""
+
+
+def _summary(targets: tuple[Target, ...]) -> str:
+    """Write targets as MCV does, for which an empty text and a zero are what is not known."""
+    written = [
+        _SummaryTarget(
+            target.backend,
+            target.arch or "",
+            target.warp_size or 0,
+            target.ptx_version or 0,
+            target.cuda_version or "",
+        )
+        for target in targets
+    ]
+    return msgspec.json.encode({"targets": written}).decode()

@@ -1,0 +1,124 @@
+"""Where an image says that its cache has to appear in a workload: KServe's labels, by MCV's rules and some of our own.
+
+They come from whoever built the image and end in a pod's environment and mounts. So a variable has to be one that names
+a cache's folder, since one like LD_PRELOAD would run the cache as code, and paths have to be plain.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import label_names as names
+from accelkit.kernelcache.formats.cache import HABANA, VLLM
+
+MAX_EXTRA_MOUNTS: Final = 32
+MAX_PATH_BYTES: Final = 4096
+_ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
+_FOLDER_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(DIR|ROOT|BASE|HOME)", re.ASCII)
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A folder of the payload and where it has to appear.
+
+    Attributes:
+        sub_path: relative to `io.<format>.cache`; empty for all of it.
+        path: absolute, of that very folder in the container.
+        env: the variable to be set to `path`; empty where the framework finds it without.
+        writable: whether the framework fails where it cannot write there.
+    """
+
+    sub_path: str
+    path: str
+    env: str = ""
+    writable: bool = False
+
+
+class MountPlan(msgspec.Struct, frozen=True):
+    """What a workload needs to find the cache.
+
+    Attributes:
+        variable: the name of the framework's root variable.
+        value: what it is to be set to: the root's path, and for Habana settings after it.
+        mounts: the framework's own root first.
+    """
+
+    variable: str
+    value: str
+    mounts: tuple[Mount, ...]
+
+
+class _Extra(msgspec.Struct, rename="camel"):
+    sub_path: str
+    abs_path: str
+    env: str = ""
+    requires_writable: bool = False
+
+
+_extras = msgspec.json.Decoder(list[_Extra])
+
+
+def mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
+    """Read KServe's labels; None where the image has none, as with Triton's caches and older images.
+
+    Raises:
+        CacheError: a variable, path or list in them is not what it may be.
+    """
+    root, text = _ROOTS.get(cache_format), labels.get(names.ROOT_ENV)
+    if root is None or text is None:
+        return None
+    variable, _, value = text.partition("=")
+    if variable != root:
+        raise CacheError(f"label {names.ROOT_ENV} sets {variable[:80]!r}, and a {cache_format} cache needs {root}")
+    # Habana's value goes on with settings after the folder.
+    folder = value.partition(",")[0] if cache_format == HABANA else value
+    sub_path = _sub_path(names.MOUNT_SUBPATH, labels.get(names.MOUNT_SUBPATH, "."))
+    path = posixpath.join(_path(names.ROOT_ENV, folder), sub_path) if sub_path else _path(names.ROOT_ENV, folder)
+    primary = Mount(sub_path, path, writable=cache_format == HABANA)
+    return MountPlan(variable, value, (primary, *_extra_mounts(labels.get(names.MOUNTS, ""), sub_path)))
+
+
+def _extra_mounts(text: str, primary: str) -> Iterable[Mount]:
+    if not text.strip():
+        return
+    try:
+        extras = _extras.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise CacheError(f"label {names.MOUNTS} is not a list of mounts: {exc}") from exc
+    if len(extras) > MAX_EXTRA_MOUNTS:
+        raise CacheError(f"label {names.MOUNTS} lists {len(extras)} mounts, over the limit of {MAX_EXTRA_MOUNTS}")
+    seen = {primary}
+    for extra in extras:
+        sub_path = _sub_path(names.MOUNTS, extra.sub_path)
+        if not sub_path or sub_path in seen:
+            raise CacheError(f"label {names.MOUNTS} mounts {extra.sub_path[:80]!r}, which is empty or mounted already")
+        if extra.env and not _FOLDER_VARIABLE.fullmatch(extra.env):
+            raise CacheError(f"label {names.MOUNTS} sets {extra.env[:80]!r}, which does not name a cache's folder")
+        seen.add(sub_path)
+        yield Mount(sub_path, _path(names.MOUNTS, extra.abs_path), extra.env, extra.requires_writable)
+
+
+def _sub_path(label: str, text: str) -> str:
+    """Return a relative path in its plain form, empty for `.`."""
+    path = "" if text == "." else text
+    if path and not _is_plain(path):
+        raise CacheError(f"label {label} has the folder {text[:80]!r}, which is not a plain relative path")
+    return path
+
+
+def _path(label: str, text: str) -> str:
+    if not text.startswith("/") or not _is_plain(text[1:]):
+        raise CacheError(f"label {label} has the path {text[:80]!r}, which is not a plain absolute path")
+    return text
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path without leading slash has nothing but ordinary names in it."""
+    if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES or not path.isprintable():
+        return False
+    return not any(name in {"", ".", ".."} for name in path.split("/"))

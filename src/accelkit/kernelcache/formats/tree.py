@@ -1,0 +1,116 @@
+"""The files of a cache folder, listed once; nothing but regular files and folders is accepted.
+
+A link would carry a file of the build host into an image, or point at nothing where the image is used; devices, pipes
+and sockets have no content to carry.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import CacheError
+
+MAX_FILES: Final = 1_000_000
+MAX_DEPTH: Final = 64
+MAX_BYTES: Final = 2**40
+# Metadata of a kernel is a few KiB, what vLLM records of its environment some ten.
+MAX_METADATA_BYTES: Final = 1024 * 1024
+_FIRST_PRINTABLE: Final = 0x20
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """A folder and its files: paths relative to the folder, sorted, and the bytes of each."""
+
+    folder: Path
+    paths: tuple[str, ...]
+    sizes: dict[str, int]
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.sizes
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """Return the names of the files and folders directly in `folder` (relative, empty for the root), sorted."""
+        start = len(folder) + 1 if folder else 0
+        return tuple(sorted({path[start:].split("/", 1)[0] for path in self.below(folder)}))
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Return the files anywhere in `folder`, sorted."""
+        if not folder:
+            return self.paths
+        # "0" is what follows "/", so all that begins with the folder lies between the two.
+        return self.paths[bisect_left(self.paths, f"{folder}/") : bisect_left(self.paths, f"{folder}0")]
+
+    def metadata(self, path: str) -> bytes | None:
+        """Return a small file's content; None where it is too big to be metadata.
+
+        Raises:
+            CacheError: it cannot be read.
+        """
+        if self.sizes[path] > MAX_METADATA_BYTES:
+            return None
+        try:
+            return (self.folder / path).read_bytes()
+        except OSError as exc:
+            raise CacheError(f"{self.folder / path} of the cache cannot be read: {exc.strerror}") from exc
+
+
+def list_tree(folder: Path) -> Tree:
+    """List a folder's files, sorted by path.
+
+    Raises:
+        CacheError: it is no folder, cannot be read, holds something that is neither file nor folder or a name that is
+            not printable UTF-8, or is over a limit.
+    """
+    if not folder.is_dir():
+        raise CacheError(f"{folder} is not a folder", next_step="name the folder that the framework keeps its cache in")
+    sizes = dict(_walk(folder, PurePosixPath()))
+    if (total := sum(sizes.values())) > MAX_BYTES:
+        raise CacheError(f"the cache in {folder} has {total} bytes, over the limit of {MAX_BYTES}")
+    return Tree(folder, tuple(sorted(sizes)), sizes)
+
+
+def _walk(root: Path, top: PurePosixPath) -> Iterator[tuple[str, int]]:
+    waiting, count = [top], 0
+    while waiting:
+        relative = waiting.pop()
+        if len(relative.parts) > MAX_DEPTH:
+            raise CacheError(f"{root / relative} is nested deeper than {MAX_DEPTH} folders")
+        for entry in _entries(root / relative):
+            status = entry.stat(follow_symlinks=False)
+            path = relative / _checked_name(entry)
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+            elif stat.S_ISREG(status.st_mode):
+                count += 1
+                yield str(path), status.st_size
+            else:
+                kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "neither a file nor a folder"
+                raise CacheError(f"{entry.path} is {kind}", next_step="a cache may hold files and folders only")
+            if count > MAX_FILES:
+                raise CacheError(f"the cache in {root} has more than {MAX_FILES} files")
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as exc:
+        raise CacheError(f"{folder} of the cache cannot be read: {exc.strerror}") from exc
+
+
+def _checked_name(entry: os.DirEntry[str]) -> str:
+    printable = all(ord(letter) >= _FIRST_PRINTABLE for letter in entry.name)
+    try:
+        entry.name.encode()
+    except UnicodeEncodeError:
+        printable = False
+    if not printable:
+        raise CacheError(f"{entry.path!r} has a name that is not printable UTF-8")
+    return entry.name

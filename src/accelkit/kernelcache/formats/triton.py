@@ -1,0 +1,114 @@
+"""Triton's cache: one folder per key, and in it the kernel in all stages of its compilation and `<kernel>.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats.cache import Target, sorted_targets
+from accelkit.kernelcache.formats.entries import Kernel
+from accelkit.kernelcache.formats.tree import Tree
+from accelkit.kernelcache.group_files import is_group_file
+
+# What MCV writes where it cannot ask Triton, and so always where none is installed.
+UNKNOWN_TRITON_KEY: Final = "unknown-triton-key"
+_DUMMY_SOURCE: Final = "dummy_source_content"
+
+
+class _Target(msgspec.Struct, frozen=True):
+    backend: str
+    arch: str | int
+    warp_size: int
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    hash: str
+    target: _Target
+    num_warps: int = 0
+    num_stages: int = 0
+    debug: bool = False
+    ptx_version: int | None = None
+    triton_version: str | None = None
+
+
+class CompiledKernel(msgspec.Struct, frozen=True):
+    """A kernel, the path of its metadata, and the Triton that compiled it where it says so."""
+
+    path: str
+    kernel: Kernel
+    triton_version: str | None
+
+
+def kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
+    """Yield the kernels whose metadata lie anywhere in a folder of the tree; only a file with a hash counts.
+
+    Raises:
+        CacheError: metadata with a hash are not of the form that Triton writes.
+    """
+    for path in tree.below(folder):
+        name = path.rsplit("/", 1)[-1]
+        if not name.endswith(".json") or is_group_file(name):
+            continue
+        content = tree.metadata(path)
+        if content is not None and (metadata := _metadata(path, content)) is not None:
+            yield CompiledKernel(path, _kernel(metadata, triton_key), metadata.triton_version)
+
+
+def targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
+    """Return the hardware that kernels are for; each with the newest PTX ISA that any of them needs."""
+    newest = dict[Target, int]()
+    for kernel in compiled:
+        target = Target(kernel.backend, str(kernel.arch), kernel.warp_size)
+        newest[target] = max(newest.get(target, 0), kernel.ptx_version)
+    return sorted_targets(msgspec.structs.replace(target, ptx_version=ptx or None) for target, ptx in newest.items())
+
+
+def dummy_key(kernel: Kernel, *, triton_key: str) -> str:
+    """Return the key by which MCV compares a kernel with an installed Triton.
+
+    It stands for an environment without any of the variables that Triton's own key depends on.
+    """
+    target = f"{kernel.backend}-{kernel.arch}-{kernel.warp_size}"
+    options: dict[str, Any] = {
+        "debug": kernel.debug,
+        "num_stages": kernel.num_stages,
+        "num_warps": kernel.num_warps,
+        "ptx": kernel.ptx_version,
+    }
+    parts = (_DUMMY_SOURCE, target, msgspec.json.encode(options).decode(), "{}")
+    return _sha256("-".join((triton_key, *map(_sha256, parts))))
+
+
+def _metadata(path: str, content: bytes) -> _Metadata | None:
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if not isinstance(document, dict) or not document.get("hash"):
+        return None
+    try:
+        return msgspec.convert(document, _Metadata)
+    except msgspec.ValidationError as exc:
+        raise CacheError(f"{path} has a hash, but is not the metadata of a kernel: {exc}") from exc
+
+
+def _kernel(metadata: _Metadata, triton_key: str) -> Kernel:
+    kernel = Kernel(
+        hash=metadata.hash,
+        ptx_version=metadata.ptx_version or 0,
+        num_stages=metadata.num_stages,
+        num_warps=metadata.num_warps,
+        debug=metadata.debug,
+        backend=metadata.target.backend,
+        arch=str(metadata.target.arch),
+        warp_size=metadata.target.warp_size,
+    )
+    return msgspec.structs.replace(kernel, dummy_key=dummy_key(kernel, triton_key=triton_key))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

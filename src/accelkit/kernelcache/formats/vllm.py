@@ -1,0 +1,186 @@
+"""vLLM's torch.compile cache: `torch_compile_cache/<hash>/rank_<r>_<d>/…`, in three generations.
+
+The oldest keeps Triton's folders (`triton`), the next compiled pieces per part of the model (`binary`), and compilation
+ahead of time puts one `model` per rank under `torch_aot_compile/<hash>`. MCV counts a bundled `model` file as binary
+of the kind `mega-aot`, and only a folder of that name as `aot_compile`; the same is done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import triton
+from accelkit.kernelcache.formats.cache import Target, sorted_targets
+from accelkit.kernelcache.formats.entries import MEGA_AOT, AotModel, BinaryArtifacts, VllmEntry
+from accelkit.kernelcache.formats.environment import redacted, secret_names
+from accelkit.kernelcache.formats.tree import Tree
+
+COMPILE_FOLDER: Final = "torch_compile_cache"
+AOT_FOLDER: Final = "torch_aot_compile"
+AOT_COMPILE: Final = "aot_compile"
+BINARY: Final = "binary"
+TRITON: Final = "triton"
+# The order in which MCV lists them.
+CACHE_FORMATS: Final = (AOT_COMPILE, BINARY, TRITON)
+_FACTORS: Final = "cache_key_factors.json"
+_MODEL: Final = "model"
+_RANK: Final = re.compile(r"rank_\d+_\d+")
+_ARTIFACT: Final = "artifact_compile_range_"
+_BACKENDS: Final = {"rocm": "hip", "": "cuda"}
+_WARP_SIZES: Final = {"cuda": 32}
+
+
+class _Factors(msgspec.Struct, frozen=True):
+    code_hash: str = ""
+    compiler_hash: str = ""
+    config_hash: str = ""
+    env: dict[str, Any] = {}
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One hash folder: its entry in the manifest, and what it tells about where it runs."""
+
+    entry: VllmEntry
+    targets: tuple[Target, ...]
+    triton_versions: tuple[str, ...] = ()
+    cuda_versions: tuple[str, ...] = ()
+    secret_names: tuple[str, ...] = ()
+
+
+def is_vllm(tree: Tree) -> bool:
+    """Whether this is vLLM's cache root."""
+    return COMPILE_FOLDER in tree.names("")
+
+
+def findings(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[Finding]:
+    """Yield what each hash folder holds; folders that hold nothing known are passed over.
+
+    `built_for` is the hardware for entries that do not say: compiled pieces name at most its backend.
+
+    Raises:
+        CacheError: a file is not of the form its name promises.
+    """
+    for name in tree.names(COMPILE_FOLDER):
+        if name != AOT_FOLDER and (found := _compiled(tree, name, triton_key, built_for)) is not None:
+            yield found
+    for name in tree.names(f"{COMPILE_FOLDER}/{AOT_FOLDER}"):
+        if (found := _ahead_of_time(tree, name, triton_key, built_for)) is not None:
+            yield found
+
+
+def _compiled(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> Finding | None:
+    folder = f"{COMPILE_FOLDER}/{name}"
+    pieces = tuple(_pieces(tree, folder))
+    kernels = tuple(triton.kernels(tree, folder, triton_key=triton_key))
+    versions = tuple(kernel.triton_version for kernel in kernels if kernel.triton_version)
+    compiled = triton.targets(kernel.kernel for kernel in kernels)
+    if not pieces:
+        entry = VllmEntry(vllm_hash=name, cache_format=TRITON, triton=tuple(kernel.kernel for kernel in kernels))
+        return Finding(entry=entry, targets=compiled, triton_versions=versions) if kernels else None
+    environments = tuple(factors.env for _, factors in pieces)
+    return Finding(
+        entry=VllmEntry(vllm_hash=name, cache_format=BINARY, binary=tuple(piece for piece, _ in pieces)),
+        targets=sorted_targets(_target(env, compiled, built_for) for env in environments),
+        triton_versions=versions,
+        cuda_versions=tuple(version for env in environments if (version := _cuda_version(env))),
+        secret_names=tuple(secret for env in environments for secret in secret_names(env)),
+    )
+
+
+def _ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> Finding | None:
+    folder = f"{COMPILE_FOLDER}/{AOT_FOLDER}/{name}"
+    ranks = [rank for rank in tree.names(folder) if _RANK.fullmatch(rank)]
+    bundles = tuple(
+        BinaryArtifacts(rank=rank, prefix="", artifact_count=1, artifact_names=(_MODEL,), cache_save_format=MEGA_AOT)
+        for rank in ranks
+        if f"{folder}/{rank}/{_MODEL}" in tree
+    )
+    models = tuple(
+        AotModel(hash=name, rank=rank, model_file=_MODEL, file_size=sum(map(tree.sizes.__getitem__, files)))
+        for rank in ranks
+        if (files := tree.below(f"{folder}/{rank}/{_MODEL}"))
+    )
+    if bundles:
+        entry = VllmEntry(vllm_hash=name, cache_format=BINARY, binary=bundles)
+    elif models:
+        entry = VllmEntry(vllm_hash=name, cache_format=AOT_COMPILE, aot_compile=models)
+    else:
+        return None
+    kernels = tuple(triton.kernels(tree, folder, triton_key=triton_key))
+    compiled = triton.targets(kernel.kernel for kernel in kernels)
+    versions = tuple(kernel.triton_version for kernel in kernels if kernel.triton_version)
+    return Finding(entry=entry, targets=compiled or _given(built_for), triton_versions=versions)
+
+
+def _pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Factors]]:
+    for rank in tree.names(folder):
+        if not _RANK.fullmatch(rank):
+            continue
+        for prefix in tree.names(f"{folder}/{rank}"):
+            part = f"{folder}/{rank}/{prefix}"
+            names = tuple(name for name in tree.names(part) if name.startswith(_ARTIFACT))
+            if names and f"{part}/{_FACTORS}" in tree:
+                factors = _read_factors(tree, f"{part}/{_FACTORS}")
+                device = factors.env.get("VLLM_TARGET_DEVICE")
+                yield (
+                    BinaryArtifacts(
+                        rank=rank,
+                        prefix=prefix,
+                        artifact_count=len(names),
+                        artifact_names=names,
+                        code_hash=factors.code_hash,
+                        config_hash=factors.config_hash,
+                        compiler_hash=factors.compiler_hash,
+                        cache_save_format="binary" if f"{part}/{names[0]}" in tree else "unpacked",
+                        target_device=device if isinstance(device, str) else "",
+                        env=redacted(factors.env),
+                    ),
+                    factors,
+                )
+
+
+def _read_factors(tree: Tree, path: str) -> _Factors:
+    content = tree.metadata(path)
+    if content is None:
+        raise CacheError(f"{path} is too big for what vLLM records of its environment")
+    try:
+        return msgspec.json.decode(content, type=_Factors)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        raise CacheError(f"{path} is not what vLLM writes: {exc}") from exc
+
+
+def _target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
+    """Return what compiled pieces run on.
+
+    Kernels beside them tell all; else the environment tells the backend, and only who built them knows the rest. MCV
+    takes what it cannot know for a T4 or an MI100; here it stays unknown.
+    """
+    device = env.get("VLLM_TARGET_DEVICE")
+    backend = _BACKENDS.get(device, device) if isinstance(device, str) else "cuda"
+    cuda_version = _cuda_version(env)
+    for known in (*compiled, *_given(built_for)):
+        if known.backend == backend:
+            return msgspec.structs.replace(
+                known, arch=_prefixed(known), cuda_version=known.cuda_version or cuda_version
+            )
+    return Target(backend, warp_size=_WARP_SIZES.get(backend), cuda_version=cuda_version)
+
+
+def _prefixed(target: Target) -> str | None:
+    bare = target.backend == "cuda" and target.arch is not None and not target.arch.startswith("sm_")
+    return f"sm_{target.arch}" if bare else target.arch
+
+
+def _cuda_version(env: dict[str, Any]) -> str | None:
+    version = env.get("VLLM_MAIN_CUDA_VERSION")
+    on_cuda = env.get("VLLM_TARGET_DEVICE", "cuda") in {"cuda", ""}
+    return version if on_cuda and isinstance(version, str) and version else None
+
+
+def _given(built_for: Target | None) -> tuple[Target, ...]:
+    return () if built_for is None else (built_for,)

@@ -1,0 +1,91 @@
+"""What compatibility is judged against: a node's cards and CPU, and the workload that is to use the cache.
+
+None is unknown everywhere, and never the same as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from accelkit.kernelcache.card_architecture import BACKENDS, architecture_of
+from accelkit.model.card import Card
+
+
+class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One card.
+
+    Attributes:
+        id: as in the node's inventory.
+        backend: `cuda`, `hip` (`rocm` is the same), `hpu`, `xpu`….
+        arch: `90`, `gfx942`, `gfx90a:sramecc+:xnack-`….
+        warp_size: threads that run in step, as the driver says.
+        product: the name that the vendor's library gives.
+        driver_version: as `550.54.14`.
+        cuda_version: the newest CUDA that the driver supports, as `12.4`.
+    """
+
+    id: str
+    backend: str | None = None
+    arch: str | None = None
+    warp_size: int | None = None
+    product: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+
+
+class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to use the cache; the more of it is known, the surer is the guess whether it hits.
+
+    Attributes:
+        triton_version: as `3.2.0`.
+        cuda_version: of its PyTorch (`torch.version.cuda`).
+        gpu_product: of the card it runs on, where the node does not tell.
+        cache_hash: the folder in `torch_compile_cache` that its vLLM looks for.
+    """
+
+    triton_version: str | None = None
+    cuda_version: str | None = None
+    gpu_product: str | None = None
+    cache_hash: str | None = None
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A node; `cpu_architecture` in the words of Kubernetes and OCI (`amd64`), `gpus` empty where it has none."""
+
+    cpu_architecture: str | None = None
+    gpus: tuple[GpuFacts, ...] | None = None
+
+    @classmethod
+    def from_inventory(
+        cls,
+        cards: Iterable[Card] | None,
+        *,
+        cpu_architecture: str | None = None,
+        driver_version: str | None = None,
+        cuda_version: str | None = None,
+    ) -> NodeFacts:
+        """Make facts of what the node's agent published of its cards; None where its inventory is unknown.
+
+        Args:
+            cards: the inventory's, which name vendor and model; the architecture follows where the model is certain.
+            cpu_architecture: of the node.
+            driver_version: of its NVIDIA driver, which an inventory does not tell.
+            cuda_version: the newest CUDA that this driver supports.
+        """
+        gpus = None if cards is None else tuple(_gpu(card, driver_version, cuda_version) for card in cards)
+        return cls(cpu_architecture=cpu_architecture, gpus=gpus)
+
+
+def _gpu(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
+    backend = BACKENDS.get(card.vendor)
+    on_cuda = backend == "cuda"
+    return GpuFacts(
+        id=card.id,
+        backend=backend,
+        arch=architecture_of(card.vendor, card.model),
+        product=card.model or None,
+        driver_version=driver_version if on_cuda else None,
+        cuda_version=cuda_version if on_cuda else None,
+    )

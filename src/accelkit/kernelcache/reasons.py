@@ -1,0 +1,46 @@
+"""Why a card may not do for a cache: codes for programs, sentences for people."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Code(StrEnum):
+    """What a reason is about."""
+
+    BACKEND_MISMATCH = "BackendMismatch"
+    ARCH_MISMATCH = "ArchMismatch"
+    WARP_SIZE_MISMATCH = "WarpSizeMismatch"
+    PTX_TOO_NEW = "PtxTooNew"
+    TOOLKIT_MISMATCH = "ToolkitMismatch"
+    CPU_ARCH_MISMATCH = "CpuArchMismatch"
+    NO_GPU = "NoGpu"
+    UNKNOWN_FORMAT = "UnknownFormat"
+    UNKNOWN_GPU = "UnknownGpu"
+    UNKNOWN_TARGET = "UnknownTarget"
+    DRIVER_UNKNOWN = "DriverUnknown"
+    CPU_ARCH_UNKNOWN = "CpuArchUnknown"
+    PRODUCT_MISMATCH = "ProductMismatch"
+    TRITON_MISMATCH = "TritonMismatch"
+    FRAMEWORK_MISMATCH = "FrameworkMismatch"
+
+    @property
+    def leaves_unknown(self) -> bool:
+        """Whether it says that something is not known, so that no verdict is certain."""
+        return self in {
+            Code.UNKNOWN_FORMAT,
+            Code.UNKNOWN_GPU,
+            Code.UNKNOWN_TARGET,
+            Code.DRIVER_UNKNOWN,
+            Code.CPU_ARCH_UNKNOWN,
+        }
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One reason; `hard` where kernels would fail to load, soft where it costs a compilation or is not known."""
+
+    code: Code
+    message: str
+    hard: bool = False

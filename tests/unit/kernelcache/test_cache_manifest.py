@@ -1,0 +1,163 @@
+"""`manifest.json`: ours as MCV writes it, MCV's as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel_cache_trees import (
+    AOT_HASH,
+    KERNEL_HASH,
+    VLLM_HASH,
+    cuda_kernel,
+    habana,
+    triton_kernel,
+    vllm_binary,
+    vllm_bundle,
+    vllm_triton,
+)
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import manifest, read_cache, read_manifest
+
+
+def _written(folder: Path, **options) -> dict[str, Any]:
+    return json.loads(manifest(read_cache(folder, cpu_architecture="amd64", **options)))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _dummy_key(triton_key: str, target: str, options: str) -> str:
+    parts = [_sha256(part) for part in ("dummy_source_content", target, options, "{}")]
+    return _sha256("-".join([triton_key, *parts]))
+
+
+def test_a_kernel_is_written_without_what_mcv_leaves_out(tmp_path: Path) -> None:
+    options = '{"debug":false,"num_stages":2,"num_warps":4,"ptx":0}'
+    assert _written(triton_kernel(tmp_path)) == {
+        "triton": [
+            {
+                "hash": KERNEL_HASH,
+                "dummy_key": _dummy_key("unknown-triton-key", "hip-gfx90a-64", options),
+                "num_stages": 2,
+                "num_warps": 4,
+                "backend": "hip",
+                "arch": "gfx90a",
+                "warp_size": 64,
+            }
+        ]
+    }
+
+
+def test_the_dummy_key_depends_on_the_triton_that_compiled(tmp_path: Path) -> None:
+    (kernel,) = _written(cuda_kernel(tmp_path, ptx_version=84, debug=True), triton_key="3.2.0-abc")["triton"]
+    options = '{"debug":true,"num_stages":2,"num_warps":4,"ptx":84}'
+    assert kernel["dummy_key"] == _dummy_key("3.2.0-abc", "cuda-75-32", options)
+    assert (kernel["ptx_version"], kernel["debug"], kernel["arch"]) == (84, True, "75")
+
+
+def test_vllms_kernels_stand_within_their_hash(tmp_path: Path) -> None:
+    (entry,) = _written(vllm_triton(tmp_path))["vllm"]
+    assert (entry["vllmHash"], entry["cacheFormat"]) == (VLLM_HASH, "triton")
+    assert [kernel["hash"] for kernel in entry["triton"]] == [KERNEL_HASH]
+    assert not {"binary", "aot_compile"} & entry.keys()
+
+
+def test_compiled_pieces_are_written_with_their_factors(tmp_path: Path) -> None:
+    (entry,) = _written(vllm_binary(tmp_path))["vllm"]
+    assert entry["binary"] == [
+        {
+            "rank": "rank_0_0",
+            "prefix": "backbone",
+            "artifact_count": 2,
+            "artifact_names": [f"artifact_compile_range_1_2048_subgraph_{number}" for number in range(2)],
+            "code_hash": "a3c7",
+            "config_hash": "2a3882727d",
+            "compiler_hash": "4fc2f2ae9e",
+            "cache_save_format": "binary",
+            "target_device": "cuda",
+            "env": {"VLLM_TARGET_DEVICE": "cuda", "VLLM_MAIN_CUDA_VERSION": "12.9"},
+        }
+    ]
+
+
+def test_a_bundle_is_written_as_mega_aot(tmp_path: Path) -> None:
+    (entry,) = _written(vllm_bundle(tmp_path))["vllm"]
+    assert entry == {
+        "vllmHash": AOT_HASH,
+        "cacheFormat": "binary",
+        "binary": [
+            {
+                "rank": "rank_0_0",
+                "prefix": "",
+                "artifact_count": 1,
+                "artifact_names": ["model"],
+                "cache_save_format": "mega-aot",
+            }
+        ],
+    }
+
+
+def test_a_recipe_is_written_with_both_sizes(tmp_path: Path) -> None:
+    first = _written(habana(tmp_path))["habana"][0]
+    assert first == {
+        "graphHash": "1234",
+        "deviceId": "abcdef",
+        "synapseVersion": "1.18.0",
+        "recipeSize": 6,
+        "metadataSize": 2,
+    }
+
+
+@pytest.mark.parametrize("make", [triton_kernel, vllm_triton, vllm_binary, vllm_bundle, habana])
+def test_what_is_written_is_read_back(tmp_path: Path, make) -> None:
+    cache = read_cache(make(tmp_path), cpu_architecture="amd64")
+    read = read_manifest(manifest(cache))
+    assert (read.format, read.entries) == (cache.format, cache.entries)
+
+
+def test_mcvs_manifest_is_read_with_its_numbers_and_additions() -> None:
+    document = {
+        "triton": [
+            {
+                "hash": "abc",
+                "dummy_key": "def",
+                "ptx_version": 84,
+                "num_warps": 8,
+                "backend": "cuda",
+                "arch": 90,
+                "warp_size": 32,
+                "newer": True,
+            }
+        ]
+    }
+    (kernel,) = read_manifest(json.dumps(document).encode()).entries
+    assert (kernel.hash, kernel.arch, kernel.ptx_version, kernel.num_stages) == ("abc", 90, 84, 0)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"triton": [], "vllm": []}',
+        b'{"triton": [{"hash": "a"}]}',
+        b'{"vllm": [{"vllmHash": 1}]}',
+        b'{"triton":' + b"[" * 100_000,
+        b'{"triton": ["\xff"]}',
+    ],
+)
+def test_what_is_no_manifest_is_refused(document: bytes) -> None:
+    with pytest.raises(CacheError, match="manifest"):
+        read_manifest(document)
+
+
+def test_a_manifest_over_the_limit_is_refused_unread() -> None:
+    with pytest.raises(CacheError, match="over the limit"):
+        read_manifest(bytes(64 * 1024 * 1024 + 1))

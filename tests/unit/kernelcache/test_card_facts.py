@@ -1,0 +1,68 @@
+"""What follows from the name of a card and the version of its driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.kernelcache.card_architecture import architecture_of
+from accelkit.kernelcache.ptx import cuda_of_driver, loads_ptx, parse_version
+
+
+@pytest.mark.parametrize(
+    ("vendor", "model", "architecture"),
+    [
+        ("nvidia", "Tesla T4", "75"),
+        ("nvidia", "NVIDIA A100-SXM4-80GB", "80"),
+        ("nvidia", "NVIDIA L40S", "89"),
+        ("nvidia", "NVIDIA H200", "90"),
+        ("nvidia", "NVIDIA B200", "100"),
+        ("nvidia", "NVIDIA RTX A4000", None),
+        ("amd", "AMD Instinct MI250X / MI250", "gfx90a"),
+        ("amd", "AMD Instinct MI60 / MI50", "gfx906"),
+        ("amd", "AMD Instinct MI100 / MI210", None),
+        ("amd", "Tesla T4", None),
+        ("intel", "Data Center GPU Max 1550", None),
+    ],
+)
+def test_an_architecture_follows_only_from_a_name_without_doubt(vendor: str, model: str, architecture) -> None:
+    assert architecture_of(vendor, model) == architecture
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [
+        ("535.161.08", (12, 2)),
+        ("550.54.14", (12, 4)),
+        ("552.0", (12, 4)),
+        ("999.1", (13, 1)),
+        ("390.157", None),
+        (None, None),
+        ("unknown", None),
+    ],
+)
+def test_a_driver_branch_came_with_a_cuda_version(driver, cuda) -> None:
+    assert cuda_of_driver(driver) == cuda
+
+
+@pytest.mark.parametrize(
+    ("ptx_version", "cuda", "loads"),
+    [
+        (85, (12, 5), True),
+        (85, (12, 6), True),
+        (86, (12, 6), False),
+        (70, (13, 0), True),
+        (91, (13, 0), False),
+        (91, (13, 5), True),
+        (92, (13, 5), None),
+        (63, (9, 2), None),
+    ],
+)
+def test_a_driver_loads_ptx_up_to_its_own(ptx_version: int, cuda: tuple[int, int], loads) -> None:
+    assert loads_ptx(ptx_version, cuda) is loads
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("12.9", (12, 9)), ("12", (12, 0)), ("12.9.1", (12, 9)), ("v12", None), ("", None)]
+)
+def test_versions_are_major_and_minor(text: str, version) -> None:
+    assert parse_version(text) == version

@@ -1,0 +1,246 @@
+"""Which cards can use a cache, why others cannot, and how likely it hits."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.kernelcache.compatibility import (
+    CardVerdict,
+    Code,
+    Fit,
+    GpuFacts,
+    Hit,
+    NodeFacts,
+    Verdict,
+    WorkloadFacts,
+    judge,
+)
+from accelkit.kernelcache.formats import ImageLabels, Target
+from accelkit.model.card import Card
+
+H100 = GpuFacts(id="h", backend="cuda", arch="90", product="NVIDIA H100 80GB HBM3", cuda_version="12.4")
+MI210 = GpuFacts(id="m", backend="hip", arch="gfx90a", warp_size=64)
+HOPPER = Target("cuda", "90", 32)
+
+
+def _image(*targets: Target, **changes) -> ImageLabels:
+    return ImageLabels(**{"format": "triton", "targets": targets, **changes})
+
+
+def _on(image: ImageLabels, gpu: GpuFacts = H100, workload: WorkloadFacts | None = None, **node) -> CardVerdict:
+    (card,) = judge(image, NodeFacts(gpus=(gpu,), **node), workload).cards
+    return card
+
+
+def _codes(card: CardVerdict) -> list[Code]:
+    return [reason.code for reason in card.reasons]
+
+
+@pytest.mark.parametrize(
+    ("target", "gpu"),
+    [
+        (HOPPER, H100),
+        (Target("cuda", "sm_90", 32), H100),
+        (Target("cuda", "90", 32), GpuFacts(id="g", backend="CUDA", arch="9.0")),
+        (Target("cuda", "sm_90a", 32), GpuFacts(id="g", backend="cuda", arch="90a")),
+        (Target("hip", "gfx90a", 64), MI210),
+        (Target("rocm", "gfx90a", 64), MI210),
+        (Target("hip", "gfx90a", 64), GpuFacts(id="g", backend="rocm", arch="gfx90a:sramecc+:xnack-")),
+        (Target("hip", "gfx90a:xnack-", 64), GpuFacts(id="g", backend="hip", arch="gfx90a:sramecc+:xnack-")),
+        (Target("hpu"), GpuFacts(id="g", backend="hpu")),
+    ],
+)
+def test_the_same_hardware_is_compatible_however_it_is_written(target: Target, gpu: GpuFacts) -> None:
+    card = _on(_image(target), gpu)
+    assert (card.verdict, card.reasons) == (Verdict.COMPATIBLE, ())
+
+
+@pytest.mark.parametrize(
+    ("target", "gpu", "code"),
+    [
+        (Target("hip", "gfx90a", 64), H100, Code.BACKEND_MISMATCH),
+        (Target("cuda", "80", 32), H100, Code.ARCH_MISMATCH),
+        (Target("cuda", "86", 32), GpuFacts(id="g", backend="cuda", arch="89"), Code.ARCH_MISMATCH),
+        (Target("cuda", "sm_90a", 32), H100, Code.ARCH_MISMATCH),
+        (Target("cuda", "100f", 32), GpuFacts(id="g", backend="cuda", arch="100a"), Code.ARCH_MISMATCH),
+        (Target("hip", "gfx942", 64), MI210, Code.ARCH_MISMATCH),
+        (
+            Target("hip", "gfx90a:xnack+", 64),
+            GpuFacts(id="g", backend="hip", arch="gfx90a:sramecc+:xnack-"),
+            Code.ARCH_MISMATCH,
+        ),
+        (Target("hip", "gfx90a", 32), MI210, Code.WARP_SIZE_MISMATCH),
+        (Target("cuda", "90", 32, 85), H100, Code.PTX_TOO_NEW),
+        (Target("cuda", "90", 32, None, "13.0"), H100, Code.TOOLKIT_MISMATCH),
+    ],
+)
+def test_what_cannot_load_is_incompatible_for_a_hard_reason(target: Target, gpu: GpuFacts, code: Code) -> None:
+    card = _on(_image(target), gpu)
+    assert (card.verdict, card.hit) == (Verdict.INCOMPATIBLE, Hit.MISS)
+    assert _codes(card) == [code]
+    assert card.reasons[0].hard
+
+
+@pytest.mark.parametrize("target", [Target("cuda", "90", 32, 84), Target("cuda", "90", 32, None, "12.9")])
+def test_what_the_driver_loads_is_compatible(target: Target) -> None:
+    assert _on(_image(target)).verdict is Verdict.COMPATIBLE
+
+
+@pytest.mark.parametrize(
+    ("target", "gpu", "code"),
+    [
+        (HOPPER, GpuFacts(id="g"), Code.UNKNOWN_GPU),
+        (HOPPER, GpuFacts(id="g", backend="cuda"), Code.UNKNOWN_GPU),
+        (Target("cuda", None, 32), H100, Code.UNKNOWN_TARGET),
+        (Target("cuda", "90", 32, 84), GpuFacts(id="g", backend="cuda", arch="90"), Code.DRIVER_UNKNOWN),
+        (Target("cuda", "90", 32, None, "12.4"), GpuFacts(id="g", backend="cuda", arch="90"), Code.DRIVER_UNKNOWN),
+        (Target("cuda", "90", 32, None, "twelve"), H100, Code.UNKNOWN_TARGET),
+        (
+            Target("cuda", "90", 32, 95),
+            GpuFacts(id="g", backend="cuda", arch="90", cuda_version="14.0"),
+            Code.DRIVER_UNKNOWN,
+        ),
+    ],
+)
+def test_what_is_not_known_is_neither_good_nor_bad(target: Target, gpu: GpuFacts, code: Code) -> None:
+    card = _on(_image(target), gpu)
+    assert card.verdict is Verdict.UNKNOWN
+    assert [(reason.code, reason.hard) for reason in card.reasons] == [(code, False)]
+
+
+def test_a_driver_tells_its_cuda_where_nothing_else_does() -> None:
+    old = GpuFacts(id="g", backend="cuda", arch="90", driver_version="535.161.08")
+    assert _on(_image(Target("cuda", "90", 32, 82)), old).verdict is Verdict.COMPATIBLE
+    assert _codes(_on(_image(Target("cuda", "90", 32, 83)), old)) == [Code.PTX_TOO_NEW]
+
+
+def test_an_image_without_targets_leaves_the_verdict_open() -> None:
+    card = _on(_image())
+    assert (card.verdict, card.hit, _codes(card)) == (Verdict.UNKNOWN, Hit.UNKNOWN, [Code.UNKNOWN_TARGET])
+
+
+def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
+    card = _on(_image(HOPPER, format="jax-persistent"))
+    assert (card.verdict, _codes(card)) == (Verdict.UNKNOWN, [Code.UNKNOWN_FORMAT])
+
+
+def test_a_usual_warp_size_is_a_hint_only() -> None:
+    rdna = GpuFacts(id="g", backend="hip", arch="gfx1100")
+    card = _on(_image(Target("hip", "gfx1100", 64)), rdna)
+    assert card.verdict is Verdict.COMPATIBLE
+    assert [(reason.code, reason.hard) for reason in card.reasons] == [(Code.WARP_SIZE_MISMATCH, False)]
+
+
+def test_one_target_that_fits_is_enough() -> None:
+    card = _on(_image(Target("cuda", "80", 32), Target("hip", "gfx90a", 64), HOPPER))
+    assert (card.verdict, card.reasons) == (Verdict.COMPATIBLE, ())
+
+
+def test_the_reasons_are_those_of_the_nearest_target() -> None:
+    card = _on(_image(Target("hip", "gfx90a", 64), Target("cuda", "80", 32), Target("cuda", "90", 32, None, "13.0")))
+    assert _codes(card) == [Code.TOOLKIT_MISMATCH]
+
+
+def test_a_target_that_may_fit_is_nearer_than_one_that_does_not() -> None:
+    card = _on(_image(Target("cuda", "80", 32), Target("cuda", None, 32)))
+    assert (card.verdict, _codes(card)) == (Verdict.UNKNOWN, [Code.UNKNOWN_TARGET])
+
+
+@pytest.mark.parametrize(
+    ("built", "node", "verdict", "codes"),
+    [
+        ("amd64", "amd64", Verdict.COMPATIBLE, []),
+        ("amd64", "x86_64", Verdict.COMPATIBLE, []),
+        ("amd64", "arm64", Verdict.INCOMPATIBLE, [Code.CPU_ARCH_MISMATCH]),
+        ("amd64", None, Verdict.UNKNOWN, [Code.CPU_ARCH_UNKNOWN]),
+        (None, "arm64", Verdict.COMPATIBLE, []),
+    ],
+)
+def test_launchers_need_the_cpu_they_were_built_for(built, node, verdict: Verdict, codes: list[Code]) -> None:
+    card = _on(_image(HOPPER, cpu_architecture=built), cpu_architecture=node)
+    assert (card.verdict, _codes(card)) == (verdict, codes)
+
+
+@pytest.mark.parametrize(
+    ("offered", "wanted", "hit", "codes"),
+    [
+        (("3.2.0",), "3.2.0", Hit.LIKELY, []),
+        (("3.2.0", "3.3.0"), "3.3.0", Hit.LIKELY, []),
+        (("3.2.0",), "3.3.0", Hit.MISS, [Code.TRITON_MISMATCH]),
+        (("3.2.0",), None, Hit.ARCH_ONLY, []),
+        ((), "3.2.0", Hit.ARCH_ONLY, []),
+    ],
+)
+def test_tritons_cache_hits_with_the_triton_that_wrote_it(offered, wanted, hit: Hit, codes: list[Code]) -> None:
+    image = _image(HOPPER, triton_versions=offered)
+    card = _on(image, workload=WorkloadFacts(triton_version=wanted))
+    assert (card.verdict, card.hit, _codes(card)) == (Verdict.COMPATIBLE, hit, codes)
+
+
+@pytest.mark.parametrize(
+    ("image", "workload", "hit", "codes"),
+    [
+        ({}, {}, Hit.LIKELY, []),
+        ({"gpu_product": "NVIDIA H100 PCIe"}, {}, Hit.MISS, [Code.PRODUCT_MISMATCH]),
+        ({"gpu_product": None}, {}, Hit.ARCH_ONLY, []),
+        ({"cuda_versions": ("12.6",)}, {}, Hit.MISS, [Code.FRAMEWORK_MISMATCH]),
+        ({}, {"cuda_version": None}, Hit.ARCH_ONLY, []),
+        ({"hashes": ("aa", "bb")}, {"cache_hash": "bb"}, Hit.LIKELY, []),
+        ({"hashes": ("aa",)}, {"cache_hash": "bb"}, Hit.MISS, [Code.FRAMEWORK_MISMATCH]),
+    ],
+)
+def test_vllms_cache_hits_on_the_same_card_with_the_same_framework(image, workload, hit: Hit, codes) -> None:
+    offered = {"format": "vllm", "gpu_product": H100.product, "cuda_versions": ("12.8",), **image}
+    card = _on(_image(HOPPER, **offered), workload=WorkloadFacts(**{"cuda_version": "12.8", **workload}))
+    assert (card.verdict, card.hit, _codes(card)) == (Verdict.COMPATIBLE, hit, codes)
+    assert not any(reason.hard for reason in card.reasons)
+
+
+def test_a_cards_name_is_no_part_of_tritons_key() -> None:
+    image = _image(HOPPER, gpu_product="NVIDIA H100 PCIe", triton_versions=("3.2.0",))
+    assert _on(image, workload=WorkloadFacts(triton_version="3.2.0")).hit is Hit.LIKELY
+
+
+def test_nothing_is_guessed_of_hits_on_an_unknown_card() -> None:
+    assert _on(_image(HOPPER), GpuFacts(id="g")).hit is Hit.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fit"),
+    [
+        ((H100, H100), Fit.ALL),
+        ((H100, MI210), Fit.SOME),
+        ((H100, GpuFacts(id="g")), Fit.SOME),
+        ((MI210,), Fit.NONE),
+        ((MI210, GpuFacts(id="g")), Fit.UNKNOWN),
+        ((), Fit.NONE),
+        (None, Fit.UNKNOWN),
+    ],
+)
+def test_a_node_is_told_in_one_word(gpus, fit: Fit) -> None:
+    assert judge(_image(HOPPER), NodeFacts(gpus=gpus)).fit is fit
+
+
+def test_a_node_without_cards_says_so() -> None:
+    (reason,) = judge(_image(HOPPER), NodeFacts(gpus=())).reasons
+    assert (reason.code, reason.hard) == (Code.NO_GPU, True)
+
+
+def test_an_inventory_tells_what_is_certain() -> None:
+    cards = [
+        Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None),
+        Card("GPU-2", "amd", "AMD Instinct MI300X", None),
+        Card("0000:1a", "nvidia", "NVIDIA Mystery", None),
+        Card("c", "enflame", "S60", None),
+    ]
+    facts = NodeFacts.from_inventory(cards, cpu_architecture="amd64", driver_version="550.54.14")
+    assert facts.gpus == (
+        GpuFacts(id="GPU-1", backend="cuda", arch="90", product="NVIDIA H100 80GB HBM3", driver_version="550.54.14"),
+        GpuFacts(id="GPU-2", backend="hip", arch="gfx942", product="AMD Instinct MI300X"),
+        GpuFacts(id="0000:1a", backend="cuda", product="NVIDIA Mystery", driver_version="550.54.14"),
+        GpuFacts(id="c", product="S60"),
+    )
+
+
+def test_an_inventory_that_is_not_known_is_not_empty() -> None:
+    assert NodeFacts.from_inventory(None).gpus is None

@@ -1,0 +1,240 @@
+"""The layer of a cache image is the same bytes every time, and holds what the folder held."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from kernel_cache_trees import real_cache, triton_kernel, vllm_binary, write
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import Cache, labels, manifest, read_cache, read_labels
+from accelkit.kernelcache.layer_writer import Compression, LayerInfo, image_config, write_layer
+
+
+def _read(folder: Path) -> Cache:
+    return read_cache(folder, cpu_architecture="amd64")
+
+
+def _pack(folder: Path, compression: Compression = "none", **options) -> tuple[LayerInfo, bytes]:
+    out = io.BytesIO()
+    layer = write_layer(_read(folder), folder, out, compression=compression, **options)
+    return layer, out.getvalue()
+
+
+def _plain(compression: Compression, data: bytes) -> bytes:
+    if compression == "gzip":
+        return gzip.decompress(data)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data) if compression == "zstd" else data
+
+
+def _archive(data: bytes) -> tarfile.TarFile:
+    return tarfile.open(fileobj=io.BytesIO(data))
+
+
+def _sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
+def test_digest_and_size_are_those_of_the_written_bytes(tmp_path: Path, compression: Compression) -> None:
+    layer, data = _pack(vllm_binary(tmp_path), compression)
+    assert (layer.digest, layer.size_bytes) == (_sha256(data), len(data))
+    assert layer.diff_id == _sha256(_plain(compression, data))
+
+
+def test_the_archive_has_every_file_and_the_manifest(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path, key="K")
+    _, data = _pack(folder)
+    with _archive(data) as archive:
+        assert archive.getnames() == [
+            "io.triton.cache",
+            "io.triton.cache/K",
+            "io.triton.cache/K/__grp__add_kernel.json",
+            "io.triton.cache/K/add_kernel.json",
+            "io.triton.cache/K/add_kernel.ttir",
+            "io.triton.manifest",
+            "io.triton.manifest/manifest.json",
+        ]
+        for path in _read(folder).files:
+            member = archive.extractfile(f"io.triton.cache/{path}")
+            assert member is not None
+            assert member.read() == (folder / path).read_bytes()
+        listing = archive.extractfile("io.triton.manifest/manifest.json")
+        assert listing is not None
+        assert listing.read() == manifest(_read(folder))
+
+
+def test_owner_mode_and_time_are_fixed(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path)
+    write(folder / "set", b"x")
+    (folder / "set").chmod(0o6755)
+    _, data = _pack(folder)
+    with _archive(data) as archive:
+        members = archive.getmembers()
+    assert {(member.uid, member.gid, member.uname, member.gname, member.mtime) for member in members} == {
+        (0, 0, "", "", 0)
+    }
+    assert {(member.isdir(), member.mode) for member in members} == {(True, 0o755), (False, 0o644)}
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
+def test_times_modes_and_order_of_the_folder_do_not_matter(tmp_path: Path, compression: Compression) -> None:
+    first = vllm_binary(triton_kernel(tmp_path / "first"))
+    second = tmp_path / "second"
+    for number, path in enumerate(reversed(_read(first).files)):
+        write(second / path, (first / path).read_bytes())
+        (second / path).chmod(0o700)
+        os.utime(second / path, (number, number * 1000))
+    assert _pack(first, compression) == _pack(second, compression)
+
+
+def test_a_stated_time_is_that_of_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    _, data = _pack(triton_kernel(tmp_path))
+    with _archive(data) as archive:
+        assert {member.mtime for member in archive} == {1700000000}
+
+
+def test_a_stated_time_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    with pytest.raises(CacheError, match="SOURCE_DATE_EPOCH"):
+        _pack(triton_kernel(tmp_path))
+
+
+def test_gzip_headers_carry_neither_name_nor_time(tmp_path: Path) -> None:
+    _, data = _pack(triton_kernel(tmp_path), "gzip")
+    flags, seconds = data[3], data[4:8]
+    assert (flags, seconds) == (0, bytes(4))
+
+
+def test_long_and_foreign_names_survive(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path)
+    path = "/".join(["d" * 120, "größe" * 20, "e" * 120, "kernel.cubin"])
+    write(folder / path, b"x")
+    _, data = _pack(folder)
+    with _archive(data) as archive:
+        assert f"io.triton.cache/{path}" in archive.getnames()
+
+
+@pytest.mark.parametrize(
+    ("media", "compression", "media_type"),
+    [
+        ("oci", "gzip", "application/vnd.oci.image.layer.v1.tar+gzip"),
+        ("oci", "zstd", "application/vnd.oci.image.layer.v1.tar+zstd"),
+        ("oci", "none", "application/vnd.oci.image.layer.v1.tar"),
+        ("docker", "gzip", "application/vnd.docker.image.rootfs.diff.tar.gzip"),
+        ("docker", "none", "application/vnd.docker.image.rootfs.diff.tar"),
+    ],
+)
+def test_the_media_type_says_family_and_compression(tmp_path: Path, media, compression, media_type: str) -> None:
+    layer, _ = _pack(triton_kernel(tmp_path), compression, media=media)
+    assert layer.media_type == media_type
+
+
+def test_docker_knows_no_zstd(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="no docker media type"):
+        _pack(triton_kernel(tmp_path), "zstd", media="docker")
+
+
+class _Meddler(io.BytesIO):
+    """A sink in which something happens once so many bytes have come."""
+
+    def __init__(self, after_bytes: int, deed: Callable[[], object]) -> None:
+        super().__init__()
+        self._after_bytes = after_bytes
+        self._deed = deed
+
+    def write(self, data, /) -> int:
+        written = super().write(data)
+        if 0 < self._after_bytes <= self.tell():
+            self._after_bytes = 0
+            self._deed()
+        return written
+
+
+@pytest.mark.parametrize("length", [100, 4 * 1024 * 1024])
+def test_a_file_that_changes_its_size_while_packed_is_an_error(tmp_path: Path, length: int) -> None:
+    folder = triton_kernel(tmp_path)
+    big = folder / "A.cubin"
+    write(big, bytes(2 * 1024 * 1024))
+    cache = _read(folder)
+    meddler = _Meddler(600 * 1024, lambda: os.truncate(big, length))
+    with pytest.raises(CacheError, match=r"A\.cubin changed its size"):
+        write_layer(cache, folder, meddler, compression="none")
+
+
+def test_a_folder_that_changed_since_it_was_read_is_an_error(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path)
+    write(folder / "A.cubin", b"1")
+    cache = _read(folder)
+    write(folder / "A.cubin", b"12")
+    with pytest.raises(CacheError, match="bytes and had"):
+        write_layer(cache, folder, io.BytesIO(), compression="none")
+
+
+def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path)
+    write(folder / "A.cubin", b"1")
+    cache = _read(folder)
+    (folder / "A.cubin").unlink()
+    (folder / "A.cubin").symlink_to("/etc/passwd")
+    with pytest.raises(CacheError, match=r"A\.cubin of the cache cannot be read"):
+        write_layer(cache, folder, io.BytesIO(), compression="none")
+
+
+class _Nowhere(io.RawIOBase):
+    def write(self, data, /) -> int:
+        return len(data)
+
+
+def test_memory_does_not_grow_with_the_cache(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path)
+    write(folder / "A.cubin", b"")
+    os.truncate(folder / "A.cubin", 64 * 1024 * 1024)
+    cache = _read(folder)
+    tracemalloc.start()
+    try:
+        write_layer(cache, folder, _Nowhere(), compression="none")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4 * 1024 * 1024
+
+
+def test_the_configuration_is_an_ordinary_one_with_the_labels(tmp_path: Path) -> None:
+    folder = triton_kernel(tmp_path)
+    layer, _ = _pack(folder)
+    written = labels(_read(folder), title="my-cache")
+    document = image_config(layer, written, architecture="arm64")
+    config = json.loads(document)
+    assert (config["architecture"], config["os"], config["created"]) == ("arm64", "linux", "1970-01-01T00:00:00Z")
+    assert config["rootfs"] == {"type": "layers", "diff_ids": [layer.diff_id]}
+    assert read_labels(config["config"]["Labels"]) == read_labels(written)
+    assert document == image_config(layer, dict(reversed(written.items())), architecture="arm64")
+
+
+@pytest.mark.parametrize("name", ["vector-add-cache", "vllm-cache"])
+def test_caches_that_frameworks_wrote_come_back_byte_for_byte(name: str) -> None:
+    folder = real_cache(name)
+    _, data = _pack(folder, "gzip")
+    cache = _read(folder)
+    with _archive(gzip.decompress(data)) as archive:
+        members = {
+            member.name.removeprefix(f"io.{cache.format}.cache/"): archive.extractfile(member)
+            for member in archive
+            if member.isfile() and not member.name.endswith("manifest.json")
+        }
+        assert members.keys() == set(cache.files)
+        for path, member in members.items():
+            assert member is not None
+            assert member.read() == (folder / path).read_bytes()
