@@ -1,0 +1,57 @@
+"""What may be in a layer, and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accelkit.errors import CacheError
+
+_MAX_PATH_BYTES = 1024
+_MAX_NAME_BYTES = 255
+_MAX_DEPTH = 32
+# Metadata of the layers that union file systems add; we extract no such thing.
+_WHITEOUT = ".wh."
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a cache may be. An image beyond it is refused, however well it is signed.
+
+    Attributes:
+        total_bytes: of all files together, after decompression.
+        file_bytes: of one file.
+        files: how many files and folders.
+    """
+
+    total_bytes: int = 32 << 30
+    file_bytes: int = 8 << 30
+    files: int = 200_000
+
+
+def safe_path(name: str) -> str:
+    """Return an archive's name as a path relative to the archive's root, without a leading `./` or a trailing slash.
+
+    Raises:
+        CacheError: it leads out, or is not a plain path.
+    """
+    path = name.rstrip("/")
+    while path.startswith("./"):
+        path = path[2:]
+    if path in {"", "."}:
+        return ""
+    parts = path.split("/")
+    if name.startswith("/") or ".." in parts or "" in parts or "." in parts:
+        raise CacheError(f"the archive has the path {_shown(name)}, which leads elsewhere")
+    if not path.isprintable() or "\\" in path or len(path.encode(errors="surrogatepass")) > _MAX_PATH_BYTES:
+        raise CacheError(f"the archive has the path {_shown(name)}, which is no plain path")
+    if len(parts) > _MAX_DEPTH or any(len(each.encode()) > _MAX_NAME_BYTES for each in parts):
+        raise CacheError(f"the archive has the path {_shown(name)}, which is too deep or too long")
+    if any(each.startswith(_WHITEOUT) for each in parts):
+        raise CacheError(
+            f"the archive has the whiteout {_shown(name)}", next_step="build the image with one squashed layer"
+        )
+    return path
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) <= _MAX_NAME_BYTES else name[:_MAX_NAME_BYTES] + "…")

@@ -1,0 +1,134 @@
+"""A layer's entries, written below one folder and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction.archive import Entry, Pieces, entries
+from accelkit.kernelcache.extraction.inflate import inflated
+from accelkit.kernelcache.extraction.rules import Limits, safe_path
+
+_FILE_MODE = 0o644
+_FOLDER_MODE = 0o755
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE_BYTES = 1 << 20
+
+
+class Allowance:
+    """What all layers of an image may still take, counted together."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = Lock()
+        self.files = 0
+        self.bytes = 0
+
+    def take(self, entry: Entry) -> None:
+        """Count one entry before it is written.
+
+        Raises:
+            CacheError: it is too large, or there are too many.
+        """
+        with self._lock:
+            self.files += 1
+            self.bytes += entry.size
+            files, total = self.files, self.bytes
+        if entry.size > self._limits.file_bytes:
+            raise CacheError(f"{entry.name} has {entry.size} bytes; a file may have {self._limits.file_bytes}")
+        if total > self._limits.total_bytes:
+            raise CacheError(
+                f"the image's files have more than {self._limits.total_bytes} bytes",
+                next_step="check who built it, and raise the limit if that is right",
+            )
+        if files > self._limits.files:
+            raise CacheError(f"the image has more than {self._limits.files} files and folders")
+
+
+@dataclass
+class Unpacked:
+    """What was written: paths relative to the folder, and how many bytes."""
+
+    files: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+def unpack(
+    chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
+) -> Unpacked:
+    """Write the entries of one layer that lie below some folders of the archive.
+
+    Owner, mode and time of the archive are not taken over: files are readable by all, writable by who extracts, and
+    nothing is executable or set-uid.
+
+    Args:
+        chunks: the layer as it comes, still compressed.
+        media_type: of the layer.
+        folder: an empty folder of our own; nobody else may write there meanwhile.
+        allowance: shared by all layers of the image.
+        prefixes: folders of the archive, such as `io.triton.cache`; everything else is passed over.
+
+    Raises:
+        CacheError: the layer cannot be read, or holds what it must not.
+        OSError: the disk is full, or cannot be written.
+    """
+    pieces = Pieces(inflated(chunks, media_type))
+    done = Unpacked()
+    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    folders = {""}
+    try:
+        for entry in entries(pieces):
+            allowance.take(entry)
+            path = safe_path(entry.name)
+            if not any(path == each or path.startswith(each + "/") for each in prefixes):
+                _pass_over(pieces, entry.size)
+            elif entry.is_folder:
+                _make_folders(root, path, folders)
+            else:
+                _make_folders(root, path.rpartition("/")[0], folders)
+                _write(root, path, entry.size, pieces)
+                done.files.append(path)
+                done.size_bytes += entry.size
+    finally:
+        os.close(root)
+    return done
+
+
+def _make_folders(root: int, path: str, known: set[str]) -> None:
+    if path in known:
+        return
+    _make_folders(root, path.rpartition("/")[0], known)
+    try:
+        os.mkdir(path, _FOLDER_MODE, dir_fd=root)
+    except FileExistsError as exc:
+        raise CacheError(f"the archive has {path} as a file and as a folder") from exc
+    known.add(path)
+
+
+def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
+    try:
+        file = os.open(path, _NEW_FILE, _FILE_MODE, dir_fd=root)
+    except FileExistsError as exc:
+        raise CacheError(f"the archive has {path} twice") from exc
+    try:
+        while size:
+            part = pieces.some(min(size, _WRITE_BYTES))
+            if not part:
+                raise CacheError(f"the archive ends in the middle of {path}")
+            size -= len(part)
+            while part:
+                part = part[os.write(file, part) :]
+    finally:
+        os.close(file)
+
+
+def _pass_over(pieces: Pieces, size: int) -> None:
+    while size:
+        part = pieces.some(size)
+        if not part:
+            raise CacheError("an archive ends in the middle")
+        size -= len(part)
