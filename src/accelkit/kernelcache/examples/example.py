@@ -6,7 +6,7 @@ removed by the other. Long words for the scope are accepted where a person write
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
@@ -93,11 +93,7 @@ class Example:
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 
 
-def all_examples() -> Iterator[Example]:
-    """Return every example there is, in the order of the options."""
-    for access, scope, gpu, cosign, environment in product(Access, Scope, Gpu, Cosign, Environment):
-        yield Example(access, scope, gpu, cosign, environment)
-
+ALL_EXAMPLES: Final = tuple(Example(*options) for options in product(Access, Scope, Gpu, Cosign, Environment))
 
 SETS: Final[Mapping[str, tuple[Example, ...]]] = MappingProxyType(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from accelkit.errors import ExampleError
-from accelkit.kernelcache.examples.example import Example, all_examples
+from accelkit.kernelcache.examples.example import ALL_EXAMPLES, Example
 from accelkit.kernelcache.examples.objects import Object
 
 # kubectl reads YAML 1.1, where these are no text, nor is much that begins with a digit.
@@ -63,19 +63,18 @@ def write_example(text: str, example: Example, folder: Path) -> Path:
     return path
 
 
-def example_files(folder: Path) -> list[Path]:
+def example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
     """Return the files of examples in a folder, told by their names, sorted; none where the folder is missing."""
-    names = {example.file_name for example in all_examples()}
-    return sorted(path for path in (folder / name for name in names) if path.is_file())
+    return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
 
 
-def clean(folder: Path) -> list[Path]:
+def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
     """Delete the files of examples in a folder and nothing else; return the paths of what was deleted.
 
     Raises:
         ExampleError: a file cannot be deleted.
     """
-    files = example_files(folder)
+    files = example_files(folder, examples)
     for path in files:
         try:
             path.unlink(missing_ok=True)
