@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -83,6 +83,11 @@ class _Stored(msgspec.Struct):
     spec: dict[str, Any] = {}
 
 
+class _Left(NamedTuple):
+    path: str
+    stored: _Stored
+
+
 async def deploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False) -> list[Change]:
     """Apply objects in their order, as the field manager `accelkit-examples`; it does not wait for pods to run.
 
@@ -101,7 +106,8 @@ async def deploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, d
         async with asyncio.timeout(seconds):
             await _require_kinds(api, {each["kind"] for each in objects if each["apiVersion"] == GKM_API})
             for each in objects:
-                changes.append(Change(_reference(each), await _apply(api, each, dry_run=dry_run)))  # noqa: PERF401 - what was done so far counts
+                outcome = await _apply(api, each, dry_run=dry_run)
+                changes.append(Change(_reference(each), outcome))
     except TimeoutError as exc:
         raise ExampleError(
             f"{_reference(objects[len(changes)])} could not be created within {seconds:g} s",
@@ -117,20 +123,22 @@ async def undeploy(api: ApiClient, objects: Sequence[Object], *, seconds: float,
         ExampleError: some are still there when the deadline passes; names them and the finalizers they wait for.
         ApiError: the API server refused or did not answer.
     """
-    left: dict[str, _Stored] = {}
+    left: dict[str, _Left] = {}
     changes: list[Change] = []
     try:
         async with asyncio.timeout(seconds):
             for kinds in _REMOVAL:
-                found = await _present(api, [each for each in objects if each["kind"] in kinds], changes.append)
-                if dry_run:
-                    continue
-                left = {_reference(each): stored for each, stored in found}
-                for each, _ in found:
-                    await _delete(api, each)
-                await _until_gone(api, [each for each, _ in found], left)
+                left.clear()
+                for each in reversed([each for each in objects if each["kind"] in kinds]):
+                    stored = await _read(api, _path(each))
+                    changes.append(Change(_reference(each), Outcome.DELETED if stored else Outcome.ABSENT))
+                    if stored and not dry_run:
+                        left[_reference(each)] = _Left(_path(each), stored)
+                for path, _ in left.values():
+                    await _delete(api, path)
+                await _until_gone(api, left)
     except TimeoutError as exc:
-        remaining = "; ".join(_waiting(reference, stored) for reference, stored in left.items())
+        remaining = "; ".join(_waiting(reference, stored) for reference, (_, stored) in left.items())
         raise ExampleError(
             f"not all is gone after {seconds:g} s: {remaining or 'the API server was too slow to ask'}",
             next_step="see that GKM's operator runs, which takes its finalizers off, then repeat",
@@ -182,24 +190,16 @@ def _meaning(stored: _Stored) -> object:
     return stored.metadata.labels, {key: value for key, value in stored.spec.items() if key != "nodeName"}
 
 
-async def _present(
-    api: ApiClient, objects: Iterable[Object], say: Callable[[Change], None]
-) -> list[tuple[Object, _Stored]]:
-    found = []
-    for each in reversed([*objects]):
-        stored = await _read(api, _path(each))
-        if stored is not None:
-            found.append((each, stored))
-        say(Change(_reference(each), Outcome.DELETED if stored else Outcome.ABSENT))
-    return found
-
-
-async def _until_gone(api: ApiClient, objects: Iterable[Object], left: dict[str, _Stored]) -> None:
-    for each in objects:
-        while (stored := await _read(api, _path(each))) is not None:
-            left[_reference(each)] = stored
+async def _until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
+    while left:
+        for reference, (path, _) in [*left.items()]:
+            stored = await _read(api, path)
+            if stored is None:
+                del left[reference]
+            else:
+                left[reference] = _Left(path, stored)
+        if left:
             await asyncio.sleep(_POLL_SECONDS)
-        left.pop(_reference(each), None)
 
 
 async def _read(api: ApiClient, path: str) -> _Stored | None:
@@ -211,10 +211,10 @@ async def _read(api: ApiClient, path: str) -> _Stored | None:
         raise
 
 
-async def _delete(api: ApiClient, item: Object) -> None:
+async def _delete(api: ApiClient, path: str) -> None:
     try:
         # In the foreground a DaemonSet stays until its pods are gone.
-        await api.delete(_path(item), {"propagationPolicy": "Foreground"})
+        await api.delete(path, {"propagationPolicy": "Foreground"})
     except ApiError as exc:
         if exc.status != HTTPStatus.NOT_FOUND:
             raise

@@ -148,7 +148,10 @@ async def test_what_stays_past_the_deadline_is_named_with_what_it_waits_for():
     cache = "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3"
     api.objects[cache]["metadata"]["finalizers"] = ["gkm.io.clustergkmcachenode/finalizer"]
     api.lingering = {"clustergkmcaches": -1}
-    words = r"waits for gkm\.io\.clustergkmcachenode/finalizer.*; see that GKM's operator runs"
+    words = (
+        r"^not all is gone after 0.5 s: ClusterGKMCache \S+; "
+        r"ClusterGKMCache gkm-test-obj-rwo-cl-rocm-v3 waits for gkm\.io\.clustergkmcachenode/finalizer; see that GKM's"
+    )
     with pytest.raises(ExampleError, match=words):
         await undeploy(api, OBJECTS, seconds=0.5)
     assert not any("/pods/" in path or "/daemonsets/" in path for path in api.objects)
