@@ -26,9 +26,12 @@ API_ARGUMENTS = {
 }
 
 
-def api_module(**arguments) -> AnsibleModule:
-    """Return a module that speaks to the API server, or end it where accelkit is missing."""
-    module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True)
+def api_module(*, rules=None, **arguments) -> AnsibleModule:
+    """Return a module that speaks to the API server, or end it where accelkit is missing.
+
+    `rules` are AnsibleModule's own between arguments, such as `required_if`.
+    """
+    module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(rules or {}))
     if IMPORT_TRACE is not None:
         module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
     return module

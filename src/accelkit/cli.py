@@ -13,6 +13,7 @@ from accelkit.controlplane.command import config_manager
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
 from accelkit.kernelcache.command import cache
+from accelkit.kernelcache.examples.command import examples
 from accelkit.logs import FORMAT
 from accelkit.node.command import node_agent
 from accelkit.report.audit_command import audit_command
@@ -47,4 +48,5 @@ main.add_command(extender)
 main.add_command(node_agent)
 main.add_command(inspect)
 main.add_command(audit_command)
+main.add_command(examples)
 main.add_command(sandbox)

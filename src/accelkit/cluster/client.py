@@ -20,11 +20,13 @@ from yarl import URL
 from accelkit.cluster.connection import Connection
 from accelkit.errors import ApiError
 
-PatchKind = Literal["merge", "json"]
+PatchKind = Literal["merge", "json", "apply"]
 
 _PATCH_TYPES: Mapping[PatchKind, str] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
+    # JSON is YAML, so nothing else need be sent.
+    "apply": "application/apply-patch+yaml",
 }
 # One watch event is one line; a pod may have 1.5 MiB and a list page far more.
 _READ_BUFFER_BYTES = 1 << 20
@@ -84,7 +86,10 @@ class ApiClient:
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """PATCH with a merge or a JSON patch; ApiError unless the answer is 2xx."""
+        """PATCH with a merge patch, a JSON patch or what is to be applied; ApiError unless the answer is 2xx.
+
+        The server takes the last only with the query's `fieldManager`, and owns the fields for it.
+        """
         return await self._request("PATCH", path, body, query=query, content_type=_PATCH_TYPES[kind])
 
     async def delete(self, path: str, body: object | None = None) -> bytes:

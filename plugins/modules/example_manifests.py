@@ -1,0 +1,297 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: example_manifests
+short_description: Make the example manifests of GKM and bring them into a cluster
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Makes the manifests of one of GKM's examples, or of a pre-canned set of them, with the names GKM's own have.
+  - Writes them into files, or applies them to a cluster where GKM is installed; and takes either away again.
+extends_documentation_fragment:
+  - accelkit.kubernetes._api
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_accelkit
+attributes:
+  check_mode:
+    support: full
+    details: Objects that are in the cluster already are shown to the API server as a dry run.
+  diff_mode:
+    support: full
+options:
+  state:
+    description:
+      - V(generated) writes the files, V(absent) deletes them.
+      - V(deployed) applies the objects, V(undeployed) deletes them, and waits until they are gone.
+    type: str
+    choices: [generated, absent, deployed, undeployed]
+    default: generated
+  set:
+    description:
+      - A pre-canned set of examples, V(kind) of four, the others of two each.
+      - Either this or O(access), O(scope), O(gpu) and O(cosign); without any, O(state=absent) is about all examples.
+    type: str
+    choices: [kind, nfd-cuda, nfd-rocm]
+  access:
+    description: V(rox) for three Pods that mount the cache, V(rwo) for three DaemonSets.
+    type: str
+    choices: [rox, rwo]
+  scope:
+    description:
+      - V(ns) or V(namespace) for a GKMCache.
+      - V(cl) or V(cluster) for a ClusterGKMCache and two namespaces.
+    type: str
+    choices: [namespace, ns, cluster, cl]
+  gpu:
+    description: Whose cards the cache is for.
+    type: str
+    choices: [cuda, rocm]
+  cosign:
+    description: By which version's format the image is signed.
+    type: str
+    choices: [v2, v3]
+  environment:
+    description:
+      - V(kind) adds an init container that sets permissions, and a toleration.
+      - V(nfd) adds affinity to nodes that Node Feature Discovery labelled, and a toleration.
+    type: str
+    choices: [none, kind, nfd]
+    default: none
+  output:
+    description:
+      - Folder of the files.
+      - Required with O(state=generated) and O(state=absent); with O(state=deployed) the files are written there too.
+    type: path
+  affinity:
+    description:
+      - Path of a file with an affinity for cache and workloads, as YAML or JSON or as a JSON patch.
+      - Without it, E(CUSTOM_AFFINITY) is used.
+    type: path
+  toleration:
+    description:
+      - Path of a file with one or more tolerations for cache and workloads.
+      - Without it, E(CUSTOM_TOLERATION) is used.
+    type: path
+  node_selector_1:
+    description: Path of a file with the node selector of the first workload; else E(CUSTOM_NODE_SELECTOR_1).
+    type: path
+  node_selector_2:
+    description: Path of a file with the node selector of the second workload; else E(CUSTOM_NODE_SELECTOR_2).
+    type: path
+  node_selector_3:
+    description: Path of a file with the node selector of the third workload; else E(CUSTOM_NODE_SELECTOR_3).
+    type: path
+  timeout:
+    description: Seconds in which all objects must be applied, or be gone.
+    type: float
+    default: 180
+"""
+
+EXAMPLES = r"""
+- name: Write one example
+  accelkit.kubernetes.example_manifests:
+    access: rwo
+    scope: ns
+    gpu: rocm
+    cosign: v3
+    environment: kind
+    output: output
+
+- name: Bring the examples for NVIDIA cards into a cluster
+  accelkit.kubernetes.example_manifests:
+    state: deployed
+    set: nfd-cuda
+    kubeconfig: ~/.kube/config
+
+- name: Take them out again
+  accelkit.kubernetes.example_manifests:
+    state: undeployed
+    set: nfd-cuda
+    kubeconfig: ~/.kube/config
+
+- name: Delete the files of all examples
+  accelkit.kubernetes.example_manifests:
+    state: absent
+    output: output
+"""
+
+RETURN = r"""
+files:
+  description: Paths of the files that are written, or with O(state=absent) were deleted.
+  returned: success
+  type: list
+  elements: str
+  sample: [output/rwo-ns-rocm-v3-kind.yaml]
+objects:
+  description: What became of each object.
+  returned: when O(state=deployed) or O(state=undeployed)
+  type: list
+  elements: dict
+  contains:
+    object:
+      description: Kind, namespace and name.
+      type: str
+      sample: GKMCache gkm-test-ns-1-rwo-ns-rocm-v3/gkm-test-obj-rwo-ns-rocm-v3
+    outcome:
+      description: V(created), V(changed), V(unchanged), V(deleted) or V(absent).
+      type: str
+      sample: created
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from ansible.module_utils.basic import env_fallback
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
+
+# A missing accelkit is said by _api, before anything of this is called.
+with suppress(ImportError):
+    from accelkit.errors import AccelkitError
+    from accelkit.kernelcache.examples.custom import NO_CUSTOM, read_custom
+    from accelkit.kernelcache.examples.deployment import deploy, undeploy
+    from accelkit.kernelcache.examples.example import (
+        ALL_EXAMPLES,
+        SCOPE_WORDS,
+        SETS,
+        Access,
+        Cosign,
+        Environment,
+        Example,
+        Gpu,
+    )
+    from accelkit.kernelcache.examples.files import clean, example_files, render, write_example
+    from accelkit.kernelcache.examples.objects import example_objects
+
+CHOICE = ["set", "access"]
+RULES = {
+    "required_together": [("access", "scope", "gpu", "cosign")],
+    "mutually_exclusive": [CHOICE],
+    "required_if": [
+        ("state", "generated", CHOICE, True),
+        ("state", "deployed", CHOICE, True),
+        ("state", "undeployed", CHOICE, True),
+        ("state", "generated", ["output"]),
+        ("state", "absent", ["output"]),
+    ],
+}
+BEFORE = {"created": "absent", "changed": "different", "absent": "absent"}
+AFTER = {"deleted": "absent", "absent": "absent"}
+
+
+def chosen(given):
+    if given["set"]:
+        return SETS[given["set"]]
+    if not given["access"]:
+        return ALL_EXAMPLES
+    return (
+        Example(
+            Access(given["access"]),
+            SCOPE_WORDS[given["scope"]],
+            Gpu(given["gpu"]),
+            Cosign(given["cosign"]),
+            Environment(given["environment"]),
+        ),
+    )
+
+
+def custom(given):
+    names = ("affinity", "toleration", "node_selector_1", "node_selector_2", "node_selector_3")
+    affinity, toleration, *selectors = (Path(given[name]) if given[name] else None for name in names)
+    return read_custom(affinity, toleration, tuple(selectors))
+
+
+def written(made, folder, *, check):
+    """Write files, and return the paths of all and a diff of those that changed."""
+    paths, diffs = [], []
+    for example, objects in made:
+        path, text = folder / example.file_name, render(objects)
+        before = path.read_text("utf-8") if path.is_file() else ""
+        if before != text:
+            diffs.append({"before": before, "after": text, "before_header": str(path), "after_header": str(path)})
+            if not check:
+                write_example(text, example, folder)
+        paths.append(str(path))
+    return paths, diffs
+
+
+def deleted(examples, folder, *, check):
+    """Delete files, and return the paths of those that were there and a diff of each."""
+    paths = example_files(folder, examples)
+    diffs = [{"before": path.read_text("utf-8"), "after": "", "before_header": str(path)} for path in paths]
+    if not check:
+        clean(folder, examples)
+    return [str(path) for path in paths], diffs
+
+
+def acted(module, objects):
+    """Deploy or undeploy objects, and return what became of each and a diff."""
+    act = deploy if module.params["state"] == "deployed" else undeploy
+    seconds = module.params["timeout"]
+    changes = call(module, lambda api: act(api, objects, seconds=seconds, dry_run=module.check_mode))
+    diff = {
+        "before": {each.object: BEFORE.get(each.outcome, "present") for each in changes},
+        "after": {each.object: AFTER.get(each.outcome, "present") for each in changes},
+    }
+    return changes, diff
+
+
+def run(module):
+    given, check = module.params, module.check_mode
+    folder = Path(given["output"]) if given["output"] else None
+    if given["state"] == "absent":
+        paths, diffs = deleted(chosen(given), folder, check=check)
+        return {"changed": bool(paths), "files": paths, "diff": diffs}
+    own = NO_CUSTOM if given["state"] == "undeployed" else custom(given)
+    made = [(each, example_objects(each, own)) for each in chosen(given)]
+    paths, diffs = [], []
+    if folder and given["state"] != "undeployed":
+        paths, diffs = written(made, folder, check=check)
+    if given["state"] == "generated":
+        return {"changed": bool(diffs), "files": paths, "diff": diffs}
+    changes, diff = acted(module, [item for _, objects in made for item in objects])
+    return {
+        "changed": bool(diffs) or any(each.changed for each in changes),
+        "files": paths,
+        "objects": [{"object": each.object, "outcome": str(each.outcome)} for each in changes],
+        "diff": [*diffs, diff],
+    }
+
+
+def main():
+    module = api_module(
+        rules=RULES,
+        state={
+            "type": "str",
+            "choices": ["generated", "absent", "deployed", "undeployed"],
+            "default": "generated",
+        },
+        set={"type": "str", "choices": ["kind", "nfd-cuda", "nfd-rocm"]},
+        access={"type": "str", "choices": ["rox", "rwo"]},
+        scope={"type": "str", "choices": ["namespace", "ns", "cluster", "cl"]},
+        gpu={"type": "str", "choices": ["cuda", "rocm"]},
+        cosign={"type": "str", "choices": ["v2", "v3"]},
+        environment={"type": "str", "choices": ["none", "kind", "nfd"], "default": "none"},
+        output={"type": "path"},
+        affinity={"type": "path", "fallback": (env_fallback, ["CUSTOM_AFFINITY"])},
+        toleration={"type": "path", "fallback": (env_fallback, ["CUSTOM_TOLERATION"])},
+        node_selector_1={"type": "path", "fallback": (env_fallback, ["CUSTOM_NODE_SELECTOR_1"])},
+        node_selector_2={"type": "path", "fallback": (env_fallback, ["CUSTOM_NODE_SELECTOR_2"])},
+        node_selector_3={"type": "path", "fallback": (env_fallback, ["CUSTOM_NODE_SELECTOR_3"])},
+        timeout={"type": "float", "default": 180},
+    )
+    try:
+        module.exit_json(**run(module))
+    except (AccelkitError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+
+
+if __name__ == "__main__":
+    main()

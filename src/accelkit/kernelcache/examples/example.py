@@ -1,0 +1,114 @@
+"""What an example is: five options, and the names that follow from them.
+
+The words, names and pre-canned sets are those of GKM's own examples, so that what either tool made can be found and
+removed by the other. Long words for the scope are accepted where a person writes them; names have the short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from types import MappingProxyType
+from typing import Final
+
+
+class Access(StrEnum):
+    """How the claim of the cache is mounted: by pods read-only on many nodes, or by DaemonSets on one node each."""
+
+    ROX = "rox"
+    RWO = "rwo"
+
+
+class Scope(StrEnum):
+    """Whether the cache is a GKMCache of one namespace or a ClusterGKMCache for two."""
+
+    NAMESPACE = "ns"
+    CLUSTER = "cl"
+
+
+class Gpu(StrEnum):
+    """Whose cards the kernels were compiled for."""
+
+    CUDA = "cuda"
+    ROCM = "rocm"
+
+
+class Cosign(StrEnum):
+    """The major version of cosign, by whose format of signatures the image is signed."""
+
+    V2 = "v2"
+    V3 = "v3"
+
+
+class Environment(StrEnum):
+    """Where the example is to run; what the place needs is added to the objects."""
+
+    NONE = "none"
+    KIND = "kind"
+    NFD = "nfd"
+
+
+SCOPE_WORDS: Final[Mapping[str, Scope]] = MappingProxyType(
+    {
+        "namespace": Scope.NAMESPACE,
+        "ns": Scope.NAMESPACE,
+        "cluster": Scope.CLUSTER,
+        "cl": Scope.CLUSTER,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example: a cache and three workloads that use it."""
+
+    access: Access
+    scope: Scope
+    gpu: Gpu
+    cosign: Cosign
+    environment: Environment = Environment.NONE
+
+    @property
+    def suffix(self) -> str:
+        """Return what the names of its objects end with, such as `rwo-ns-rocm-v2`; the environment is not in it."""
+        return f"{self.access}-{self.scope}-{self.gpu}-{self.cosign}"
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of its file, such as `rwo-ns-rocm-v2-kind.yaml`."""
+        place = "" if self.environment is Environment.NONE else f"-{self.environment}"
+        return f"{self.suffix}{place}.yaml"
+
+    @property
+    def cache_name(self) -> str:
+        """Return the name of its cache, which is its claim's name too."""
+        return f"gkm-test-obj-{self.suffix}"
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Return its namespaces: two where the cache is for the cluster, else one."""
+        count = 2 if self.scope is Scope.CLUSTER else 1
+        return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
+
+
+ALL_EXAMPLES: Final = tuple(Example(*options) for options in product(Access, Scope, Gpu, Cosign, Environment))
+
+SETS: Final[Mapping[str, tuple[Example, ...]]] = MappingProxyType(
+    {
+        "kind": (
+            Example(Access.RWO, Scope.NAMESPACE, Gpu.ROCM, Cosign.V2, Environment.KIND),
+            Example(Access.RWO, Scope.CLUSTER, Gpu.ROCM, Cosign.V3, Environment.KIND),
+            Example(Access.ROX, Scope.NAMESPACE, Gpu.ROCM, Cosign.V3, Environment.KIND),
+            Example(Access.ROX, Scope.CLUSTER, Gpu.ROCM, Cosign.V2, Environment.KIND),
+        ),
+        **{
+            f"nfd-{gpu}": (
+                Example(Access.RWO, Scope.NAMESPACE, gpu, Cosign.V2, Environment.NFD),
+                Example(Access.RWO, Scope.CLUSTER, gpu, Cosign.V3, Environment.NFD),
+            )
+            for gpu in Gpu
+        },
+    }
+)

@@ -1,0 +1,43 @@
+"""What a JSON patch (RFC 6902) puts into one field of a pod's spec, whatever object the patch was written for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def is_patch(document: Any) -> bool:
+    """Return whether a document is a list of operations."""
+    return (
+        isinstance(document, list)
+        and bool(document)
+        and all(isinstance(item, dict) and {"op", "path"} <= item.keys() for item in document)
+    )
+
+
+def patched_value(operations: list[dict[str, Any]], field: str) -> Any:
+    """Return what the field holds after these operations, which must concern nothing else.
+
+    The path may lead to the field in any object: `/spec/affinity`, `/spec/template/spec/affinity`. Values may be added
+    to the field one by one, as `…/tolerations/-` or `…/nodeSelector/<label>`.
+
+    Raises:
+        ValueError: an operation does something else; its words name the operation.
+    """
+    value: Any = None
+    for operation in operations:
+        op, path = operation["op"], str(operation["path"])
+        if op not in {"add", "replace"} or "value" not in operation:
+            raise ValueError(f"the operation {op!r} of {path} does not add a value")
+        segments = [segment.replace("~1", "/").replace("~0", "~") for segment in path.split("/")[1:]]
+        match segments[segments.index(field) + 1 :] if field in segments else None:
+            case []:
+                value = operation["value"]
+            case ["-"] if isinstance(value, list):
+                value = [*value, operation["value"]]
+            case ["-"] | ["0"] if value is None:
+                value = [operation["value"]]
+            case [key] if value is None or isinstance(value, dict):
+                value = {**(value or {}), key: operation["value"]}
+            case _:
+                raise ValueError(f"the path {path} does not lead to {field}")
+    return value

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.modules import example_manifests
+
+from accelkit.errors import ApiError
+from accelkit.kernelcache.examples.deployment import Change, Outcome
+from accelkit.kernelcache.examples.example import SETS
+
+ONE = {"access": "rwo", "scope": "namespace", "gpu": "rocm", "cosign": "v3", "environment": "kind"}
+FILE = "rwo-ns-rocm-v3-kind.yaml"
+
+
+@pytest.fixture
+def cluster(monkeypatch, tmp_path):
+    """A cluster in which everything that is asked for happens; `cluster` is what it was asked for."""
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
+        "current-context: c\n"
+    )
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
+    asked = []
+
+    def answer(outcome):
+        async def act(_api, objects, *, seconds, dry_run):
+            asked.append((outcome, [each["metadata"]["name"] for each in objects], seconds, dry_run))
+            return [Change("Namespace n", outcome), Change("Pod n/p", Outcome.UNCHANGED)]
+
+        return act
+
+    monkeypatch.setattr(example_manifests, "deploy", answer(Outcome.CREATED))
+    monkeypatch.setattr(example_manifests, "undeploy", answer(Outcome.DELETED))
+    return asked
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    for name in ("CUSTOM_AFFINITY", "CUSTOM_TOLERATION", *(f"CUSTOM_NODE_SELECTOR_{n}" for n in (1, 2, 3))):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_file_is_written_once(run_module, tmp_path):
+    answer = run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")})
+    assert (answer["changed"], answer["files"]) == (True, [str(tmp_path / "o" / FILE)])
+    assert answer["diff"][0]["before"] == ""
+    assert answer["diff"][0]["after"] == (tmp_path / "o" / FILE).read_text()
+    again = run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")})
+    assert (again["changed"], again["files"], again["diff"]) == (False, answer["files"], [])
+
+
+def test_check_mode_writes_nothing_and_shows_the_same_diff(run_module, tmp_path):
+    checked = run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")}, check=True)
+    assert not (tmp_path / "o").exists()
+    assert checked == {**run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")}), **invocation(checked)}
+
+
+def invocation(answer):
+    # It names check mode.
+    return {"invocation": answer["invocation"]}
+
+
+def test_a_set_is_written_file_by_file(run_module, tmp_path):
+    answer = run_module(example_manifests, {"set": "kind", "output": str(tmp_path)})
+    assert answer["files"] == [str(tmp_path / each.file_name) for each in SETS["kind"]]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_absent_deletes_the_files_of_what_is_named(run_module, tmp_path, check):
+    run_module(example_manifests, {"set": "kind", "output": str(tmp_path)})
+    (tmp_path / "mine.yaml").touch()
+    name = SETS["kind"][0].file_name
+    one = {"access": "rwo", "scope": "ns", "gpu": "rocm", "cosign": "v2", "environment": "kind"}
+    answer = run_module(example_manifests, {"state": "absent", "output": str(tmp_path), **one}, check=check)
+    assert (answer["changed"], answer["files"]) == (True, [str(tmp_path / name)])
+    assert (tmp_path / name).exists() == check
+    rest = run_module(example_manifests, {"state": "absent", "output": str(tmp_path)})
+    assert len(rest["files"]) == (4 if check else 3)
+    assert [path.name for path in tmp_path.glob("*.yaml")] == ["mine.yaml"]
+    assert run_module(example_manifests, {"state": "absent", "output": str(tmp_path)})["changed"] is False
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_set_is_deployed_and_says_what_became_of_each_object(run_module, cluster, tmp_path, check):
+    given = {"state": "deployed", "set": "nfd-cuda", "timeout": 7, "output": str(tmp_path / "o")}
+    answer = run_module(example_manifests, given, check=check)
+    (outcome, names, seconds, dry_run), *_ = cluster
+    assert (outcome, len(names), seconds, dry_run) == ("created", 11, 7, check)
+    assert answer["changed"] is True
+    assert answer["objects"][0] == {"object": "Namespace n", "outcome": "created"}
+    assert answer["diff"][-1] == {
+        "before": {"Namespace n": "absent", "Pod n/p": "present"},
+        "after": {"Namespace n": "present", "Pod n/p": "present"},
+    }
+    assert (tmp_path / "o").exists() != check
+
+
+def test_a_set_is_undeployed_whatever_files_the_environment_names(run_module, cluster, monkeypatch):
+    monkeypatch.setenv("CUSTOM_AFFINITY", "/nowhere")
+    answer = run_module(example_manifests, {"state": "undeployed", "set": "kind"})
+    assert cluster[0][0] == "deleted"
+    assert answer["diff"][-1]["after"]["Namespace n"] == "absent"
+
+
+def test_custom_files_come_by_option_or_environment(run_module, tmp_path, monkeypatch):
+    (tmp_path / "toleration").write_text("    operator: Exists")
+    (tmp_path / "selector").write_text("    zone: a")
+    monkeypatch.setenv("CUSTOM_TOLERATION", str(tmp_path / "toleration"))
+    given = {**ONE, "output": str(tmp_path), "node_selector_1": str(tmp_path / "selector")}
+    after = run_module(example_manifests, given)["diff"][0]["after"]
+    assert after.count("- operator: Exists") == 4
+    assert after.count("zone: a") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"output": "o"}, "any of the following are missing: set, access"),
+        ({"state": "deployed"}, "any of the following are missing: set, access"),
+        ({"set": "kind"}, "all of the following are missing: output"),
+        ({**ONE, "set": "kind", "output": "o"}, "mutually exclusive: set|access"),
+        ({"access": "rwo", "output": "o"}, "parameters are required together: access, scope, gpu, cosign"),
+        ({**ONE, "gpu": "xpu", "output": "o"}, "value of gpu must be one of: cuda, rocm, got: xpu"),
+        ({**ONE, "affinity": "/nowhere/a", "output": "o"}, "/nowhere/a, given as CUSTOM_AFFINITY, cannot be read"),
+        ({**ONE, "output": "/proc/o"}, "/proc/o/rwo-ns-rocm-v3-kind.yaml cannot be written"),
+    ],
+)
+def test_bad_input_is_one_sentence(run_module, given, message):
+    answer = run_module(example_manifests, given)
+    assert message in answer["msg"]
+    assert "exception" not in answer
+
+
+def test_a_cluster_that_refuses_is_one_sentence(run_module, cluster, monkeypatch):
+    async def refuse(_api, _objects, **_more):
+        raise ApiError("namespaces is forbidden", status=403)
+
+    monkeypatch.setattr(example_manifests, "deploy", refuse)
+    assert run_module(example_manifests, {"state": "deployed", "set": "kind"})["msg"] == "namespaces is forbidden"
