@@ -19,6 +19,19 @@ DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
 MANIFEST_TYPES = frozenset({OCI_MANIFEST, DOCKER_MANIFEST})
 INDEX_TYPES = frozenset({OCI_INDEX, DOCKER_INDEX})
 
+# How each kind of layer that is read here is compressed.
+LAYER_COMPRESSION = {
+    "application/vnd.oci.image.layer.v1.tar+gzip": "gzip",
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": "gzip",
+    "application/vnd.oci.image.layer.v1.tar+zstd": "zstd",
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": "zstd",
+    "application/vnd.oci.image.layer.v1.tar": "none",
+    "application/vnd.docker.image.rootfs.diff.tar": "none",
+    # How the first builders of cache images called theirs.
+    "application/cache.triton.content.layer.v1+triton": "gzip",
+    "application/cache.vllm.content.layer.v1+vllm": "gzip",
+}
+
 # The empty configuration of artifacts, which the specification fixes.
 EMPTY_JSON = b"{}"
 

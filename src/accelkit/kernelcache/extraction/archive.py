@@ -101,22 +101,22 @@ def entries(pieces: Pieces) -> Iterator[Entry]:
 def _entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[Entry]:
     name = extended.get("path", info.name)
     if any(key.startswith("GNU.sparse") for key in extended):
-        raise CacheError(f"the archive has {ascii(name)}, a sparse file")
+        raise CacheError(f"the archive has {name!a}, a sparse file")
     try:
         size = int(extended.get("size", info.size))
     except ValueError as exc:
-        raise CacheError(f"the archive gives {ascii(name)} no size that can be read") from exc
+        raise CacheError(f"the archive gives {name!a} no size that can be read") from exc
     if info.type == tarfile.DIRTYPE:
         yield Entry(name, 0, is_folder=True)
         return
     if info.type not in _FILES or "linkpath" in extended:
         kind = _KINDS.get(info.type, f"an entry of the type {info.type!r}")
         raise CacheError(
-            f"the archive has {ascii(name)}, {kind}; a cache has files and folders only",
+            f"the archive has {name!a}, {kind}; a cache has files and folders only",
             next_step="build the image anew from the cache's folder",
         )
     if size < 0:
-        raise CacheError(f"the archive gives {ascii(name)} a negative size")
+        raise CacheError(f"the archive gives {name!a} a negative size")
     yield Entry(name, size, is_folder=False)
     pieces.exactly(-size % _BLOCK)
 
@@ -137,7 +137,7 @@ def _extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 
 
 def _records(content: bytes) -> dict[str, str]:
-    """The records of an extended header: `length key=value\\n`, the length counting all of it."""
+    """The records of an extended header: length, key=value and a line feed, the length counting all of it."""
     found = {}
     while content:
         length, space, _ = content.partition(b" ")

@@ -4,76 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 
 _DEPTH = 8
-_END = None
-# How long the thread waits for the loop before it looks whether the loop has given up, in seconds.
-_PATIENCE_SECONDS = 1.0
 
 
 class _GivenUpError(Exception):
-    """The stream failed or nobody waits any more; the thread has nothing left to do."""
+    """The stream failed, or nobody waits any more: the thread has nothing left to do."""
 
 
-async def in_thread(chunks: AsyncIterator[bytes], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
+async def in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
     """Run `work` in a thread over chunks that come in this event loop, and return what it returns.
 
     The thread sees the end only when the stream has ended without an error, so `work` cannot end well on a stream that
-    did not. Whoever fails first ends both; the stream's error goes before that of `work`.
+    did not. An error of the stream goes before the one that it causes in `work`.
     """
-    loop = asyncio.get_running_loop()
-    handed: queue.Queue[bytes | None] = queue.Queue()
-    room = asyncio.Semaphore(_DEPTH)
-    given_up = False
+    conveyor = _Conveyor()
+    working = asyncio.get_running_loop().run_in_executor(None, work, conveyor.received())
+    try:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                await conveyor.room(working)
+                if working.done():
+                    break
+                conveyor.hand(chunk)
+            else:
+                conveyor.end()
+        return await asyncio.shield(working)
+    finally:
+        conveyor.give_up()
+        await asyncio.wait({working})
+        working.exception()
 
-    def received() -> Iterator[bytes]:
-        while True:
-            try:
-                chunk = handed.get(timeout=_PATIENCE_SECONDS)
-            except queue.Empty:
-                if given_up:
-                    raise _GivenUpError from None
-                continue
-            if given_up:
-                raise _GivenUpError
-            if chunk is _END:
-                return
-            loop.call_soon_threadsafe(room.release)
+
+class _Conveyor:
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handed: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._room = asyncio.Semaphore(_DEPTH)
+        self._given_up = False
+
+    def received(self) -> Iterator[bytes]:
+        """What the thread reads. It never waits for ever: whoever hands over always ends with `end` or `give_up`."""
+        while (chunk := self._handed.get()) is not None and not self._given_up:
+            self._loop.call_soon_threadsafe(self._room.release)
             yield chunk
+        if self._given_up:
+            raise _GivenUpError
 
-    working = loop.run_in_executor(None, work, received())
-    try:
-        async for chunk in chunks:
-            await _either(room, working)
-            if working.done():
-                break
-            handed.put_nowait(chunk)
-        else:
-            handed.put_nowait(_END)
-            return await asyncio.shield(working)
-        # The work ended before the stream: it failed, since the end was never handed over.
-        return await working
-    finally:
-        given_up = True
-        handed.put_nowait(_END)
-        if not working.done():
-            await asyncio.wait({working})
-        if not working.cancelled():
-            working.exception()
-
-
-async def _either(room: asyncio.Semaphore, working: asyncio.Future[_Result]) -> None:
-    """Wait until there is room, or nobody is left to make any."""
-    if not room.locked():
-        await room.acquire()
-        return
-    waiting = asyncio.ensure_future(room.acquire())
-    try:
-        await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        if not waiting.done():
+    async def room(self, working: asyncio.Future[_Result]) -> None:
+        """Wait until there is room, or nobody is left to make any."""
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        waiting = asyncio.ensure_future(self._room.acquire())
+        either: set[asyncio.Future[Any]] = {waiting, working}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             waiting.cancel()
+
+    def hand(self, chunk: bytes) -> None:
+        self._handed.put(chunk)
+
+    def end(self) -> None:
+        self._handed.put(None)
+
+    def give_up(self) -> None:
+        self._given_up = True
+        self._handed.put(None)

@@ -64,6 +64,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Place:
     """Where one cache goes, and the path at which workloads will see it."""
 
+    digest: str
     folder: Path
     mount_path: str
 
@@ -77,12 +78,12 @@ class Place:
         name = digest.replace(":", "-")
         if mount_path is None:
             folder = base.absolute() / name
-            return cls(folder, str(folder / CACHE))
+            return cls(digest, folder, str(folder / CACHE))
         path = mount_path.rstrip("/") or "/"
         if not path.startswith("/") or {"..", "."} & set(path.split("/")) or not path.isprintable():
             raise CacheError(f"the mount path {mount_path!r} is not an absolute path without '..'")
         suffix = hashlib.sha256(path.encode()).hexdigest()[:8]
-        return cls(base.absolute() / f"{name}-{suffix}", path)
+        return cls(digest, base.absolute() / f"{name}-{suffix}", path)
 
     @property
     def cache(self) -> Path:
@@ -105,25 +106,43 @@ class Place:
         Raises:
             OSError: the disk is full, or cannot be written.
         """
-        path = self.partial / RECORD
-        with path.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _write_record(self.partial, record)
         # Something without a record is in the way only where somebody meddled; it is not a cache.
         if self.folder.exists():
             shutil.rmtree(self.folder)
         self.partial.rename(self.folder)
-        parent = os.open(self.folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+        _sync_folder(self.folder.parent)
+
+    def renew(self, record: CompletionRecord) -> None:
+        """Replace the record of a complete cache; its files stay as they are, because workloads may be using them.
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+        """
+        if record != completed(self):
+            _write_record(self.folder, record)
 
     def clear_partial(self) -> None:
         """Delete what an extraction left that did not end."""
         if self.partial.exists():
             shutil.rmtree(self.partial)
+
+
+def _write_record(folder: Path, record: CompletionRecord) -> None:
+    new = folder / f".{RECORD}.new"
+    with new.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(folder / RECORD)
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def completed(place: Place) -> CompletionRecord | None:

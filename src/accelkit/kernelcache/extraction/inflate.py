@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator
+from typing import IO, cast
 
 import zstandard
 from isal import igzip_lib
 
 from accelkit.errors import CacheError
+from accelkit.kernelcache.oci import LAYER_COMPRESSION
 
 PIECE_BYTES = 1 << 20
 # The largest window that `zstd --long` makes by default; memory of that size is reserved while reading.
 _MAX_ZSTD_WINDOW = 1 << 27
-_GZIP = "gzip"
-_ZSTD = "zstd"
-_PLAIN = "none"
-_COMPRESSIONS = {
-    "application/vnd.oci.image.layer.v1.tar+gzip": _GZIP,
-    "application/vnd.docker.image.rootfs.diff.tar.gzip": _GZIP,
-    "application/vnd.oci.image.layer.v1.tar+zstd": _ZSTD,
-    "application/vnd.docker.image.rootfs.diff.tar.zstd": _ZSTD,
-    "application/vnd.oci.image.layer.v1.tar": _PLAIN,
-    "application/vnd.docker.image.rootfs.diff.tar": _PLAIN,
-    # How the first builders of cache images called them.
-    "application/cache.triton.content.layer.v1+triton": _GZIP,
-    "application/cache.vllm.content.layer.v1+vllm": _GZIP,
-}
-
-
-def is_layer(media_type: str) -> bool:
-    """Whether layers of a media type can be read."""
-    return media_type in _COMPRESSIONS
+# Its stubs call it an instance.
+_ISAL_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
 def inflated(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
@@ -44,17 +28,17 @@ def inflated(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
     Raises:
         CacheError: it cannot be decompressed, or something follows its end.
     """
-    compression = _COMPRESSIONS.get(media_type)
+    compression = LAYER_COMPRESSION.get(media_type)
     if compression is None:
         raise CacheError(f"layers of the type {media_type} cannot be read")
     try:
-        if compression == _GZIP:
+        if compression == "gzip":
             yield from _gunzip(chunks)
-        elif compression == _ZSTD:
+        elif compression == "zstd":
             yield from _unzstd(chunks)
         else:
             yield from _sliced(chunks)
-    except (igzip_lib.error, zlib.error, zstandard.ZstdError, EOFError) as exc:
+    except (_ISAL_ERROR, zstandard.ZstdError, EOFError) as exc:
         raise CacheError(f"a layer cannot be decompressed: {exc}") from exc
 
 
@@ -98,7 +82,9 @@ class _Source:
 
 def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW)
-    with decompressor.stream_reader(_Source(chunks), read_size=PIECE_BYTES, read_across_frames=True) as reader:
+    with decompressor.stream_reader(
+        cast("IO[bytes]", _Source(chunks)), read_size=PIECE_BYTES, read_across_frames=True
+    ) as reader:
         while piece := reader.read(PIECE_BYTES):
             yield piece
 

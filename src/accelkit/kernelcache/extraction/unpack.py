@@ -103,7 +103,8 @@ def _make_folders(root: int, path: str, known: set[str]) -> None:
         return
     _make_folders(root, path.rpartition("/")[0], known)
     try:
-        os.mkdir(path, _FOLDER_MODE, dir_fd=root)
+        os.mkdir(path, dir_fd=root)
+        os.chmod(path, _FOLDER_MODE, dir_fd=root)
     except FileExistsError as exc:
         raise CacheError(f"the archive has {path} as a file and as a folder") from exc
     known.add(path)
@@ -115,6 +116,8 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
     except FileExistsError as exc:
         raise CacheError(f"the archive has {path} twice") from exc
     try:
+        # Whatever the umask is: other users read the cache.
+        os.fchmod(file, _FILE_MODE)
         while size:
             part = pieces.some(min(size, _WRITE_BYTES))
             if not part:

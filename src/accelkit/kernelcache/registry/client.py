@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urljoin
@@ -105,7 +105,7 @@ class RegistryClient:
             )
         return b"".join([chunk async for chunk in self.stream(reference, blob)])
 
-    async def stream(self, reference: Reference, blob: Descriptor) -> AsyncIterator[bytes]:
+    async def stream(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
         """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
 
         Raises:

@@ -1,0 +1,130 @@
+"""A cache folder becomes an image in a registry, with neither docker nor buildah, the same bytes every time."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from accelkit.kernelcache.formats import Cache, Target, labels, read_cache
+from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
+from accelkit.kernelcache.oci import (
+    DOCKER_CONFIG,
+    DOCKER_MANIFEST,
+    OCI_CONFIG,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+)
+from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.registry import RegistryClient
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is built.
+
+    Attributes:
+        compression: MCV reads gzip only.
+        media: whose media types are used, OCI's or Docker's.
+        architecture: CPU of the image, and of the native launchers in it.
+        gpu_product: the card it was compiled on; Inductor's part hits on cards of that name only.
+        built_for: the card's backend and architecture, where the cache's files do not tell.
+    """
+
+    compression: Compression = "gzip"
+    media: MediaFamily = "oci"
+    architecture: str = ""
+    gpu_product: str | None = None
+    built_for: Target | None = None
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image that was built, and perhaps pushed.
+
+    Attributes:
+        digest: of the manifest.
+        manifest: its bytes.
+        media_type: of the manifest.
+        cache: what is in it.
+        labels: of its configuration.
+        layer: the one layer.
+        pushed: whether a registry has it now.
+        uploaded_bytes: what was sent; less than its size where the registry had some of it.
+    """
+
+    digest: str
+    manifest: bytes
+    media_type: str
+    cache: Cache
+    labels: dict[str, str]
+    layer: LayerInfo
+    pushed: bool = False
+    uploaded_bytes: int = 0
+
+
+async def build_image(
+    folder: Path, reference: Reference, recipe: Recipe, client: RegistryClient | None = None
+) -> BuiltImage:
+    """Build the image of a cache folder and push it.
+
+    Args:
+        folder: as the framework left it.
+        reference: where the image goes; its tag is moved.
+        recipe: how.
+        client: an open one; None to build only, which tells the digest.
+
+    Raises:
+        CacheError: the folder is no cache, or changes meanwhile.
+        RegistryError: the registry refuses it.
+    """
+    architecture = recipe.architecture or own_architecture()
+    cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
+    # A layer may be larger than memory; it has to be written before its digest is known.
+    with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
+        layer = await asyncio.to_thread(
+            write_layer, cache, folder, file, compression=recipe.compression, media=recipe.media
+        )
+        title = reference.repository.rpartition("/")[2]
+        named = labels(cache, title=title, gpu_product=recipe.gpu_product)
+        config = image_config(layer, named, architecture=architecture)
+        manifest_type, config_type = (
+            (DOCKER_MANIFEST, DOCKER_CONFIG) if recipe.media == "docker" else (OCI_MANIFEST, OCI_CONFIG)
+        )
+        config_blob = Descriptor(config_type, digest_of(config), len(config))
+        layer_blob = Descriptor(layer.media_type, layer.digest, layer.size_bytes)
+        manifest = msgspec.json.encode(Manifest(2, config_blob, (layer_blob,), media_type=manifest_type))
+        built = BuiltImage(digest_of(manifest), manifest, manifest_type, cache, named, layer)
+        if client is None:
+            return built
+        uploaded = 0
+        for blob, content in ((layer_blob, _of_file(file)), (config_blob, _of_bytes(config))):
+            if await client.uploads.push_blob(reference, blob, content):
+                uploaded += blob.size
+        await client.uploads.push_manifest(reference, manifest, manifest_type)
+    return replace(built, pushed=True, uploaded_bytes=uploaded)
+
+
+def _of_file(file: BinaryIO) -> Callable[[], AsyncIterator[bytes]]:
+    async def content() -> AsyncIterator[bytes]:
+        file.seek(0)
+        while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+            yield chunk
+
+    return content
+
+
+def _of_bytes(data: bytes) -> Callable[[], AsyncIterator[bytes]]:
+    async def content() -> AsyncIterator[bytes]:
+        yield data
+
+    return content

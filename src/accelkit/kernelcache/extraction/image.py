@@ -1,0 +1,255 @@
+"""From a registry onto the disk: verify, judge, fetch and unpack in one stream, publish.
+
+Nothing is written before a signature holds and the sizes are within limits; nothing is visible before the digest of
+every byte holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.compatibility import Fit, NodeFacts, Verdicts, judge
+from accelkit.kernelcache.extraction.conveyor import in_thread
+from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, CompletionRecord, Place, completed, locked
+from accelkit.kernelcache.extraction.group_paths import relocate_group_files
+from accelkit.kernelcache.extraction.merge import merge
+from accelkit.kernelcache.extraction.rules import Limits
+from accelkit.kernelcache.extraction.unpack import Allowance, unpack
+from accelkit.kernelcache.formats import ImageLabels
+from accelkit.kernelcache.images import CacheImage, read_cache_image
+from accelkit.kernelcache.oci import Descriptor
+from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.signatures import SignerPolicies, verify_image
+from accelkit.kernelcache.signatures.image import Verification
+
+LOCK_SECONDS = 900.0
+_PARALLEL_LAYERS = 3
+# What an image's files may exceed the size that its label gives: the manifest beside the cache, and rounding.
+_SLACK_BYTES = 16 << 20
+_SLACK_SHARE = 100
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """An extracted cache.
+
+    Attributes:
+        place: where it lies.
+        record: what was checked and written.
+        fresh: whether it was extracted now, and not found complete.
+        verdicts: on the node's cards; None where it was found complete or no cards were given.
+    """
+
+    place: Place
+    record: CompletionRecord
+    fresh: bool
+    verdicts: Verdicts | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to extract, and how.
+
+    Attributes:
+        image: by tag or digest.
+        base: the folder that gets the digest-named one.
+        policies: who may have signed; None only where the caller said so in as many words.
+        namespace: for which namespace the policies are asked.
+        mount_path: where workloads will see the cache; None for where it is extracted.
+        limits: on its size.
+        node: the cards that it is for; None to extract it whatever they are.
+        clock: now.
+        lock_seconds: how long somebody else's extraction of the same image is waited for.
+    """
+
+    image: Reference
+    base: Path
+    policies: SignerPolicies | None
+    namespace: str = ""
+    mount_path: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    node: NodeFacts | None = None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    lock_seconds: float = LOCK_SECONDS
+
+    @property
+    def policy_digest(self) -> str:
+        """Of the policies and the namespace they were asked for; empty where there are none."""
+        return f"{self.policies.digest}/{self.namespace}" if self.policies is not None else ""
+
+
+async def extract_image(client: RegistryClient, order: Order) -> Extracted:
+    """Extract a cache image, once per digest and mount path. Asked again, it costs at most the verification.
+
+    Raises:
+        UnverifiedError: its signatures do not satisfy the policies; nothing was written.
+        CacheError: it is no cache image, fits no card of the node, holds what it must not, or the disk is full;
+            nothing of it is visible.
+        RegistryError: the registry failed; the same.
+    """
+    if order.image.digest and (found := _found(order, order.image.digest)) is not None:
+        return found
+    verification = None
+    if order.policies is not None:
+        verification = await verify_image(
+            client, order.image, order.policies, namespace=order.namespace, clock=order.clock
+        )
+    raw = verification.manifest if verification is not None else await client.manifest(order.image)
+    image = await read_cache_image(client, order.image.at(raw.digest), raw)
+    verdicts = _fitting(image.labels, order.node)
+    place = Place.of(order.base, raw.digest, order.mount_path)
+    async with locked(place, order.lock_seconds):
+        try:
+            # It was there, or somebody else was faster.
+            if (present := completed(place)) is not None:
+                record = _renewed(present, order, verification)
+                place.renew(record)
+                return Extracted(place, record, fresh=False, verdicts=verdicts)
+            record = await _extract(client, image, place, order, verification)
+        except OSError as exc:
+            raise _of_disk(exc, place) from exc
+        finally:
+            await asyncio.to_thread(place.clear_partial)
+    return Extracted(place, record, fresh=True, verdicts=verdicts)
+
+
+def _renewed(record: CompletionRecord, order: Order, verification: Verification | None) -> CompletionRecord:
+    """The record of a cache that satisfies what is asked now; what was satisfied once is not lost without a reason."""
+    if verification is None:
+        return record
+    return msgspec.structs.replace(record, policy_digest=order.policy_digest, signatures=_sentences(verification))
+
+
+def _sentences(verification: Verification | None) -> tuple[str, ...]:
+    signatures = verification.signatures if verification is not None else ()
+    return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)
+
+
+def _found(order: Order, digest: str) -> Extracted | None:
+    place = Place.of(order.base, digest, order.mount_path)
+    record = completed(place)
+    # Other policies than those that were satisfied then have to be satisfied anew.
+    if record is None or record.policy_digest != order.policy_digest:
+        return None
+    return Extracted(place, record, fresh=False)
+
+
+def _fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
+    if node is None:
+        return None
+    verdicts = judge(labels, node)
+    if verdicts.fit is Fit.NONE:
+        reasons = [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons if reason.hard)]
+        told = "; ".join(dict.fromkeys(f"{reason.code}: {reason.message}" for reason in reasons))
+        raise CacheError(
+            f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
+        )
+    return verdicts
+
+
+async def _extract(
+    client: RegistryClient, image: CacheImage, place: Place, order: Order, verification: Verification | None
+) -> CompletionRecord:
+    await asyncio.to_thread(place.clear_partial)
+    limits = _limits(image.labels, order.limits)
+    _check_room(place, image, limits)
+    place.partial.mkdir(mode=0o700)
+    trees = await _unpack_layers(client, image, place.partial, limits)
+    written = await asyncio.to_thread(_finish, image, place, trees)
+    record = CompletionRecord(
+        image=str(order.image.at(place.digest)),
+        format=image.labels.format,
+        mount_path=place.mount_path,
+        files=written[0],
+        size_bytes=written[1],
+        policy_digest=order.policy_digest,
+        signatures=_sentences(verification),
+        extracted_at=order.clock().isoformat(timespec="seconds"),
+    )
+    await asyncio.to_thread(place.publish, record)
+    return record
+
+
+def _limits(labels: ImageLabels, limits: Limits) -> Limits:
+    """An image may not be larger than it says, either."""
+    if labels.size_bytes is None:
+        return limits
+    claimed = labels.size_bytes + labels.size_bytes // _SLACK_SHARE + _SLACK_BYTES
+    if labels.size_bytes > limits.total_bytes:
+        raise CacheError(
+            f"the image says that its cache has {labels.size_bytes} bytes; {limits.total_bytes} are allowed",
+            next_step="raise the limit if that is right",
+        )
+    return Limits(min(claimed, limits.total_bytes), min(claimed, limits.file_bytes), limits.files)
+
+
+def _check_room(place: Place, image: CacheImage, limits: Limits) -> None:
+    """Tell a full disk before it is full, as far as the image says what it needs."""
+    needed = image.labels.size_bytes or sum(layer.size for layer in image.manifest.layers)
+    disk = os.statvfs(place.folder.parent)
+    free = disk.f_bavail * disk.f_frsize
+    if needed > free:
+        raise CacheError(
+            f"{place.folder.parent} has {free} bytes left and the cache needs {needed} of {limits.total_bytes} allowed",
+            next_step="free some space, or extract to another disk",
+        )
+
+
+async def _unpack_layers(client: RegistryClient, image: CacheImage, partial: Path, limits: Limits) -> list[Path]:
+    allowance = Allowance(limits)
+    turn = asyncio.Semaphore(_PARALLEL_LAYERS)
+    prefixes = tuple(f"io.{image.labels.format}.{each}" for each in ("cache", "manifest"))
+
+    async def one(number: int, layer: Descriptor) -> Path:
+        tree = partial / f"layer-{number}"
+        tree.mkdir()
+        async with turn:
+            await in_thread(
+                client.stream(image.reference, layer),
+                lambda chunks: unpack(chunks, layer.media_type, tree, allowance, prefixes),
+            )
+        return tree
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(number, layer)) for number, layer in enumerate(image.manifest.layers)]
+    except BaseExceptionGroup as exc:
+        # One reason is enough; the others mostly follow from it.
+        raise exc.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _finish(image: CacheImage, place: Place, trees: list[Path]) -> tuple[int, int]:
+    """Put the layers together, and make the group files say where workloads will find their files."""
+    tree = merge(trees)
+    cache = tree / f"io.{image.labels.format}.cache"
+    if not cache.is_dir():
+        raise CacheError(f"the image has no {cache.name}, although its labels say so")
+    manifest = tree / f"io.{image.labels.format}.manifest" / "manifest.json"
+    if manifest.is_file():
+        manifest.rename(place.partial / MANIFEST)
+    cache.rename(place.partial / CACHE)
+    for each in trees:
+        shutil.rmtree(each, ignore_errors=True)
+    place.partial.chmod(0o755)
+    return relocate_group_files(place.partial / CACHE, place.mount_path)
+
+
+def _of_disk(exc: OSError, place: Place) -> CacheError:
+    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return CacheError(
+            f"the disk of {place.folder.parent} is full; nothing of the cache was kept",
+            next_step="free some space, or extract to another disk",
+        )
+    return CacheError(f"{place.folder.parent} cannot be written: {exc.strerror or exc}")

@@ -1,0 +1,77 @@
+"""What an image of a registry says of the cache in it, read without fetching a layer."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.formats import ImageLabels, read_labels
+from accelkit.kernelcache.oci import LAYER_COMPRESSION, MAX_CONFIG_BYTES, ImageConfig, Index, Manifest, decode_config
+from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import RawManifest, RegistryClient
+
+_CPU_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class CacheImage:
+    """An image of a kernel cache.
+
+    Attributes:
+        reference: pinned to the digest of `manifest`; of an index, that is the member for this CPU.
+        manifest: with at least one layer.
+        config: with the labels as they stand.
+        labels: what they mean.
+    """
+
+    reference: Reference
+    manifest: Manifest
+    config: ImageConfig
+    labels: ImageLabels
+
+
+def own_architecture() -> str:
+    """This machine's CPU in the words of OCI: `amd64`, `arm64`…."""
+    machine = platform.machine()
+    return _CPU_NAMES.get(machine, machine)
+
+
+async def read_cache_image(client: RegistryClient, reference: Reference, raw: RawManifest) -> CacheImage:
+    """Read an image's configuration and labels.
+
+    Args:
+        client: an open one.
+        reference: pinned to the digest of `raw`.
+        raw: the image's manifest or index.
+
+    Raises:
+        CacheError: it is no image of a cache, or has none for this CPU.
+        RegistryError: it cannot be read.
+    """
+    document = raw.decode()
+    if isinstance(document, Index):
+        reference = reference.at(_member(document, reference))
+        document = (await client.manifest(reference)).decode()
+        if isinstance(document, Index):
+            raise CacheError(f"{reference} is an index of indexes")
+    unknown = [layer.media_type for layer in document.layers if layer.media_type not in LAYER_COMPRESSION]
+    if unknown or not document.layers:
+        raise CacheError(
+            f"{reference} is no cache image: its layers are {', '.join(unknown)[:200] or 'missing'}",
+            next_step="build it with 'accelkit cache build' or MCV",
+        )
+    config = decode_config(await client.blob(reference, document.config, limit=MAX_CONFIG_BYTES))
+    return CacheImage(reference, document, config, read_labels(config.labels))
+
+
+def _member(index: Index, reference: Reference) -> str:
+    """The digest of an index's only image, else of the one for this CPU."""
+    members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
+    if len(members) == 1:
+        return members[0].digest
+    own = own_architecture()
+    for each in members:
+        if each.platform is not None and (each.platform.os, each.platform.architecture) == ("linux", own):
+            return each.digest
+    raise CacheError(f"{reference} has no image for linux/{own}", next_step="build one for this CPU")
