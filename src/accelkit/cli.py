@@ -12,7 +12,7 @@ from accelkit import __version__
 from accelkit.controlplane.command import config_manager
 from accelkit.errors import AccelkitError
 from accelkit.extender.command import extender
-from accelkit.kernelcache.command import cache
+from accelkit.kernelcache.commands import cache
 from accelkit.kernelcache.examples.command import examples
 from accelkit.logs import FORMAT
 from accelkit.node.command import node_agent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +53,45 @@ class RegistrySettings:
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: float = 30.0
     attempts: int = 5
+
+    @classmethod
+    def of_options(
+        cls,
+        *,
+        plain_http: Iterable[str] = (),
+        ca_file: Path | None = None,
+        mirrors: Iterable[str] = (),
+        configs: Iterable[Path] = (),
+        timeout_seconds: float = 30.0,
+    ) -> RegistrySettings:
+        """Make settings of what people write.
+
+        Args:
+            plain_http: registries.
+            ca_file: PEM.
+            mirrors: `registry=host[/prefix]`, in the order of asking.
+            configs: files of log-ins; without one, those of Docker's user.
+            timeout_seconds: as above.
+
+        Raises:
+            ConfigurationError: a mirror is not written so, or a file cannot be read.
+        """
+        by_registry: dict[str, tuple[str, ...]] = {}
+        for text in mirrors:
+            registry, equals, mirror = text.partition("=")
+            if not equals or not registry or not mirror or "://" in mirror:
+                raise ConfigurationError(
+                    f"{text!r} is no mirror", next_step="write it as quay.io=mirror.example:5000/quay"
+                )
+            by_registry[registry] = (*by_registry.get(registry, ()), mirror)
+        paths = tuple(configs)
+        return cls(
+            credentials=Credentials.from_files(paths) if paths else Credentials.of_user(),
+            ca_file=ca_file,
+            plain_http=frozenset(plain_http),
+            mirrors=by_registry,
+            timeout_seconds=timeout_seconds,
+        )
 
     def endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:
         """Where a repository can be read, in the order of asking: mirrors, then the registry itself."""
