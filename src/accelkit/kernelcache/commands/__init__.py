@@ -11,8 +11,9 @@ from accelkit.kernelcache.commands.verify import verify
 
 
 @click.group(
+    short_help="Kernel-cache images: verify, extract, build.",
     epilog="Exit codes: 0 done, 1 an error or a refusal that the message explains, 2 wrong usage, 3 nothing could be "
-    "learnt about the image, so that trying again later may help."
+    "learnt about the image, so that trying again later may help.",
 )
 def cache() -> None:
     """Images of GPU-kernel caches: who signed them, what they hold, and onto the disk with them."""
