@@ -22,14 +22,16 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 @contextlib.asynccontextmanager
-async def visiting(*plain: HostileRegistry, naps: list[float] | None = None, **settings) -> AsyncIterator[RegistryClient]:
+async def visiting(
+    *plain: HostileRegistry, plain_names: tuple[str, ...] = (), naps: list[float] | None = None, **settings
+) -> AsyncIterator[RegistryClient]:
     """A client to which these registries may be plain HTTP. It never sleeps, and notes in `naps` how long it would."""
     noted = [] if naps is None else naps
 
     async def nap(seconds: float) -> None:
         noted.append(seconds)
 
-    allowed = frozenset(registry.host for registry in plain)
+    allowed = frozenset({*plain_names, *(registry.host for registry in plain)})
     async with RegistryClient(RegistrySettings(plain_http=allowed, **settings), sleep=nap) as client:
         yield client
 

@@ -52,11 +52,16 @@ async def read_limited(
 
 
 def following_page(response: aiohttp.ClientResponse) -> str:
-    """The next page that a `Link` header names; empty where it names none that can be read."""
-    with contextlib.suppress(ValueError):
+    """The next page that a `Link` header names; empty where it names none.
+
+    Raises:
+        RegistryError: it names one that cannot be read, so that the list is not whole.
+    """
+    try:
         link = response.links.get("next")
-        return str(link["url"]) if link else ""
-    return ""
+    except ValueError as exc:
+        raise RegistryError(f"{response.url.raw_host} names a next page that cannot be read: {exc}") from exc
+    return str(link["url"]) if link else ""
 
 
 async def refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: str) -> RegistryError:
