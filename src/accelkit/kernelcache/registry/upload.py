@@ -64,6 +64,7 @@ class Uploads:
             Whether bytes were sent.
 
         Raises:
+            CacheError: `content` yields more or fewer bytes than the descriptor says.
             RegistryError: refused, or not reached in all attempts.
         """
         if await self.has_blob(reference, blob.digest):
@@ -75,18 +76,24 @@ class Uploads:
             place = await self._begin(endpoint, blob, mount_from)
             if not place:
                 return False
-            async with self._exchange.send(
-                endpoint,
-                "PUT",
-                place,
-                actions=_PUSH,
-                accepted=frozenset({_CREATED}),
-                headers={"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)},
-                body=lambda: _measured(content(), blob),
-                body_bytes=blob.size,
-                attempts=1,
-            ):
-                return True
+            outgoing = _Outgoing(blob, content)
+            try:
+                async with self._exchange.send(
+                    endpoint,
+                    "PUT",
+                    place,
+                    actions=_PUSH,
+                    accepted=frozenset({_CREATED}),
+                    headers={"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)},
+                    body=outgoing.chunks,
+                    body_bytes=blob.size,
+                    attempts=1,
+                ):
+                    return True
+            except RegistryError:
+                if outgoing.failure is not None:
+                    raise outgoing.failure from None
+                raise
 
         return await self._exchange.retrying(endpoint.attempts, once)
 
@@ -174,10 +181,28 @@ class Uploads:
             pass
 
 
-async def _measured(content: AsyncIterator[bytes], blob: Descriptor) -> AsyncIterator[bytes]:
-    size = 0
-    async for chunk in content:
-        size += len(chunk)
-        yield chunk
-    if size != blob.size:
-        raise CacheError(f"{blob.digest} was to be sent with {blob.size} bytes and has {size}")
+class _Outgoing:
+    """A blob's bytes on their way out. What goes wrong with them is kept, as it is no fault of the registry's."""
+
+    def __init__(self, blob: Descriptor, content: Callable[[], AsyncIterator[bytes]]) -> None:
+        self.failure: Exception | None = None
+        self._blob = blob
+        self._content = content
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._measured():
+                yield chunk
+        except Exception as exc:
+            self.failure = exc
+            raise
+
+    async def _measured(self) -> AsyncIterator[bytes]:
+        size, expected = 0, self._blob.size
+        async for chunk in self._content():
+            size += len(chunk)
+            if size > expected:
+                raise CacheError(f"{self._blob.digest} is longer than the {expected} bytes it was to be sent with")
+            yield chunk
+        if size < expected:
+            raise CacheError(f"{self._blob.digest} is shorter than the {expected} bytes it was to be sent with")
