@@ -6,12 +6,12 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
+from registries.hostile import HostileRegistry
+from registries.memory import MANIFEST, digest_of
+
 from accelkit.kernelcache.oci import Descriptor
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
-
-from registries.hostile import HostileRegistry
-from registries.memory import MANIFEST, digest_of
 
 __all__ = ["REPOSITORY", "at", "descriptor", "image", "manifest", "visiting"]
 

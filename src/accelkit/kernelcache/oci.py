@@ -132,7 +132,7 @@ def _members(content: bytes) -> dict[str, Any]:
     """The members of a JSON object, none of which any reader could take for another.
 
     One document that two readers understand differently is an old trick: of a name given twice some take the first and
-    some the last, and Go's readers do not tell capitals apart. Members that are null count as absent or empty, as in Go.
+    some the last, and Go's readers do not tell capitals apart. What is null counts as absent or empty, as in Go.
     """
     try:
         # msgspec insists on JSON to the letter, json shows each name as often as it is given.

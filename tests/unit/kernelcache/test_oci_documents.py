@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from registries.memory import digest_of
+from registries.visiting import manifest
+
 from accelkit.errors import CacheError
 from accelkit.kernelcache.oci import (
     DOCKER_INDEX,
@@ -17,10 +23,6 @@ from accelkit.kernelcache.oci import (
     decode_config,
     decode_manifest,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from registries.memory import digest_of
-from registries.visiting import manifest
 
 ENTRY = {"mediaType": OCI_MANIFEST, "digest": digest_of(b"{}"), "size": 2}
 
@@ -33,13 +35,15 @@ def test_an_image_is_read():
     read = decode_manifest(manifest(layers=[ENTRY], annotations={"a": "b"}, subject=ENTRY), OCI_MANIFEST)
     assert isinstance(read, Manifest)
     assert (read.config.size, read.layers[0].digest, read.annotations) == (2, ENTRY["digest"], {"a": "b"})
-    assert read.subject is not None and read.subject.digest == ENTRY["digest"]
+    assert read.subject is not None
+    assert read.subject.digest == ENTRY["digest"]
 
 
 def test_an_index_is_read_with_its_platforms():
     read = decode_manifest(index(manifests=[{**ENTRY, "platform": {"os": "linux", "architecture": "arm64"}}]))
     assert isinstance(read, Index)
-    assert read.manifests[0].platform is not None and read.manifests[0].platform.architecture == "arm64"
+    assert read.manifests[0].platform is not None
+    assert read.manifests[0].platform.architecture == "arm64"
 
 
 @pytest.mark.parametrize("body", [manifest(mediaType=DOCKER_MANIFEST), manifest(mediaType=None)])
@@ -54,7 +58,8 @@ def test_the_registrys_type_may_carry_parameters_and_capitals():
 def test_what_is_null_counts_as_absent_or_empty():
     assert decode_manifest(index(manifests=None, annotations=None)) == Index(2, (), OCI_INDEX)
     read = decode_manifest(index(manifests=[{**ENTRY, "artifactType": None, "annotations": None}]))
-    assert isinstance(read, Index) and read.manifests[0].artifact_type == ""
+    assert isinstance(read, Index)
+    assert read.manifests[0].artifact_type == ""
 
 
 def test_an_artifact_is_of_its_own_type_else_of_its_configurations():
@@ -129,7 +134,7 @@ def test_more_than_128_layers_are_refused():
     ],
 )
 def test_a_name_that_is_given_twice_is_refused(body):
-    with pytest.raises(CacheError, match="twice|capitals"):
+    with pytest.raises(CacheError, match=r"twice|capitals"):
         decode_manifest(body)
 
 
@@ -166,10 +171,8 @@ MEMBERS = st.sampled_from(["mediaType", "config", "layers", "manifests", "subjec
 
 @given(st.dictionaries(MEMBERS, st.recursive(LEAVES, st.lists, max_leaves=5)), st.sampled_from(["", OCI_INDEX, "x"]))
 def test_nothing_but_a_cache_error_is_raised(fields, media_type):
-    try:
+    with contextlib.suppress(CacheError):
         decode_manifest(json.dumps({"schemaVersion": 2, **fields}).encode(), media_type)
-    except CacheError as exc:
-        assert str(exc)
 
 
 def test_a_configuration_gives_platform_and_labels():

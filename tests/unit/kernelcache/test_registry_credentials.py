@@ -7,11 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
+
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import Credentials, Login, credentials
 
-ANN, BOB = Login("ann", "a:secret"), Login("bob", "b")
+ANN, BOB, REFRESH = Login("ann", "a:secret"), Login("bob", "b"), Login("", "", "refresh")
 
 
 def auth(login: Login) -> dict[str, str]:
@@ -55,7 +56,7 @@ ANSWER = """echo '{"ServerURL":"x","Username":"ann","Secret":"a:secret"}'"""
         (auth(ANN), ANN),
         ({"username": "ann", "password": "a:secret"}, ANN),
         ({**auth(BOB), "username": "ann", "password": "a:secret", "email": "ann@r.io"}, ANN),
-        ({**auth(ANN), "identitytoken": "refresh"}, Login(identity_token="refresh")),
+        ({**auth(ANN), "identitytoken": "refresh"}, REFRESH),
         ({"auth": base64.b64encode(b"ann:a:secret\0\0").decode()}, ANN),
         ({}, None),
     ],
@@ -213,7 +214,7 @@ async def test_the_store_is_asked_for_what_no_entry_covers(found, helper, name, 
 
 async def test_a_helper_may_give_a_refresh_token(found, helper):
     helper("""echo '{"Username":"<token>","Secret":"refresh"}'""")
-    assert await found({"credsStore": "test"}) == Login(identity_token="refresh")
+    assert await found({"credsStore": "test"}) == REFRESH
 
 
 @pytest.mark.parametrize("stream", ["", ">&2"])

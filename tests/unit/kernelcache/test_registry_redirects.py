@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry import Credentials, Login
 from aiohttp import web
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 from registries.visiting import REPOSITORY, at, descriptor, image, visiting
 
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.registry import Credentials, Login
+
 BODY = bytes(range(256)) * 40
 BLOBS = f"/v2/{REPOSITORY}/blobs/.*"
-TOKEN = "a-token-of-the-test"
+TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 from registries.memory import digest_of
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
 
 REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
 TAGGED = f"/v2/{REPOSITORY}/manifests/sha256-.*"
@@ -125,7 +126,8 @@ async def test_rubbish_of_the_api_is_a_problem_and_the_fallback_tag_counts(regis
     registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
     found = await asked(registry)
     assert digests(found) == named("a")
-    assert len(found.problems) == 1 and found.problems[0].startswith("the referrers API: ")
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith("the referrers API: ")
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -141,7 +143,8 @@ async def test_a_fallback_tag_that_is_no_index_is_a_problem_and_the_api_counts(r
     registry.put_manifest(REPOSITORY, FALLBACK, body, OCI_MANIFEST)
     found = await asked(registry)
     assert digests(found) == {digest}
-    assert len(found.problems) == 1 and found.problems[0].startswith(f"the tag {FALLBACK}: ")
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(f"the tag {FALLBACK}: ")
 
 
 @pytest.mark.parametrize("place", [REFERRERS, TAGGED])
@@ -159,3 +162,9 @@ async def test_the_list_of_a_mirror_is_not_asked_for(registry):
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
             assert digests(await client.referrers(at(registry, SUBJECT))) == {digest}
         assert mirror.requests == []
+
+
+async def test_what_refers_to_a_tag_cannot_be_asked(registry):
+    async with visiting(registry) as client:
+        with pytest.raises(CacheError, match="by digest"):
+            await client.referrers(at(registry, "v1"))

@@ -8,17 +8,19 @@ import json
 
 import aiohttp
 import pytest
-from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
-from accelkit.kernelcache.registry.authorization import Authorizer, Challenge, parse_challenges
-from accelkit.kernelcache.registry.settings import Endpoint
 from aiohttp import web
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 from registries.memory import refusal
 from registries.visiting import REPOSITORY, at, image, visiting
 
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+from accelkit.kernelcache.registry.authorization import Authorizer, Challenge, parse_challenges
+from accelkit.kernelcache.registry.settings import Endpoint
+
 SCOPE = f"repository:{REPOSITORY}:pull"
+REFRESH = Login("", "", "refresh")
 BASIC = "Basic " + base64.b64encode(b"user:password").decode()
 
 
@@ -85,7 +87,7 @@ async def test_a_wrong_password_is_given_once(registry):
     assert "password" not in str(refused.value)
 
 
-@pytest.mark.parametrize("login", [None, Login(identity_token="refresh")])
+@pytest.mark.parametrize("login", [None, REFRESH])
 async def test_without_a_password_the_error_says_that_one_is_wanted(registry, login):
     registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
     with pytest.raises(RegistryError, match="wants a user name and a password"):
@@ -112,7 +114,7 @@ async def test_a_token_is_asked_for_with_the_password(registry):
 
 async def test_a_token_is_asked_for_with_the_refresh_token(registry):
     server = TokenServer(registry)
-    await fetched(registry, Login(identity_token="refresh"))
+    await fetched(registry, REFRESH)
     (form,) = server.forms
     assert form == {
         "grant_type": "refresh_token",
@@ -224,7 +226,8 @@ async def test_a_demand_we_cannot_meet_is_a_refusal(registry):
     registry.on("*", "/v2/.*", answer)
     with pytest.raises(RegistryError) as refused:
         await fetched(registry, Login("user", "password"))
-    assert refused.value.status == 401 and len(registry.requests) == 1
+    assert refused.value.status == 401
+    assert len(registry.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ import json
 import os
 
 import pytest
-from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
-from accelkit.kernelcache.registry import Credentials, Login
 from aiohttp import web
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 from registries.memory import digest_of
 from registries.visiting import REPOSITORY, at, descriptor, image, manifest, visiting
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
+from accelkit.kernelcache.registry import Credentials, Login
 
 BODY = os.urandom(200_000)
 BLOB = descriptor(BODY)
@@ -55,7 +56,8 @@ async def test_a_blob_is_sent_whole_in_one_request(registry):
     assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
     assert [each.method for each in registry.requests] == ["HEAD", "POST", "PUT"]
     put = registry.requests[-1]
-    assert put.headers["Content-Length"] == str(len(BODY)) and "Transfer-Encoding" not in put.headers
+    assert put.headers["Content-Length"] == str(len(BODY))
+    assert "Transfer-Encoding" not in put.headers
 
 
 async def test_a_blob_that_is_there_is_not_sent(registry):
@@ -109,7 +111,8 @@ async def test_a_transfer_that_fails_for_good_ends_after_all_attempts(registry):
     registry.on("POST", UPLOADS, misbehaviour.failing(503))
     with pytest.raises(RegistryError) as refused:
         await pushed(registry, attempts=3)
-    assert refused.value.retryable and len(registry.received("POST", UPLOADS)) == 3
+    assert refused.value.retryable
+    assert len(registry.received("POST", UPLOADS)) == 3
 
 
 async def test_a_registry_that_takes_no_bytes_has_a_deadline(registry):
