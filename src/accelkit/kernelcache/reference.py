@@ -70,7 +70,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Read an image's name as a container engine does.
+    """Read an image's name as a container engine does, short of names that stand for two images.
 
     Raises:
         CacheError: it is no such name; the sentence says which part is wrong.

@@ -14,6 +14,7 @@ from registries.visiting import REPOSITORY, at, image, manifest, visiting
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.oci import OCI_MANIFEST, Manifest
 from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.registry import answers
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 TAGS = f"/v2/{REPOSITORY}/tags/list"
@@ -172,6 +173,23 @@ async def test_silence_has_an_end(registry):
             await client.manifest(at(registry, "v1"))
     assert refused.value.retryable
     assert len(registry.requests) == 2
+
+
+async def test_headers_that_never_end_have_an_end(registry):
+    registry.on("GET", MANIFESTS, misbehaviour.dripping(headers=True))
+    async with visiting(registry, timeout_seconds=0.2, attempts=1) as client:
+        with pytest.raises(RegistryError, match="cannot be reached") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.retryable
+
+
+async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
+    monkeypatch.setattr(answers, "_BODY_SECONDS", 0.2)
+    registry.on("GET", MANIFESTS, misbehaviour.dripping())
+    async with visiting(registry, attempts=1) as client:
+        with pytest.raises(RegistryError, match="broke off") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.retryable
 
 
 async def test_the_bytes_of_a_manifest_are_not_unpacked(registry):

@@ -30,17 +30,15 @@ class Answer:
     following: str = ""
 
 
-async def read_limited(
-    response: aiohttp.ClientResponse, limit: int, what: str, *, seconds: float = _BODY_SECONDS
-) -> bytes:
+async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
     """Read a body whole.
 
     Raises:
-        RegistryError: it is longer than `limit` bytes, takes longer than `seconds`, or breaks off.
+        RegistryError: it is longer than `limit` bytes, takes too long, or breaks off.
     """
     parts, size = [], 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(_BODY_SECONDS):
             async for chunk in response.content.iter_any():
                 size += len(chunk)
                 if size > limit:
