@@ -104,7 +104,7 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     """
     try:
         fields = msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise CacheError(f"a manifest is no JSON object: {exc}") from exc
     said = fields.get("mediaType") or ""
     media_type = media_type.partition(";")[0].strip().lower()
@@ -144,5 +144,5 @@ def decode_config(content: bytes) -> ImageConfig:
     """
     try:
         return msgspec.json.decode(content, type=ImageConfig)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise CacheError(f"an image's configuration cannot be used: {exc}") from exc

@@ -46,11 +46,14 @@ def check_path(
     verifier = builder.extension_policies(ca_policy=above, ee_policy=leaf).build_client_verifier()
     try:
         path = verifier.verify(certificate, [*authorities.intermediates, *chain]).chain[1:]
-    except (VerificationError, x509.UnsupportedGeneralNameType) as exc:
+    except (VerificationError, ValueError, x509.UnsupportedGeneralNameType) as exc:
         raise RejectedError(
             Reason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
         ) from exc
     extensions = _extensions(certificate)
+    constraints = extensions.get(x509.BasicConstraints)
+    if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
         raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
