@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.keys import PublicKey, public_key
+from accelkit.kernelcache.signatures.keys import MINIMUM_RSA_BITS, PublicKey, public_key
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
@@ -113,12 +115,18 @@ def key_of(certificate: x509.Certificate) -> PublicKey:
     """The certificate's key.
 
     Raises:
-        RejectedError: its kind is unknown.
+        RejectedError: its kind is unknown, or it is too weak.
     """
     try:
-        return public_key(certificate.public_key())
-    except Exception as exc:
+        key = public_key(certificate.public_key())
+    except (ValueError, UnsupportedAlgorithm) as exc:
         raise RejectedError(Reason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
+    if isinstance(key.key, rsa.RSAPublicKey) and key.key.key_size < MINIMUM_RSA_BITS:
+        raise RejectedError(
+            Reason.UNTRUSTED_ROOT,
+            f"the certificate's RSA key has {key.key.key_size} bits; {MINIMUM_RSA_BITS} is the least",
+        )
+    return key
 
 
 def _extensions(certificate: x509.Certificate) -> dict[type, x509.ExtensionType]:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 
-_MINIMUM_RSA_BITS = 2048
+MINIMUM_RSA_BITS = 2048
 _MARKER = b"-----BEGIN "
 _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), "secp521r1": hashes.SHA512()}
 
@@ -125,9 +125,9 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
     for each in keys:
-        if isinstance(each.key, rsa.RSAPublicKey) and each.key.key_size < _MINIMUM_RSA_BITS:
+        if isinstance(each.key, rsa.RSAPublicKey) and each.key.key_size < MINIMUM_RSA_BITS:
             raise ConfigurationError(
-                f"{where} gives an RSA key of {each.key.key_size} bits; {_MINIMUM_RSA_BITS} is the least"
+                f"{where} gives an RSA key of {each.key.key_size} bits; {MINIMUM_RSA_BITS} is the least"
             )
         if not isinstance(each.key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
             raise ConfigurationError(f"{where} gives a {type(each.key).__name__}; ECDSA, RSA and Ed25519 are known")
