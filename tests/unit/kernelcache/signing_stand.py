@@ -25,6 +25,7 @@ from private_sigstore import (
 )
 from registries.artifact import Artifact
 from registries.hostile import HostileRegistry
+from registries.misbehaviour import paged_referrers
 
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import Credentials, Login, RegistryClient, RegistrySettings
@@ -108,6 +109,11 @@ class SigningStand:
 
     def attach_bundle(self, bundle: bytes, subject: Artifact = IMAGE) -> Artifact:
         return self.push(bundle_referrer(bundle, subject))
+
+    def list_referrers(self, *referrers: Artifact, page: int = 100) -> None:
+        """Answer these to whoever asks what refers to the image, in pages."""
+        handler = paged_referrers([each.descriptor for each in referrers], page=page)
+        self.registry.on("GET", f"/v2/{REPOSITORY}/referrers/.*", handler)
 
     def trust(self, change: Any) -> None:
         """Change the document of the trusted root."""
