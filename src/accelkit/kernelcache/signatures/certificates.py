@@ -6,12 +6,11 @@ from datetime import datetime
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.keys import MINIMUM_RSA_BITS, PublicKey, public_key
+from accelkit.kernelcache.signatures.keys import PublicKey, public_key
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
@@ -121,11 +120,8 @@ def key_of(certificate: x509.Certificate) -> PublicKey:
         key = public_key(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise RejectedError(Reason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
-    if isinstance(key.key, rsa.RSAPublicKey) and key.key.key_size < MINIMUM_RSA_BITS:
-        raise RejectedError(
-            Reason.UNTRUSTED_ROOT,
-            f"the certificate's RSA key has {key.key.key_size} bits; {MINIMUM_RSA_BITS} is the least",
-        )
+    if unfit := key.unfit:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, f"the certificate is for {unfit}")
     return key
 
 
