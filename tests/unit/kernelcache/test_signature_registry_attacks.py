@@ -100,9 +100,11 @@ async def test_of_a_hundred_bundles_no_more_than_the_limit_are_read(stand):
     assert any("only 64 of 100" in each.message for each in refusal.failures)
 
 
-async def test_what_a_list_says_of_a_referrer_does_not_matter(stand):
+# The second is what cosign 3 writes into the fallback tag.
+@pytest.mark.parametrize("said", [{}, {"artifactType": "application/vnd.oci.empty.v1+json"}], ids=["nothing", "empty"])
+async def test_what_a_list_says_of_a_referrer_does_not_matter(stand, said):
     referrer = stand.attach_bundle(bundle_v3(SIGNER, IMAGE.digest))
-    bare = {name: value for name, value in referrer.descriptor.items() if name != "artifactType"}
+    bare = {name: value for name, value in referrer.descriptor.items() if name != "artifactType"} | said
     lying = {**stand.push(OTHER).descriptor, "artifactType": referrer.descriptor["artifactType"]}
     stand.registry.on("GET", REFERRERS, misbehaviour.paged_referrers([lying, bare], page=9))
     assert (await stand.verify()).signatures[0].source == f"bundle {referrer.digest}"

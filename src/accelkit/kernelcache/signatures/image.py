@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import Descriptor, Manifest
+from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor, Manifest
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import bundles, simple_signing
@@ -145,12 +145,7 @@ async def _bundles(client: RegistryClient, image: Reference) -> _Found:
         return _Found((), (_unread(exc, "referrers"),))
     evidence: list[Evidence] = []
     failures = [Failure(Reason.UNREADABLE, problem) for problem in referrers.problems]
-    # An entry without a type may be a bundle; one with another type is not.
-    candidates = [
-        each
-        for each in referrers.descriptors
-        if not each.artifact_type or each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)
-    ]
+    candidates = _candidates(referrers.descriptors)
     if len(candidates) > MAX_SIGNATURES:
         failures.append(Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at"))
     for each in candidates[:MAX_SIGNATURES]:
@@ -164,6 +159,16 @@ async def _bundles(client: RegistryClient, image: Reference) -> _Found:
         except (RegistryError, CacheError) as exc:
             failures.append(_unread(exc, source))
     return _Found(tuple(evidence), tuple(failures))
+
+
+def _candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
+    """The referrers that may be bundles, those first that are said to be.
+
+    An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
+    cosign 3 itself writes into the fallback tag: then the manifest tells.
+    """
+    said = [each for each in referrers if each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)]
+    return said + [each for each in referrers if each.artifact_type in {"", OCI_EMPTY}]
 
 
 async def _bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:

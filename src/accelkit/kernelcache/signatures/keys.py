@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
-    load_der_public_key,
     load_pem_public_key,
 )
 
@@ -107,18 +106,6 @@ class PublicKey:
 def public_key(key: PublicKeyTypes) -> PublicKey:
     """Wrap a key of `cryptography`."""
     return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-
-
-def public_key_of_der(der: bytes) -> PublicKey:
-    """Read a SubjectPublicKeyInfo.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return public_key(load_der_public_key(der))
-    except UnsupportedAlgorithm as exc:
-        raise ValueError(str(exc)) from exc
 
 
 def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
