@@ -63,7 +63,7 @@ def builder(**how) -> Signer:
     return SIGSTORE.identity("build@acme.test", issuer=None, sct=False, **(usual | how))
 
 
-@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+@pytest.mark.parametrize("kind", ["ecdsa", "rsa", "ed25519"])
 async def test_an_identity_is_accepted_by_what_its_log_proves(stand, form, kind):
     signer = SIGSTORE.identity(IDENTITY, kind=kind)
     stand.attach(form, signer)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from private_sigstore import Key
+from private_sigstore import Key, pem
 from signing_stand import IDENTITY, SIGNER, SIGSTORE, by_key, keyless, policy, policy_file, signing_stand
 
 from accelkit.errors import ConfigurationError
@@ -15,6 +17,7 @@ from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.signatures import Reason, load_policies
 
 DIGEST = "@sha256:" + "0" * 64
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "signer-policies.md"
 
 
 @pytest.fixture
@@ -213,6 +216,20 @@ def test_a_key_that_is_weak_or_unusual_is_refused(tmp_path, key):
 def test_what_is_no_policy_is_refused(tmp_path, text):
     with pytest.raises(ConfigurationError):
         load_policies(policy_file(tmp_path, text))
+
+
+def test_the_policy_of_the_documentation_is_one(tmp_path):
+    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    (tmp_path / "release.pub").write_text(PEM)
+    (tmp_path / "ca.pem").write_text(pem(*SIGSTORE.authority.chain))
+    (read,) = load_policies(policy_file(tmp_path, example)).policies
+    assert [each.name for each in read.signers] == ["ci", "release", "corporate"]
+    assert [each.log_required for each in read.signers] == [True, False, True]
+
+
+def test_every_reason_is_documented():
+    text = DOCUMENTATION.read_text()
+    assert {each for each in Reason if f"| `{each}` |" not in text} == set()
 
 
 def test_a_trusted_root_that_is_not_there_is_told_at_once(tmp_path):
