@@ -184,5 +184,5 @@ def decode_config(content: bytes) -> ImageConfig:
     """
     try:
         return msgspec.json.decode(content, type=ImageConfig)
-    except (msgspec.DecodeError, RecursionError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise CacheError(f"an image's configuration cannot be used: {exc}") from exc
