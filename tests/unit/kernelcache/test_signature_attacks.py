@@ -207,22 +207,24 @@ async def test_the_entry_of_another_signature_is_refused(stand, form, digest):
     assert await stand.reason() == Reason.LOG_ENTRY_INVALID
 
 
-async def test_an_entry_that_names_another_signer_is_refused(stand, form):
+@pytest.mark.parametrize("wrong", ["signer", "payload"])
+async def test_an_entry_that_has_this_signature_and_another_signer_or_payload_is_refused(stand, form, wrong):
     # RSA signs alike each time, so that the entry can be about this very signature.
-    signer, other = SIGSTORE.key("rsa"), SIGSTORE.key("rsa").verifier_pem
+    signer = SIGSTORE.key("rsa")
+    named = SIGSTORE.key("rsa").verifier_pem if wrong == "signer" else signer.verifier_pem
     if form == "cosign-v3":
         envelope = json.loads(bundle_v3(signer, IMAGE.digest))["dsseEnvelope"]
         payload, signature = (
             base64.b64decode(each) for each in (envelope["payload"], envelope["signatures"][0]["sig"])
         )
-        body = dsse_body(b"", payload, [signature], other)
+        body = dsse_body(b"", payload if wrong == "signer" else b"another", [signature], named)
     else:
         payload = simple_signing(signer, IMAGE.digest).payload
-        body = hashedrekord_body(payload, signer.key.sign(payload), other)
+        body = hashedrekord_body(payload if wrong == "signer" else b"another", signer.key.sign(payload), named)
     stand.attach(form, signer, body=body)
     refusal = await stand.refusal(policy(by_key(signer)))
     assert refusal.reason == Reason.LOG_ENTRY_INVALID
-    assert "another signer" in refusal.message
+    assert f"another {wrong}" in refusal.message
 
 
 async def test_a_changed_entry_is_refused(stand, form):

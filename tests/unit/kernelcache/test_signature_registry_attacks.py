@@ -231,6 +231,19 @@ async def test_a_signature_that_cannot_be_fetched_for_now_leaves_the_verdict_ope
     assert await stand.reason() == Reason.REGISTRY_UNAVAILABLE
 
 
+async def test_what_others_write_into_messages_is_short_and_plain(stand):
+    shouting = b"\x1b[31m" + b"!" * 100_000
+    stand.attach("cosign-v3", SIGNER, payload_type=shouting.decode())
+    refusals = [await stand.refusal()]
+    stand.registry.on("GET", V1, misbehaviour.answering(403, shouting[:1000]))
+    refusals.append(await stand.refusal())
+    for refusal in refusals:
+        for message in (refusal.message, *(each.message for each in refusal.failures)):
+            assert "!" in message
+            assert message.isprintable()
+            assert len(message) < 1000
+
+
 async def test_an_unreadable_bundle_beside_a_good_one_does_not_hurt(stand):
     stand.attach_bundle(b"garbage")
     stand.attach("cosign-v3", SIGNER)

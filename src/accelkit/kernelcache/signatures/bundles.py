@@ -48,10 +48,8 @@ def read_bundle(content: bytes) -> Any:
         raise RejectedError(Reason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
     document = read_json(content, dict[str, Any], "the bundle")
     try:
-        material = document["verificationMaterial"]
         # A bundle without a log leaves the list out, which the models do not foresee.
-        if "tlog_entries" not in material:
-            material.setdefault("tlogEntries", [])
+        document["verificationMaterial"].setdefault("tlogEntries", [])
         return Bundle.from_json(msgspec.json.encode(document))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise RejectedError(Reason.UNREADABLE, f"the bundle cannot be read: {_first_line(exc)}") from exc

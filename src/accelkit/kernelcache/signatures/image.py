@@ -81,8 +81,9 @@ async def verify_image(
             pinned = image.at(manifest.digest)
             found = await _gather(client, pinned)
     except RegistryError as exc:
+        failure = _unread(exc)
         raise UnverifiedError(
-            f"{image} cannot be verified: {exc.message}", (_unread(exc),), next_step=exc.next_step
+            f"{image} cannot be verified: {failure.message}", (failure,), next_step=exc.next_step
         ) from exc
     except TimeoutError as exc:
         failure = Failure(
