@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 from hand_made_archives import GZIP, archive, file, packed
 from private_sigstore import PrivateSigstore, Signer, bundle_referrer, bundle_v3, signature_image, simple_signing
 from registries.artifact import Artifact
 from registries.hostile import HostileRegistry
 from registries.memory import INDEX, MANIFEST, digest_of
 
-from accelkit.kernelcache.extraction import Order
+from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction import Extracted, Limits, Order, extract_image
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.registry.settings import RegistrySettings
@@ -87,8 +89,27 @@ def unsigned(image: Reference, base: Path, **changes) -> Order:
     return Order(image=image, base=base, policies=None, **changes)
 
 
-def tagged(image: Reference, tag: str = "v1") -> Reference:
-    return image.tagged(tag)
+async def extract(registry: HostileRegistry, order: Order) -> Extracted:
+    async with client_of(registry) as client:
+        return await extract_image(client, order)
+
+
+# So small that attacks on it are.
+SMALL = Limits(total_bytes=1 << 20, file_bytes=1 << 19, files=20)
+
+
+async def extract_layer(registry: HostileRegistry, layer: bytes, media_type: str, base: Path, **changes) -> Extracted:
+    image = put(registry, image_of([(layer, media_type)], changes.pop("labels", None)))
+    return await extract(registry, unsigned(image, base, **{"limits": SMALL, **changes}))
+
+
+async def refused(registry: HostileRegistry, layer: bytes, media_type: str, base: Path, why: str, **changes) -> None:
+    with pytest.raises(CacheError) as caught:
+        await extract_layer(registry, layer, media_type, base, **changes)
+    assert why in caught.value.message
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 1000
+    assert visible(base) == []
 
 
 def sign_v2(registry: HostileRegistry, signer: Signer, digest: str) -> None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import os
-import stat
-import tarfile
-import tracemalloc
 from pathlib import Path
 
 import pytest
-import zstandard
 from hand_made_archives import (
-    BLOCK,
     END,
     GZIP,
     PLAIN,
@@ -29,15 +21,10 @@ from hand_made_archives import (
     record,
 )
 from registries.hostile import HostileRegistry
-from served_images import client_of, files_of, image_of, put, put_layers, unsigned, visible
-
-from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction import Extracted, Limits, extract_image
+from served_images import files_of, refused
 
 TOP = "io.triton.cache"
 GOOD = file(f"{TOP}/K/good.json", b"{}")
-SMALL = Limits(total_bytes=1 << 20, file_bytes=1 << 19, files=20)
-LABEL = "cache.triton.image/cache-size-bytes"
 
 
 def old_sparse() -> bytes:
@@ -126,12 +113,6 @@ ATTACKS = {
 }
 
 
-async def extracted(registry: HostileRegistry, layer: bytes, media_type: str, base: Path, **changes) -> Extracted:
-    image = put(registry, image_of([(layer, media_type)], changes.pop("labels", None)))
-    async with client_of(registry) as client:
-        return await extract_image(client, unsigned(image, base, **{"limits": SMALL, **changes}))
-
-
 @pytest.fixture
 def base(tmp_path: Path):
     """The folder that is extracted to, in one where whatever leads out is noticed."""
@@ -144,15 +125,6 @@ def base(tmp_path: Path):
     outside = {name: body for name, body in files_of(around).items() if not name.startswith("deep/base/")}
     assert outside == {"mine": b"mine", "deep/mine": b"mine"}
     assert not Path("/tmp/accelkit-attack").exists()
-
-
-async def refused(registry: HostileRegistry, layer: bytes, media_type: str, base: Path, why: str, **changes) -> None:
-    with pytest.raises(CacheError) as caught:
-        await extracted(registry, layer, media_type, base, **changes)
-    assert why in caught.value.message
-    assert caught.value.message.isprintable()
-    assert len(caught.value.message) < 1000
-    assert visible(base) == []
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -218,66 +190,6 @@ async def test_a_zstd_window_of_2_gib_is_refused(hostile_registry: HostileRegist
     await refused(hostile_registry, layer, ZSTD, base, "too much memory")
 
 
-@pytest.mark.parametrize("media_type", [GZIP, ZSTD])
-async def test_a_bomb_stops_at_the_limit_with_little_memory(
-    hostile_registry: HostileRegistry, base: Path, media_type: str
-) -> None:
-    size = 256 << 20
-    bomb = io.BytesIO()
-    opened = gzip.GzipFile(fileobj=bomb, mode="wb", compresslevel=1) if media_type == GZIP else None
-    writer = opened or zstandard.ZstdCompressor(level=1).stream_writer(bomb, closefd=False)
-    with writer:
-        writer.write(header(f"{TOP}/bomb".encode(), size))
-        for _ in range(size >> 20):
-            writer.write(bytes(1 << 20))
-        writer.write(END)
-    limits = Limits(total_bytes=64 << 20, file_bytes=1 << 30)
-    tracemalloc.start()
-    try:
-        await refused(hostile_registry, bomb.getvalue(), media_type, base, "more than 67108864 bytes", limits=limits)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 16 << 20
-
-
-async def test_memory_does_not_grow_with_the_cache(hostile_registry: HostileRegistry, base: Path) -> None:
-    layer = packed(archive(*(file(f"{TOP}/{number}", bytes(8 << 20)) for number in range(8))), GZIP)
-    tracemalloc.start()
-    try:
-        done = await extracted(hostile_registry, layer, GZIP, base, limits=Limits())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert done.record.size_bytes == 64 << 20
-    assert peak < 16 << 20
-
-
-async def test_an_image_larger_than_its_label_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
-    layer = packed(archive(*(file(f"{TOP}/{n}", bytes(1 << 20)) for n in range(20))), GZIP)
-    labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: "1000"}
-    limits = Limits(file_bytes=1 << 30)
-    await refused(hostile_registry, layer, GZIP, base, "files have more than", labels=labels, limits=limits)
-
-
-async def test_a_label_over_the_limit_is_refused_before_a_layer_is_fetched(
-    hostile_registry: HostileRegistry, base: Path
-) -> None:
-    labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: str(1 << 40)}
-    layer = packed(archive(GOOD), GZIP)
-    await refused(hostile_registry, layer, GZIP, base, "says that it has 1099511627776 bytes", labels=labels)
-    assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
-
-
-async def test_layers_announced_over_the_limit_are_not_fetched(hostile_registry: HostileRegistry, base: Path) -> None:
-    image = put(hostile_registry, image_of([(packed(archive(GOOD), GZIP), GZIP)], sizes=[1 << 40]))
-    async with client_of(hostile_registry) as client:
-        with pytest.raises(CacheError, match="says that it has"):
-            await extract_image(client, unsigned(image, base))
-    assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
-    assert visible(base) == []
-
-
 async def test_a_format_that_leads_elsewhere_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     labels = {"io.kserve.km/cache-type": "x/../../../around/deep"}
     layer = packed(archive(file("io.x/a", b"")), GZIP)
@@ -297,77 +209,3 @@ async def test_a_file_in_the_place_of_the_cache_folder_is_refused(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     await refused(hostile_registry, packed(archive(file(TOP)), GZIP), GZIP, base, "has no io.triton.cache")
-
-
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
-    hostile_registry: HostileRegistry, base: Path, umask: int
-) -> None:
-    layer = archive(
-        folder(f"{TOP}/sticky", mode=0o1777),
-        folder(f"{TOP}/closed", mode=0o000),
-        file(f"{TOP}/closed/setuid", mode=0o4755),
-        file(f"{TOP}/sticky/setgid", mode=0o2777),
-        file(f"{TOP}/implied/unreadable", mode=0o000),
-        extended({"SCHILY.xattr.security.capability": "x", "uid": "0", "mode": "4777"}) + file(f"{TOP}/able"),
-    )
-    before = os.umask(umask)
-    try:
-        done = await extracted(hostile_registry, packed(layer, GZIP), GZIP, base)
-    finally:
-        os.umask(before)
-    seen = {path: path.lstat() for path in [done.place.folder, *done.place.folder.rglob("*")]}
-    assert {stat.S_IMODE(each.st_mode) for path, each in seen.items() if path.is_file()} == {0o644}
-    assert {stat.S_IMODE(each.st_mode) for path, each in seen.items() if path.is_dir()} == {0o755}
-    assert {(each.st_uid, each.st_gid) for each in seen.values()} == {(os.getuid(), os.getgid())}
-    assert not any(os.listxattr(path) for path in seen if path.name == "able")
-
-
-async def test_long_names_of_both_kinds_are_taken(hostile_registry: HostileRegistry, base: Path) -> None:
-    gnu, pax = f"{TOP}/{'g' * 200}", f"{TOP}/{'p' * 200}"
-    layer = archive(long_name(gnu.encode()), file("cut"), extended({"path": pax}), file("cut too"))
-    done = await extracted(hostile_registry, packed(layer, GZIP), GZIP, base)
-    assert sorted(files_of(done.place.cache)) == ["g" * 200, "p" * 200]
-
-
-async def test_an_empty_record_takes_a_name_back(hostile_registry: HostileRegistry, base: Path) -> None:
-    layer = archive(extended({"path": "other"}), extended({"path": "", "size": ""}), file(f"{TOP}/own", b"body"))
-    done = await extracted(hostile_registry, packed(layer, GZIP), GZIP, base)
-    assert files_of(done.place.cache) == {"own": b"body"}
-
-
-async def test_an_extended_size_is_the_size(hostile_registry: HostileRegistry, base: Path) -> None:
-    layer = archive(extended({"size": "3"}), file(f"{TOP}/x", b"abcdef"))
-    done = await extracted(hostile_registry, packed(layer, GZIP), GZIP, base)
-    assert files_of(done.place.cache) == {"x": b"abc"}
-
-
-async def test_gzip_of_several_members_is_one_archive(hostile_registry: HostileRegistry, base: Path) -> None:
-    content = archive(GOOD)
-    layer = b"".join(gzip.compress(content[start : start + 700]) for start in range(0, len(content), 700))
-    done = await extracted(hostile_registry, layer, GZIP, base)
-    assert files_of(done.place.cache) == {"K/good.json": b"{}"}
-
-
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-async def test_archives_of_every_builder_are_read(hostile_registry: HostileRegistry, base: Path, form: int) -> None:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as made:
-        for name in (".", f"./{TOP}", f"./{TOP}/Schlüssel"):
-            entry = tarfile.TarInfo(name)
-            entry.type = tarfile.DIRTYPE
-            made.addfile(entry)
-        entry = tarfile.TarInfo(f"./{TOP}/Schlüssel/k.json")
-        entry.size, entry.mtime = 2, 1.5
-        made.addfile(entry, io.BytesIO(b"{}"))
-    assert len(out.getvalue()) > 10 * BLOCK  # padded to a tape's record
-    done = await extracted(hostile_registry, packed(out.getvalue(), GZIP), GZIP, base)
-    assert files_of(done.place.cache) == {"Schlüssel/k.json": b"{}"}
-
-
-async def test_what_is_not_the_cache_is_passed_over(hostile_registry: HostileRegistry, base: Path) -> None:
-    layer = archive(file("etc/passwd", bytes(5000)), folder("./"), file("io.triton.cachet/x"), GOOD)
-    image = put_layers(hostile_registry, [layer])
-    async with client_of(hostile_registry) as client:
-        done = await extract_image(client, unsigned(image, base))
-    assert sorted(files_of(done.place.folder)) == ["cache/K/good.json", "complete.json"]
