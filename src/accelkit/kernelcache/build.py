@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import Cache, Target, labels, read_cache
 from accelkit.kernelcache.images import own_architecture
 from accelkit.kernelcache.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
@@ -91,9 +92,7 @@ async def build_image(
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
     # A layer may be larger than memory; it has to be written before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
-        layer = await asyncio.to_thread(
-            write_layer, cache, folder, file, compression=recipe.compression, media=recipe.media
-        )
+        layer = await asyncio.to_thread(_write_layer, cache, folder, file, recipe)
         title = reference.repository.rpartition("/")[2]
         named = labels(cache, title=title, gpu_product=recipe.gpu_product)
         config = image_config(layer, named, architecture=architecture)
@@ -112,6 +111,16 @@ async def build_image(
                 uploaded += blob.size
         await client.uploads.push_manifest(reference, manifest, manifest_type)
     return replace(built, pushed=True, uploaded_bytes=uploaded)
+
+
+def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: Recipe) -> LayerInfo:
+    try:
+        return write_layer(cache, folder, file, compression=recipe.compression, media=recipe.media)
+    except OSError as exc:
+        raise CacheError(
+            f"the layer cannot be written to {tempfile.gettempdir()}: {exc.strerror or exc}",
+            next_step="free some space there, or set TMPDIR to a folder on a larger disk",
+        ) from exc
 
 
 def _of_file(file: BinaryIO) -> Callable[[], AsyncIterator[bytes]]:
