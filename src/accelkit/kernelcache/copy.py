@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from accelkit.errors import RegistryError
+from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci import Descriptor, Index, Manifest
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
@@ -13,6 +13,8 @@ from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
 
 _PARALLEL_BLOBS = 4
+# Of one image with its members and signatures; an index may name indexes, and so on.
+_MAX_MANIFESTS = 1024
 
 
 @dataclass
@@ -51,7 +53,7 @@ async def copy_image(
 
     Raises:
         RegistryError: either registry refuses or fails.
-        CacheError: the image cannot be read.
+        CacheError: the image, or the list of what signs it, cannot be read.
     """
     raw = await source_client.manifest(source)
     copying = _Copying(source_client, source, client, target, Copied(raw.digest))
@@ -68,17 +70,20 @@ class _Copying:
     client: RegistryClient
     target: Reference
     done: Copied
+    _begun: int = 0
 
     async def image(self, raw: RawManifest, tag: str) -> None:
         """Blobs and members first, so that a manifest never names what is not there."""
+        self._begun += 1
+        if self._begun > _MAX_MANIFESTS:
+            raise CacheError(f"{self.source} has more than {_MAX_MANIFESTS} manifests")
         document = raw.decode()
         if isinstance(document, Index):
             for member in document.manifests:
                 await self.image(await self.source_client.manifest(self.source.at(member.digest)), "")
         else:
             await self._blobs(document)
-        where = self.target.tagged(tag) if tag else self.target.at(raw.digest)
-        place = where if tag else Reference(where.registry, where.repository, "", raw.digest)
+        place = self.target.tagged(tag) if tag else self.target.tagged("").at(raw.digest)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
         self.done.manifests += 1
@@ -94,7 +99,13 @@ class _Copying:
         else:
             await self.image(raw, tag)
             self.done.signatures += 1
-        for referrer in (await self.source_client.referrers(image)).descriptors:
+        listed = await self.source_client.referrers(image)
+        if listed.problems:
+            raise CacheError(
+                f"the image was copied, but what signs it cannot be listed: {'; '.join(listed.problems)}",
+                next_step="copy it without signatures and sign it anew, if that is right",
+            )
+        for referrer in listed.descriptors:
             if referrer.artifact_type and not referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX):
                 continue
             raw = await self.source_client.manifest(image.at(referrer.digest))
