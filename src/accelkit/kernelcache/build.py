@@ -12,6 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction.rules import safe_path
 from accelkit.kernelcache.formats import Cache, Target, labels, read_cache
 from accelkit.kernelcache.images import own_architecture
 from accelkit.kernelcache.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
@@ -85,11 +86,12 @@ async def build_image(
         client: an open one; None to build only, which tells the digest.
 
     Raises:
-        CacheError: the folder is no cache, or changes meanwhile.
+        CacheError: the folder is no cache, changes meanwhile, or could not be extracted again; or the disk is full.
         RegistryError: the registry refuses it.
     """
     architecture = recipe.architecture or own_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
+    _check_names(cache, folder)
     # A layer may be larger than memory; it has to be written before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
         layer = await asyncio.to_thread(_write_layer, cache, folder, file, recipe)
@@ -111,6 +113,17 @@ async def build_image(
                 uploaded += blob.size
         await client.uploads.push_manifest(reference, manifest, manifest_type)
     return replace(built, pushed=True, uploaded_bytes=uploaded)
+
+
+def _check_names(cache: Cache, folder: Path) -> None:
+    """Nobody is helped by an image that no extraction takes."""
+    for path in cache.files:
+        try:
+            safe_path(f"io.{cache.format}.cache/{path}")
+        except CacheError as exc:
+            raise CacheError(
+                f"an image of {folder} could not be extracted: {exc.message}", next_step="rename or remove that file"
+            ) from exc
 
 
 def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: Recipe) -> LayerInfo:
