@@ -84,7 +84,7 @@ class ImageView(msgspec.Struct, frozen=True):
 
 
 class ExtractedView(msgspec.Struct, frozen=True):
-    """Where an extracted cache lies. `changed` is whether it was extracted now."""
+    """Where an extracted cache lies. `changed` is whether it was extracted now, `extracted_at` when (RFC 3339)."""
 
     image: str
     digest: str
@@ -95,6 +95,7 @@ class ExtractedView(msgspec.Struct, frozen=True):
     bytes: int
     signatures: tuple[str, ...]
     changed: bool
+    extracted_at: str
     compatibility: CompatibilityView | None = None
 
 
@@ -184,6 +185,7 @@ def extracted_view(extracted: Extracted) -> ExtractedView:
         bytes=record.size_bytes,
         signatures=record.signatures,
         changed=extracted.fresh,
+        extracted_at=record.extracted_at,
         compatibility=compatibility_view(extracted.verdicts) if extracted.verdicts is not None else None,
     )
 
