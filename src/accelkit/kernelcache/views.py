@@ -9,6 +9,7 @@ from accelkit.kernelcache.compatibility import Verdicts
 from accelkit.kernelcache.extraction import Extracted
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import CacheImage
+from accelkit.kernelcache.preview import Preview
 from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError, Verification
 
 
@@ -96,6 +97,18 @@ class ExtractedView(msgspec.Struct, frozen=True):
     signatures: tuple[str, ...]
     changed: bool
     extracted_at: str
+    compatibility: CompatibilityView | None = None
+
+
+class PreviewView(msgspec.Struct, frozen=True):
+    """Where a cache would lie once it is extracted."""
+
+    image: str
+    digest: str
+    path: str
+    mount_path: str
+    format: str
+    signatures: tuple[str, ...]
     compatibility: CompatibilityView | None = None
 
 
@@ -187,6 +200,23 @@ def extracted_view(extracted: Extracted) -> ExtractedView:
         changed=extracted.fresh,
         extracted_at=record.extracted_at,
         compatibility=compatibility_view(extracted.verdicts) if extracted.verdicts is not None else None,
+    )
+
+
+def preview_view(preview: Preview) -> ExtractedView | PreviewView:
+    """Describe what an extraction would leave: what is there, with whoever signs it now, or what would be."""
+    place, verdicts = preview.place, preview.verdicts
+    if preview.present is not None:
+        record = msgspec.structs.replace(preview.present, signatures=preview.signatures)
+        return extracted_view(Extracted(place, record, fresh=False, verdicts=verdicts))
+    return PreviewView(
+        image=preview.image,
+        digest=place.digest,
+        path=str(place.cache),
+        mount_path=place.mount_path,
+        format=preview.format,
+        signatures=preview.signatures,
+        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
     )
 
 

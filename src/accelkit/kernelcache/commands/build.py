@@ -81,7 +81,8 @@ def _table(view: BuiltView) -> RenderableType:
         Text(f"{done}: {view.image}", style="green"),
         Text(f"  digest  {view.digest}"),
         Text(
-            f"  holds   {view.entries} entries in {view.files} files, {format_bytes(view.cache_bytes)} ({view.format})"
+            f"  holds   {view.entries} {'entry' if view.entries == 1 else 'entries'} in {view.files} files, "
+            f"{format_bytes(view.cache_bytes)} ({view.format})"
         ),
         Text(f"  layer   {format_bytes(view.compressed_bytes)}, {format_bytes(view.uploaded_bytes)} sent"),
     ]
