@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.oci import Descriptor, Index, Manifest
+from accelkit.kernelcache.present import may_be_bundle
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX
@@ -95,7 +96,7 @@ class _Copying:
             await self.image(raw, tag)
             self.done.signatures += 1
         for referrer in (await self.source_client.referrers(image)).descriptors:
-            if referrer.artifact_type and not referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX):
+            if not may_be_bundle(referrer):
                 continue
             raw = await self.source_client.manifest(image.at(referrer.digest))
             document = raw.decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import Manifest
+from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor, Manifest
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, SIGN_PREDICATE
@@ -44,8 +44,7 @@ async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
     if raw is not None:
         found[raw.digest] = SIGN_PREDICATE
     for each in (await client.referrers(image)).descriptors:
-        # An entry without a type may be a bundle; one with another type is not.
-        if each.artifact_type and not each.artifact_type.startswith(BUNDLE_TYPE_PREFIX):
+        if not may_be_bundle(each):
             continue
         raw = await _present(client, image.at(each.digest))
         document = raw.decode() if raw is not None else None
@@ -57,6 +56,14 @@ async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
 async def bears_signature(client: RegistryClient, image: Reference) -> bool:
     """Whether anybody signed an image, however well. Raises as `attached`."""
     return SIGN_PREDICATE in (await attached(client, image)).values()
+
+
+def may_be_bundle(referrer: Descriptor) -> bool:
+    """Whether an entry in a list of referrers may be a bundle; then its manifest tells.
+
+    Some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
+    """
+    return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
 
 
 async def _present(client: RegistryClient, reference: Reference) -> RawManifest | None:
