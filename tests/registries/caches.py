@@ -23,7 +23,7 @@ from accelkit.kernelcache.build import Recipe, build_image
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 
-__all__ = ["cache_folder", "publish", "sign", "write_policy"]
+__all__ = ["attest", "cache_folder", "publish", "sign", "write_policy"]
 
 
 def cache_folder(folder: Path, *, kernel: str = "add_kernel") -> Path:
@@ -66,6 +66,13 @@ def sign(host: str, image: Artifact, signer: Signer, repository: str = "team/cac
     # Found by either way of discovery, whatever the registry can.
     push(url, repository, fallback_index([bundle]), tag=fallback_tag(image.digest))
     return bundle.digest
+
+
+def attest(host: str, image: Artifact, signer: Signer, repository: str = "team/cache") -> None:
+    """Attach a bundle that says something about the image, and is no signature of it."""
+    kind = "https://spdx.dev/Document"
+    bundle = bundle_v3(signer, image.digest, predicate_type=kind, tlog=False)
+    push(f"http://{host}", repository, bundle_referrer(bundle, image, predicate_type=kind))
 
 
 def write_policy(folder: Path, host: str, signer: Signer | None = None, *, identity: str = "") -> Path:
