@@ -11,6 +11,8 @@ import msgspec
 from rich.console import Console, RenderableType
 from ruamel.yaml import YAML
 
+_WIDTH = 4096
+
 
 class Format(StrEnum):
     """How a listing is printed."""
@@ -40,6 +42,8 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
             stream = io.StringIO()
             writer = YAML()
             writer.default_flow_style = False
+            # A digest or a sentence is not to be broken.
+            writer.width = _WIDTH
             writer.dump(msgspec.to_builtins(value), stream)
             click.echo(stream.getvalue(), nl=False)
         case Format.TABLE:

@@ -75,7 +75,7 @@ class BuiltImage:
 
 
 async def build_image(
-    folder: Path, reference: Reference, recipe: Recipe, client: RegistryClient | None = None
+    folder: Path, reference: Reference, recipe: Recipe, client: RegistryClient | None = None, *, present: str = ""
 ) -> BuiltImage:
     """Build the image of a cache folder and push it.
 
@@ -84,6 +84,7 @@ async def build_image(
         reference: where the image goes; its tag is moved.
         recipe: how.
         client: an open one; None to build only, which tells the digest.
+        present: the digest that the tag leads to already; an image with it is not pushed again.
 
     Raises:
         CacheError: the folder is no cache, changes meanwhile, or could not be extracted again; or the disk is full.
@@ -105,7 +106,7 @@ async def build_image(
         layer_blob = Descriptor(layer.media_type, layer.digest, layer.size_bytes)
         manifest = msgspec.json.encode(Manifest(2, config_blob, (layer_blob,), media_type=manifest_type))
         built = BuiltImage(digest_of(manifest), manifest, manifest_type, cache, named, layer)
-        if client is None:
+        if client is None or built.digest == present:
             return built
         uploaded = 0
         for blob, content in ((layer_blob, _of_file(file)), (config_blob, _of_bytes(config))):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci import Descriptor, Index, Manifest
+from accelkit.kernelcache.present import may_be_bundle
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX
@@ -106,7 +107,7 @@ class _Copying:
                 next_step="copy it without signatures and sign it anew, if that is right",
             )
         for referrer in listed.descriptors:
-            if referrer.artifact_type and not referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX):
+            if not may_be_bundle(referrer):
                 continue
             raw = await self.source_client.manifest(image.at(referrer.digest))
             document = raw.decode()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError, SignatureError
+from accelkit.kernelcache.lent_login import lent_login
 from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import RegistrySettings
 
 _SIGN_SECONDS = 300.0
 _HELP_SECONDS = 30.0
@@ -24,6 +28,7 @@ class Cosign:
         log: whether an entry of the transparency log is made.
         plain_http: whether the registry is spoken to without TLS.
         arguments: more of its own options.
+        environ: variables that it gets beside our own.
     """
 
     program: str = "cosign"
@@ -31,6 +36,7 @@ class Cosign:
     log: bool = True
     plain_http: bool = False
     arguments: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     async def sign(self, image: Reference) -> None:
         """Sign an image's digest. cosign asks COSIGN_PASSWORD for the password of a key.
@@ -54,10 +60,10 @@ class Cosign:
             options += ["--use-signing-config=false"] if "--use-signing-config" in known else []
         await self._run(program, "sign", *options, f"{image.name}@{image.digest}", seconds=_SIGN_SECONDS)
 
-    @staticmethod
-    async def _run(program: str, *arguments: str, seconds: float) -> str:
+    async def _run(self, program: str, *arguments: str, seconds: float) -> str:
         process = await asyncio.create_subprocess_exec(
             *(program, *arguments),
+            env={**os.environ, **self.environ},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -75,3 +81,28 @@ class Cosign:
         if process.returncode:
             raise SignatureError(f"{Path(program).name} {arguments[0]} failed: {' '.join(text.split())[-500:]}")
         return text
+
+
+async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySettings, *, lend_login: bool = False) -> None:
+    """Sign an image where it lies, reaching its registry as we do.
+
+    Args:
+        image: by digest.
+        cosign: how, its registry aside.
+        settings: of the client that pushed it.
+        lend_login: whether cosign gets the login that `settings` has; else it uses those of Docker's user.
+
+    Raises:
+        ConfigurationError: cosign is not there, or a login cannot be read.
+        SignatureError: it fails.
+    """
+    authorities = ("--registry-cacert", str(settings.ca_file)) if settings.ca_file is not None else ()
+    login = await settings.credentials.login(image) if lend_login else None
+    with lent_login(image.registry, login) as environ:
+        reaching = replace(
+            cosign,
+            plain_http=image.registry in settings.plain_http,
+            arguments=(*cosign.arguments, *authorities),
+            environ={**cosign.environ, **environ},
+        )
+        await reaching.sign(image)

@@ -7,6 +7,7 @@ import msgspec
 from accelkit.kernelcache.build import BuiltImage
 from accelkit.kernelcache.compatibility import Verdicts
 from accelkit.kernelcache.extraction import Extracted
+from accelkit.kernelcache.extraction.preview import Preview
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import CacheImage
 from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError, Verification
@@ -84,7 +85,7 @@ class ImageView(msgspec.Struct, frozen=True):
 
 
 class ExtractedView(msgspec.Struct, frozen=True):
-    """Where an extracted cache lies. `changed` is whether it was extracted now."""
+    """Where an extracted cache lies. `changed` is whether it was extracted now, `extracted_at` when (RFC 3339)."""
 
     image: str
     digest: str
@@ -95,6 +96,19 @@ class ExtractedView(msgspec.Struct, frozen=True):
     bytes: int
     signatures: tuple[str, ...]
     changed: bool
+    extracted_at: str
+    compatibility: CompatibilityView | None = None
+
+
+class PreviewView(msgspec.Struct, frozen=True):
+    """Where a cache would lie once it is extracted."""
+
+    image: str
+    digest: str
+    path: str
+    mount_path: str
+    format: str
+    signatures: tuple[str, ...]
     compatibility: CompatibilityView | None = None
 
 
@@ -184,7 +198,25 @@ def extracted_view(extracted: Extracted) -> ExtractedView:
         bytes=record.size_bytes,
         signatures=record.signatures,
         changed=extracted.fresh,
+        extracted_at=record.extracted_at,
         compatibility=compatibility_view(extracted.verdicts) if extracted.verdicts is not None else None,
+    )
+
+
+def preview_view(preview: Preview) -> ExtractedView | PreviewView:
+    """Describe what an extraction would leave: what is there, with whoever signs it now, or what would be."""
+    place, verdicts = preview.place, preview.verdicts
+    if preview.present is not None:
+        record = msgspec.structs.replace(preview.present, signatures=preview.signatures)
+        return extracted_view(Extracted(place, record, fresh=False, verdicts=verdicts))
+    return PreviewView(
+        image=preview.image,
+        digest=place.digest,
+        path=str(place.cache),
+        mount_path=place.mount_path,
+        format=preview.format,
+        signatures=preview.signatures,
+        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
     )
 
 

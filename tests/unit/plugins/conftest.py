@@ -67,3 +67,54 @@ def play(collections, tmp_path):
         )
 
     return run
+
+
+class CacheBed:
+    """A registry with the image of a cache, and arguments of modules that lead there."""
+
+    def __init__(self, registry, caches, misbehaviour, sigstore, folder):
+        self.registry, self.caches, self.misbehaviour = registry, caches, misbehaviour
+        self.host = registry.host
+        self.key = sigstore.key()
+        self.other_key = sigstore.key()
+        self.source = caches.cache_folder(folder / "source")
+        self.base = folder / "caches"
+        self.image = caches.publish(self.host, self.source)
+        self.name = f"{self.host}/team/cache:v1"
+        self.policy = str(caches.write_policy(folder, self.host, self.key))
+
+    def arguments(self, **more):
+        return {"registry_plain_http": [self.host], **more}
+
+    def verifying(self, **more):
+        return self.arguments(image=self.name, policy=self.policy, **more)
+
+    def extracting(self, **more):
+        return self.arguments(image=self.name, folder=str(self.base), **more)
+
+    def sign(self, key=None, **more):
+        return self.caches.sign(self.host, self.image, key or self.key, **more)
+
+    def attest(self):
+        self.caches.attest(self.host, self.image, self.key)
+
+    def fails_with(self, status):
+        self.registry.on("GET", ".*/manifests/.*", self.misbehaviour.failing(status, retry_after="0"))
+
+    def demands(self, user, password):
+        self.registry.on("*", ".*", self.misbehaviour.basic_auth(user, password))
+
+    def pushed(self, repository, reference):
+        return self.registry.honest.manifest(repository, reference)
+
+
+@pytest.fixture
+def cache_bed(tmp_path):
+    """A registry with a kernel cache; it needs what is not shipped with the collection."""
+    why = "the registry of the tests is not shipped with the collection"
+    hostile = pytest.importorskip("registries.hostile", reason=why)
+    caches = pytest.importorskip("registries.caches", reason=why)
+    misbehaviour = pytest.importorskip("registries.misbehaviour", reason=why)
+    sigstore = pytest.importorskip("private_sigstore", reason=why)
+    with hostile.HostileRegistry() as registry:
+        yield CacheBed(registry, caches, misbehaviour, sigstore.PrivateSigstore.new(), tmp_path)

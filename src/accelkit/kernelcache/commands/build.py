@@ -10,12 +10,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.kernelcache.build import Recipe, build_image
+from accelkit.kernelcache.card_words import named_target
 from accelkit.kernelcache.commands.options import registry_options, run, settings_of
-from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.layer_writer import Compression, MediaFamily
 from accelkit.kernelcache.reference import parse_reference
-from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
-from accelkit.kernelcache.signing import Cosign
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.signing import Cosign, sign_image
 from accelkit.kernelcache.views import BuiltView, built_view
 from accelkit.model.units import format_bytes
 from accelkit.output import output_option, print_value
@@ -37,7 +37,9 @@ from accelkit.output import output_option, print_value
 )
 @click.option("--architecture", default="", help="CPU of the native launchers; default: this machine's.")
 @click.option("--gpu-product", help="Name of the card it was compiled on, as its vendor's library gives it.")
-@click.option("--built-for", metavar="BACKEND:ARCH", help="Where the cache's files do not tell, e.g. cuda:90.")
+@click.option(
+    "--built-for", default="", metavar="BACKEND:ARCH", help="Where the cache's files do not tell, e.g. cuda:90."
+)
 @click.option("--sign", is_flag=True, help="Sign it with cosign, as its keyless log-in or as --sign-key says.")
 @click.option("--sign-key", default="", help="Key for cosign: a file, k8s://… or a key service's URI.")
 @click.option("--no-transparency-log", is_flag=True, help="Sign without an entry of the log.")
@@ -54,23 +56,22 @@ def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
 
 async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuiltView:
     reference = parse_reference(image)
-    backend, _, arch = (options["built_for"] or "").partition(":")
     recipe = Recipe(
         compression=cast("Compression", options["compression"]),
         media=cast("MediaFamily", options["media"]),
         architecture=options["architecture"],
         gpu_product=options["gpu_product"],
-        built_for=Target(backend, arch or None) if backend else None,
+        built_for=named_target(options["built_for"]),
     )
-    settings: RegistrySettings = settings_of(options)
+    own_logins = bool(options["registry_config"])
+    settings = settings_of(options)
     if options["no_push"]:
         return built_view(str(reference), await build_image(folder, reference, recipe))
     async with RegistryClient(settings) as client:
         built = await build_image(folder, reference, recipe, client)
     if options["sign"] or options["sign_key"]:
-        plain = reference.registry in settings.plain_http
-        log = not options["no_transparency_log"]
-        await Cosign(options["program"], options["sign_key"], log, plain).sign(reference.at(built.digest))
+        cosign = Cosign(options["program"], options["sign_key"], log=not options["no_transparency_log"])
+        await sign_image(reference.at(built.digest), cosign, settings, lend_login=own_logins)
     return built_view(str(reference), built)
 
 
@@ -80,7 +81,8 @@ def _table(view: BuiltView) -> RenderableType:
         Text(f"{done}: {view.image}", style="green"),
         Text(f"  digest  {view.digest}"),
         Text(
-            f"  holds   {view.entries} entries in {view.files} files, {format_bytes(view.cache_bytes)} ({view.format})"
+            f"  holds   {view.entries} {'entry' if view.entries == 1 else 'entries'} in {view.files} files, "
+            f"{format_bytes(view.cache_bytes)} ({view.format})"
         ),
         Text(f"  layer   {format_bytes(view.compressed_bytes)}, {format_bytes(view.uploaded_bytes)} sent"),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.kernelcache.commands.options import registry_options, run, settings_of
@@ -24,9 +25,16 @@ from accelkit.output import output_option, print_value
 def copy(source: str, target: str, *, output: str, no_signatures: bool, **options: Any) -> None:
     """Copy the image SOURCE to TARGET, byte for byte, so that its signatures still hold there."""
     copied = run(_copy(source, target, options, signatures=not no_signatures))
-    sent = format_bytes(copied.uploaded_bytes)
-    told = f"Copied: {copied.digest}, {copied.manifests} manifests ({copied.signatures} of signatures), {sent} sent"
-    print_value(copied, output, lambda: Text(told, style="green"))
+    print_value(copied, output, lambda: _table(copied, target))
+
+
+def _table(copied: Copied, target: str) -> RenderableType:
+    return Group(
+        Text(f"Copied: {target}", style="green"),
+        Text(f"  digest  {copied.digest}"),
+        Text(f"  signed  {copied.signatures or 'no'} {'signature' if copied.signatures == 1 else 'signatures'} copied"),
+        Text(f"  sent    {format_bytes(copied.uploaded_bytes)}"),
+    )
 
 
 async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> Copied:

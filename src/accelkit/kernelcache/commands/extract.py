@@ -77,4 +77,4 @@ def _table(view: ExtractedView) -> RenderableType:
     ]
     if not view.signatures:
         lines.append(Text("  signed  nobody asked", style="yellow"))
-    return Group(*lines, *compatibility_lines(view.compatibility))
+    return Group(*lines, *compatibility_lines(view.compatibility, heading="  fits   "))

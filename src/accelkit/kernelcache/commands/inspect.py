@@ -18,6 +18,19 @@ from accelkit.kernelcache.views import CompatibilityView, ImageView, image_view
 from accelkit.model.units import format_bytes
 from accelkit.output import output_option, print_value
 
+_FITS = {
+    "all": "all of the cards",
+    "some": "some of the cards",
+    "none": "none of the cards",
+    "unknown": "perhaps; not all is known",
+}
+_HITS = {
+    "likely": "will likely hit",
+    "arch-only": "may hit; not all that decides is known",
+    "miss": "will not hit",
+    "unknown": "not known whether it hits",
+}
+
 
 @click.command("inspect", short_help="Show what an image says of its cache.")
 @click.argument("image")
@@ -60,14 +73,14 @@ def _table(view: ImageView) -> RenderableType:
     return Group(*lines, *compatibility_lines(view.compatibility))
 
 
-def compatibility_lines(view: CompatibilityView | None) -> list[Text]:
-    """What a person reads of verdicts on cards."""
+def compatibility_lines(view: CompatibilityView | None, *, heading: str = "fits      ") -> list[Text]:
+    """What a person reads of verdicts on cards, below a heading that is as wide as the others there."""
     if view is None:
         return []
     colours = {"compatible": "green", "incompatible": "red", "unknown": "yellow"}
-    lines = [Text(f"{'fits':<10} {view.fit} of the cards"), *(Text(f"  {each}") for each in view.reasons)]
+    lines = [Text(f"{heading} {_FITS[view.fit]}"), *(Text(f"  {each}") for each in view.reasons)]
     for card in view.cards:
-        lines.append(Text(f"  {card.id}: {card.verdict}, hit {card.hit}", style=colours.get(card.verdict, "")))
+        lines.append(Text(f"  {card.id}: {card.verdict}, {_HITS[card.hit]}", style=colours.get(card.verdict, "")))
         lines += [Text(f"    {each}") for each in card.reasons]
     return lines
 

@@ -10,12 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
-from accelkit.errors import ConfigurationError, RegistryError
-from accelkit.kernelcache.compatibility import GpuFacts, NodeFacts
-from accelkit.kernelcache.images import own_architecture
-from accelkit.kernelcache.node_reading import read_node
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.card_words import chosen_cards
+from accelkit.kernelcache.node_facts import NodeFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
 
@@ -107,26 +104,10 @@ def policies_of(options: dict[str, Any]) -> SignerPolicies | None:
 
 async def node_of(options: dict[str, Any]) -> NodeFacts | None:
     """The cards of the options of `card_options`, which are taken out of `options`; None where none are given."""
-    cards, name, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
-    if name is not None and cards:
+    cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
+    if node and cards:
         raise click.UsageError("give --node or --card")
-    if name is not None:
-        async with ApiClient(load_connection(kubeconfig)) as api:
-            return await read_node(api, name)
-    if not cards:
-        return None
-    gpus = tuple(_card(number, text) for number, text in enumerate(cards))
-    return NodeFacts(cpu_architecture=own_architecture(), gpus=gpus)
-
-
-def _card(number: int, text: str) -> GpuFacts:
-    backend, _, rest = text.partition(":")
-    arch, _, product = rest.partition("=")
-    if not backend or not arch:
-        raise ConfigurationError(
-            f"{text!r} is no card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
-        )
-    return GpuFacts(id=f"card-{number}", backend=backend, arch=arch, product=product or None)
+    return await chosen_cards(cards, node, kubeconfig)
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -55,15 +55,20 @@ async def _verify(settings: RegistrySettings, image: str, policies: SignerPolici
 
 def _table(view: VerificationView) -> RenderableType:
     if not view.verified:
-        lines = [Text(f"Refused: {view.message}", style="red")]
-        lines += [Text(f"  {_where(each.source)}{each.reason}: {each.message}") for each in view.failures]
+        word, colour = ("Unknown", "yellow") if view.retryable else ("Refused", "red")
+        lines = [Text(f"{word}: {view.message}", style=colour)]
+        # One alone is in the message already.
+        failures = view.failures if len(view.failures) > 1 else ()
+        lines += [Text(f"  {_where(each.source)}{each.reason}: {each.message}") for each in failures]
         return Group(*lines)
     lines = [Text(f"Verified: {view.image}", style="green"), Text(f"  digest  {view.digest}")]
     for each in view.signatures:
         issuer = f", vouched for by {each.issuer}" if each.issuer else ""
         log = f", log entry {each.log_index}" if each.log_index is not None else ", no log entry"
         at = f", signed {each.signed_at}" if each.signed_at else ""
-        lines.append(Text(f"  policy  {each.policy}: {each.identity}{issuer}{log}{at} ({each.format})"))
+        key = "" if each.issuer or not each.identity.startswith("sha256:") else "key "
+        who = f"{each.signer} of policy {each.policy}: {key}{each.identity}"
+        lines.append(Text(f"  signer  {who}{issuer}{log}{at} ({each.format})"))
     return Group(*lines)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility import Fit, Verdicts, judge
+from accelkit.kernelcache.extraction.checks import judged, sentences
 from accelkit.kernelcache.extraction.conveyor import in_thread, to_the_end
 from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place, completed, locked
 from accelkit.kernelcache.extraction.group_paths import relocate_group_files
@@ -25,10 +25,9 @@ from accelkit.kernelcache.extraction.order import Extracted, Order
 from accelkit.kernelcache.extraction.record import CompletionRecord, boot, measured
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
-from accelkit.kernelcache.formats.cache import FORMATS
-from accelkit.kernelcache.images import CacheImage, read_cache_image
+from accelkit.kernelcache.images import CacheImage
 from accelkit.kernelcache.oci import Descriptor
-from accelkit.kernelcache.registry import RawManifest, RegistryClient
+from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
 from accelkit.kernelcache.signatures.image import Verification
 
@@ -59,7 +58,7 @@ async def extract_image(client: RegistryClient, order: Order) -> Extracted:
         )
     raw = verification.manifest if verification is not None else await client.manifest(order.image)
     place = Place.of(order.base, raw.digest, order.mount_path)
-    judged = None if await asyncio.to_thread(completed, place) else await _judged(client, order, raw)
+    checked = None if await asyncio.to_thread(completed, place) else await judged(client, order, raw)
     async with locked(place, order.lock_seconds):
         try:
             # It was there, or somebody else was faster.
@@ -67,7 +66,7 @@ async def extract_image(client: RegistryClient, order: Order) -> Extracted:
                 record = _renewed(present, order, verification)
                 await to_the_end(lambda: place.renew(record))
                 return Extracted(place, record, fresh=False)
-            image, verdicts = judged or await _judged(client, order, raw)
+            image, verdicts = checked or await judged(client, order, raw)
             record = await _extract(client, image, place, order, verification)
         except OSError as exc:
             raise _of_disk(exc, place) from exc
@@ -84,13 +83,8 @@ def _renewed(record: CompletionRecord, order: Order, verification: Verification 
         record,
         image=str(verification.image),
         policy_digest=order.policy_digest,
-        signatures=_sentences(verification),
+        signatures=sentences(verification),
     )
-
-
-def _sentences(verification: Verification | None) -> tuple[str, ...]:
-    signatures = verification.signatures if verification is not None else ()
-    return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)
 
 
 def _tidy(place: Place) -> None:
@@ -106,27 +100,6 @@ async def _found(order: Order, digest: str) -> Extracted | None:
     if record is None or order.policy_digest not in {"", record.policy_digest}:
         return None
     return Extracted(place, record, fresh=False)
-
-
-async def _judged(client: RegistryClient, order: Order, raw: RawManifest) -> tuple[CacheImage, Verdicts | None]:
-    """What the image says of its cache, and whether the node's cards can use it."""
-    image = await read_cache_image(client, order.image.at(raw.digest), raw)
-    # It is a word of the image's labels, and becomes part of paths.
-    if image.labels.format not in FORMATS:
-        raise CacheError(
-            f"{image.reference} says that its cache is of the format {image.labels.format!a}, which is not known",
-            next_step="use a newer accelkit, if there is one that knows it",
-        )
-    if order.node is None:
-        return image, None
-    verdicts = judge(image.labels, order.node)
-    if verdicts.fit is Fit.NONE:
-        reasons = [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons if reason.hard)]
-        told = "; ".join(dict.fromkeys(f"{reason.code}: {reason.message}" for reason in reasons))
-        raise CacheError(
-            f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
-        )
-    return image, verdicts
 
 
 async def _extract(
@@ -145,7 +118,7 @@ async def _extract(
         files=files,
         size_bytes=size_bytes,
         policy_digest=order.policy_digest,
-        signatures=_sentences(verification),
+        signatures=sentences(verification),
         extracted_at=order.clock().isoformat(timespec="seconds"),
         boot=boot(),
     )

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # Options of all modules that speak to image registries.
+    DOCUMENTATION = r"""
+options:
+  registry_plain_http:
+    description:
+      - Registries, as V(host) or V(host:port), that may be spoken to without TLS.
+      - No other registry ever is.
+    type: list
+    elements: str
+    default: []
+  registry_ca:
+    description:
+      - Path of a PEM file with authorities that are trusted beside the system's.
+    type: path
+  registry_mirrors:
+    description:
+      - For each registry, the hosts that are asked before it, as one text or a list.
+      - A host may have a port and a prefix of paths, as in V(mirror.example:5000/quay).
+      - Only images are read there; signatures, and whatever is written, are the registry's own.
+    type: dict
+    default: {}
+  registry_logins:
+    description:
+      - Who we are to registries.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      registry:
+        description: The registry, as V(host) or V(host:port); V(docker.io) is Docker Hub.
+        type: str
+        required: true
+      username:
+        description: Name of the user.
+        type: str
+        required: true
+      password:
+        description: Password or access token.
+        type: str
+        required: true
+  registry_config:
+    description:
+      - Paths of files with log-ins, in the format of Docker's C(config.json) or of a pull secret.
+      - Without this and O(registry_logins), those of Docker's user are used, from E(DOCKER_CONFIG) or C(~/.docker).
+    type: list
+    elements: path
+    default: []
+requirements:
+  - The Python package C(accelkit) on the host that runs the module, for the Python that runs it.
+"""
+
+    # Who may have signed.
+    POLICY = r"""
+options:
+  trusted_root:
+    description:
+      - Path of the trusted root of a Sigstore instance, as JSON.
+      - Without it, that of the public instance as the installed release of sigstore knows it. Nothing is fetched.
+    type: path
+  namespace:
+    description:
+      - The namespace for which the policies are asked.
+      - Without it, only policies for all namespaces count.
+    type: str
+    default: ''
+"""
+
+    # Which cards a cache is for.
+    CARDS = r"""
+options:
+  cards:
+    description:
+      - Cards of the host to judge the cache against, as V(cuda:90), V(hip:gfx942) or V(cuda:90=NVIDIA H100).
+    type: list
+    elements: str
+    default: []
+  node:
+    description:
+      - Name of a node, to judge the cache against its cards as the inventory of its agent tells them.
+    type: str
+  kubeconfig:
+    description:
+      - Path of the kubeconfig of the cluster that has the O(node).
+      - Without it, E(K8S_AUTH_KUBECONFIG) is used, then the pod's service account, E(KUBECONFIG) and C(~/.kube/config).
+    type: path
+"""

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: no promise is made about it.
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+
+IMPORT_TRACE = None
+try:
+    import msgspec
+
+    from accelkit.errors import AccelkitError, RegistryError
+    from accelkit.kernelcache.card_words import chosen_cards
+    from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+    from accelkit.kernelcache.signatures import UnverifiedError, load_policies
+    from accelkit.kernelcache.views import refusal_view
+except ImportError:
+    IMPORT_TRACE = traceback.format_exc()
+
+REGISTRY_ARGUMENTS = {
+    "registry_plain_http": {"type": "list", "elements": "str", "default": []},
+    "registry_ca": {"type": "path"},
+    "registry_mirrors": {"type": "dict", "default": {}},
+    "registry_logins": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "registry": {"type": "str", "required": True},
+            "username": {"type": "str", "required": True},
+            "password": {"type": "str", "required": True, "no_log": True},
+        },
+    },
+    "registry_config": {"type": "list", "elements": "path", "default": []},
+}
+POLICY_ARGUMENTS = {
+    "policy": {"type": "path"},
+    "trusted_root": {"type": "path"},
+    "namespace": {"type": "str", "default": ""},
+}
+CARD_ARGUMENTS = {
+    "cards": {"type": "list", "elements": "str", "default": []},
+    "node": {"type": "str"},
+    "kubeconfig": {"type": "path", "fallback": (env_fallback, ["K8S_AUTH_KUBECONFIG"])},
+}
+
+
+def cache_module(*, rules=None, **arguments) -> AnsibleModule:
+    """Return a module that speaks to registries, or end it where accelkit is missing.
+
+    `rules` are AnsibleModule's own between arguments, such as `required_if`.
+    """
+    module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(rules or {}))
+    if IMPORT_TRACE is not None:
+        module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
+    return module
+
+
+def finish(module, work):
+    """Run a coroutine function of the module that returns its result; an error ends the module with its sentence.
+
+    What can be told of the error is returned: whether trying again later may help, and why no signature counts.
+    """
+    try:
+        result = asyncio.run(work(module))
+    except UnverifiedError as exc:
+        view = builtins(refusal_view(module.params["image"], exc))
+        module.fail_json(msg=view.pop("message"), **view)
+    except AccelkitError as exc:
+        module.fail_json(msg=str(exc), retryable=isinstance(exc, RegistryError) and exc.retryable)
+    except OSError as exc:
+        module.fail_json(msg=str(exc), retryable=False)
+    module.exit_json(**result)
+
+
+def settings_of(module):
+    """The settings of a registry client, by the module's arguments."""
+    given = module.params
+    hosts = {name: [each] if isinstance(each, str) else each for name, each in given["registry_mirrors"].items()}
+    configs = [Path(each) for each in given["registry_config"]]
+    settings = RegistrySettings.of_options(
+        plain_http=given["registry_plain_http"],
+        ca_file=path_of(given["registry_ca"]),
+        mirrors=[f"{registry}={host}" for registry, each in hosts.items() for host in each],
+        configs=configs,
+    )
+    if not given["registry_logins"]:
+        return settings
+    logins = {each["registry"]: Login(each["username"], each["password"]) for each in given["registry_logins"]}
+    return replace(settings, credentials=Credentials.from_files(configs, logins))
+
+
+def origins(settings):
+    """The same settings without mirrors: what is to be changed has to be read where it is written."""
+    return replace(settings, mirrors={})
+
+
+def policies_of(module):
+    """The signer policies of the module's arguments; None where none are given."""
+    given = module.params
+    return load_policies(Path(given["policy"]), path_of(given["trusted_root"])) if given["policy"] else None
+
+
+async def cards_of(module):
+    """The cards of the module's arguments; None where none are given."""
+    given = module.params
+    return await chosen_cards(given["cards"], given["node"], path_of(given["kubeconfig"]))
+
+
+def path_of(text):
+    return Path(text) if text else None
+
+
+def builtins(view):
+    """A view as Ansible returns it."""
+    return msgspec.to_builtins(view)

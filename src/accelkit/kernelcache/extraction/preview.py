@@ -1,0 +1,65 @@
+"""What an extraction would do, with everything checked that is checked before a layer is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from accelkit.kernelcache.compatibility import Verdicts
+from accelkit.kernelcache.extraction import CompletionRecord, Order, completed
+from accelkit.kernelcache.extraction.checks import judged, sentences
+from accelkit.kernelcache.extraction.folder import Place
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.signatures import verify_image
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an extraction would leave.
+
+    Attributes:
+        place: where the cache would lie.
+        image: reference with the digest.
+        format: of the cache.
+        signatures: who signed, as sentences.
+        present: the record of the cache that lies there already; None where it would be extracted.
+        verdicts: on the node's cards, as extraction gives them.
+    """
+
+    place: Place
+    image: str
+    format: str
+    signatures: tuple[str, ...]
+    present: CompletionRecord | None = None
+    verdicts: Verdicts | None = None
+
+
+async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
+    """Verify and judge an image as an extraction would, and write nothing.
+
+    Whether the layers are sound, and fit onto the disk, only an extraction tells.
+
+    Raises:
+        UnverifiedError: its signatures do not satisfy the policies.
+        CacheError: it is no cache image, or fits no card of the node.
+        RegistryError: the registry failed.
+    """
+    if order.image.digest:
+        place = Place.of(order.base, order.image.digest, order.mount_path)
+        record = await asyncio.to_thread(completed, place)
+        if record is not None and order.policy_digest in {"", record.policy_digest}:
+            return Preview(place, record.image, record.format, record.signatures, record)
+    verification = None
+    if order.policies is not None:
+        verification = await verify_image(
+            client, order.image, order.policies, namespace=order.namespace, clock=order.clock
+        )
+    raw = verification.manifest if verification is not None else await client.manifest(order.image)
+    image, verdicts = await judged(client, order, raw)
+    place = Place.of(order.base, raw.digest, order.mount_path)
+    present = await asyncio.to_thread(completed, place)
+    signatures = sentences(verification)
+    if present is not None and verification is None:
+        signatures = present.signatures
+    pinned = str(order.image.at(raw.digest))
+    return Preview(place, pinned, image.labels.format, signatures, present, verdicts)

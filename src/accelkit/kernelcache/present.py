@@ -1,0 +1,75 @@
+"""What a registry has already, so that only the rest is sent."""
+
+from __future__ import annotations
+
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor, Manifest
+from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import RawManifest, RegistryClient
+from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, SIGN_PREDICATE
+from accelkit.kernelcache.signatures.simple_signing import signature_tag
+
+# Where cosign repeats, outside the bundle, what kind of statement is in it.
+_PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
+
+
+async def present_digest(client: RegistryClient, reference: Reference) -> str | None:
+    """The digest that a tag leads to; None where there is no such image.
+
+    Raises:
+        RegistryError: the registry cannot be asked, so that nothing is known.
+    """
+    raw = await _present(client, reference)
+    return raw.digest if raw is not None else None
+
+
+async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
+    """What cosign attached to an image: its signature image of version 2, and the bundles that refer to the image.
+
+    Nothing of it is verified.
+
+    Args:
+        client: an open one.
+        image: by digest.
+
+    Returns:
+        By digest, the predicate that it says it has: that of a signature, or that of some attestation.
+
+    Raises:
+        CacheError: something that refers to the image is no manifest.
+        RegistryError: the registry cannot be asked.
+    """
+    found = {}
+    raw = await _present(client, image.tagged(signature_tag(image.digest)))
+    if raw is not None:
+        found[raw.digest] = SIGN_PREDICATE
+    for each in (await client.referrers(image)).descriptors:
+        if not may_be_bundle(each):
+            continue
+        raw = await _present(client, image.at(each.digest))
+        document = raw.decode() if raw is not None else None
+        if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
+            found[each.digest] = document.annotations.get(_PREDICATE_ANNOTATION, SIGN_PREDICATE)
+    return found
+
+
+async def bears_signature(client: RegistryClient, image: Reference) -> bool:
+    """Whether anybody signed an image, however well. Raises as `attached`."""
+    return SIGN_PREDICATE in (await attached(client, image)).values()
+
+
+def may_be_bundle(referrer: Descriptor) -> bool:
+    """Whether an entry in a list of referrers may be a bundle; then its manifest tells.
+
+    Some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
+    """
+    return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
+
+
+async def _present(client: RegistryClient, reference: Reference) -> RawManifest | None:
+    try:
+        return await client.manifest(reference)
+    except RegistryError as exc:
+        if exc.status == 404:  # noqa: PLR2004 - HTTP's word for "not there"
+            return None
+        raise

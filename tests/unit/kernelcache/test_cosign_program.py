@@ -1,0 +1,94 @@
+"""How cosign is called, and what it may see, with a program in its place that notes both."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from accelkit.errors import ConfigurationError, SignatureError
+from accelkit.kernelcache.lent_login import lent_login
+from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+from accelkit.kernelcache.signing import Cosign, sign_image
+
+IMAGE = Reference("registry.example:5000", "acme/cache", "v1", f"sha256:{'1' * 64}")
+
+
+@pytest.fixture
+def called(tmp_path):
+    """Write the program, with a help text and a last deed; it returns the path of its notes."""
+
+    def write(options: str = "", deed: str = ":") -> tuple[str, Path]:
+        program, notes = tmp_path / "cosign", tmp_path / "notes"
+        listing = f'if [ "$2" = --help ]; then echo "{options}"; exit; fi'
+        program.write_text(
+            f'#!/bin/sh\n{listing}\necho "$@" >{notes}\n[ -z "$DOCKER_CONFIG" ] || cat "$DOCKER_CONFIG/config.json"'
+            f" >>{notes}\n{deed}\n"
+        )
+        program.chmod(0o755)
+        return str(program), notes
+
+    return write
+
+
+async def test_the_digest_is_signed_and_never_the_tag(called):
+    program, notes = called()
+    await Cosign(program, "k8s://a/b").sign(IMAGE)
+    assert notes.read_text() == f"sign --yes --key k8s://a/b registry.example:5000/acme/cache@{IMAGE.digest}\n"
+
+
+@pytest.mark.parametrize(("options", "more"), [("", []), ("--use-signing-config", ["--use-signing-config=false"])])
+async def test_no_log_is_said_as_each_version_wants_it(called, options, more):
+    program, notes = called(options)
+    await Cosign(program, log=False).sign(IMAGE)
+    assert notes.read_text().split()[2:-1] == ["--tlog-upload=false", *more]
+
+
+async def test_the_registry_is_reached_as_we_reach_it(called, tmp_path, monkeypatch):
+    monkeypatch.delenv("DOCKER_CONFIG", raising=False)
+    program, notes = called()
+    settings = RegistrySettings(plain_http=frozenset({IMAGE.registry}), ca_file=tmp_path / "ca.pem")
+    await sign_image(IMAGE, Cosign(program), settings)
+    told = ["--registry-cacert", str(tmp_path / "ca.pem"), "--allow-http-registry", "--allow-insecure-registry"]
+    assert notes.read_text().splitlines()[0].split()[2:-1] == told
+    await sign_image(IMAGE, Cosign(program), RegistrySettings())
+    assert len(notes.read_text().split()) == 3
+
+
+async def test_a_login_is_lent_where_that_is_asked_for(called, tmp_path, monkeypatch):
+    monkeypatch.delenv("DOCKER_CONFIG", raising=False)
+    program, notes = called()
+    settings = RegistrySettings(credentials=Credentials({IMAGE.registry: Login("team", "se:cret")}))
+    await sign_image(IMAGE, Cosign(program), settings, lend_login=True)
+    auths = json.loads(notes.read_text().splitlines()[1])["auths"]
+    assert auths == {IMAGE.registry: {"auth": "dGVhbTpzZTpjcmV0"}}
+    await sign_image(IMAGE, Cosign(program), settings)
+    assert len(notes.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("registry", "key"), [("docker.io", "https://index.docker.io/v1/"), ("quay.io", "quay.io")])
+def test_a_lent_login_is_nobody_elses_and_gone_afterwards(registry, key):
+    with lent_login(registry, Login(identity_token="of the helper")) as environ:  # noqa: S106 - nobody's secret
+        path = Path(environ["DOCKER_CONFIG"], "config.json")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert json.loads(path.read_text())["auths"][key]["identitytoken"] == "of the helper"
+    assert not path.parent.exists()
+
+
+def test_nothing_is_lent_where_there_is_no_login():
+    with lent_login("quay.io", None) as environ:
+        assert environ == {}
+
+
+async def test_its_own_words_are_told_when_it_fails(called):
+    program, _ = called(deed="echo no such key >&2; exit 1")
+    with pytest.raises(SignatureError, match="cosign sign failed: no such key"):
+        await Cosign(program).sign(IMAGE)
+
+
+async def test_a_missing_program_is_said_with_the_next_step():
+    with pytest.raises(ConfigurationError, match=r"/nowhere/cosign is not there to sign .*; install cosign"):
+        await Cosign("/nowhere/cosign").sign(IMAGE)

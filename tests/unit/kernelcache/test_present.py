@@ -1,0 +1,86 @@
+"""What a registry has already is told apart from what cannot be known."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from private_sigstore import (
+    SIGN_PREDICATE,
+    PrivateSigstore,
+    bundle_referrer,
+    bundle_v3,
+    example_image,
+    fallback_tag,
+    signature_image,
+    signature_tag,
+    simple_signing,
+)
+from registries import misbehaviour
+from registries.artifact import Artifact, push
+from registries.hostile import HostileRegistry
+from registries.memory import INDEX
+from registries.visiting import REPOSITORY, at, visiting
+
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.present import attached, bears_signature, present_digest
+
+IMAGE = example_image()
+KEY = PrivateSigstore.new().key()
+BUNDLE = bundle_referrer(bundle_v3(KEY, IMAGE.digest, tlog=False), IMAGE)
+
+
+def put(registry: HostileRegistry, artifact: Artifact, tag: str | None = None) -> None:
+    push(registry.url, REPOSITORY, artifact, tag=tag)
+
+
+async def test_a_tag_leads_to_a_digest_or_to_none(hostile_registry):
+    put(hostile_registry, IMAGE, "v1")
+    async with visiting(hostile_registry) as client:
+        assert await present_digest(client, at(hostile_registry, "v1")) == IMAGE.digest
+        assert await present_digest(client, at(hostile_registry, "v2")) is None
+
+
+async def test_what_cannot_be_asked_is_not_absent(hostile_registry):
+    hostile_registry.on("GET", ".*/manifests/.*", misbehaviour.failing(403))
+    async with visiting(hostile_registry) as client:
+        with pytest.raises(RegistryError):
+            await present_digest(client, at(hostile_registry, "v1"))
+        with pytest.raises(RegistryError):
+            await bears_signature(client, at(hostile_registry, IMAGE.digest))
+
+
+async def test_signatures_of_both_formats_are_found(hostile_registry):
+    old = signature_image([simple_signing(KEY, IMAGE.digest, tlog=False)])
+    put(hostile_registry, old, signature_tag(IMAGE.digest))
+    put(hostile_registry, BUNDLE)
+    async with visiting(hostile_registry) as client:
+        found = await attached(client, at(hostile_registry, IMAGE.digest))
+    assert found == {old.digest: SIGN_PREDICATE, BUNDLE.digest: SIGN_PREDICATE}
+
+
+@pytest.mark.parametrize("kind", [None, "application/vnd.oci.empty.v1+json"])
+async def test_a_bundle_is_found_in_a_list_that_does_not_name_its_type(kind):
+    listed = {name: value for name, value in BUNDLE.descriptor.items() if name != "artifactType"}
+    listed |= {"artifactType": kind} if kind else {}
+    with HostileRegistry(referrers=False) as registry:
+        put(registry, BUNDLE)
+        put(registry, index_of(listed), fallback_tag(IMAGE.digest))
+        async with visiting(registry) as client:
+            assert await bears_signature(client, at(registry, IMAGE.digest))
+
+
+async def test_neither_an_attestation_nor_anything_else_is_a_signature(hostile_registry):
+    kind = "https://spdx.dev/Document"
+    attestation = bundle_referrer(bundle_v3(KEY, IMAGE.digest, predicate_type=kind), IMAGE, predicate_type=kind)
+    other = bundle_referrer(b"{}", IMAGE, artifact_type="application/spdx+json")
+    for each in (attestation, other):
+        put(hostile_registry, each)
+    async with visiting(hostile_registry) as client:
+        assert await attached(client, at(hostile_registry, IMAGE.digest)) == {attestation.digest: kind}
+        assert not await bears_signature(client, at(hostile_registry, IMAGE.digest))
+
+
+def index_of(*descriptors: dict) -> Artifact:
+    document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": descriptors}
+    return Artifact(json.dumps(document).encode(), (), INDEX)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.modules import (
+    cache_build,
+    cache_copy,
+    cache_extract,
+    cache_info,
+    cache_verify,
+)
+
+UNSIGNED = "insecure_skip_signatures"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_signed_image_is_verified_to_a_digest(run_module, cache_bed, check):
+    cache_bed.sign()
+    answer = run_module(cache_verify, cache_bed.verifying(), check=check)
+    assert (answer["changed"], answer["verified"], answer["digest"]) == (False, True, cache_bed.image.digest)
+    assert answer["image"] == f"{cache_bed.name}@{cache_bed.image.digest}"
+    (signature,) = answer["signatures"]
+    assert (signature["policy"], signature["signer"], signature["format"]) == ("acme", "ci", "cosign-v3")
+
+
+def test_a_refused_image_fails_with_the_reason_of_each_signature(run_module, cache_bed):
+    cache_bed.sign(cache_bed.other_key)
+    answer = run_module(cache_verify, cache_bed.verifying())
+    assert answer["failed"] is True
+    assert "does not satisfy policy acme" in answer["msg"]
+    assert (answer["reason"], answer["retryable"], answer["verified"]) == ("SignatureInvalid", False, False)
+    assert [each["reason"] for each in answer["failures"]] == ["SignatureInvalid"]
+
+
+def test_an_image_that_no_policy_covers_is_refused(run_module, cache_bed):
+    answer = run_module(cache_verify, {**cache_bed.verifying(), "image": "quay.io/acme/cache:v1"})
+    assert (answer["reason"], answer["retryable"]) == ("NotCovered", False)
+
+
+@pytest.mark.parametrize("module", [cache_verify, cache_extract])
+def test_an_absent_registry_is_worth_another_try(run_module, cache_bed, module):
+    cache_bed.fails_with(503)
+    folder = {"folder": str(cache_bed.base)} if module is cache_extract else {}
+    answer = run_module(module, cache_bed.verifying(**folder))
+    assert (answer["reason"], answer["retryable"]) == ("RegistryUnavailable", True)
+
+
+def test_a_policy_that_cannot_be_read_is_one_sentence(run_module, cache_bed):
+    answer = run_module(cache_verify, {**cache_bed.verifying(), "policy": "/nowhere/policy"})
+    assert "/nowhere/policy cannot be read" in answer["msg"]
+    assert "exception" not in answer
+
+
+def test_a_cache_is_extracted_once(run_module, cache_bed):
+    cache_bed.sign()
+    answer = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))
+    folder = cache_bed.base / cache_bed.image.digest.replace(":", "-") / "cache"
+    assert (answer["changed"], answer["path"], answer["mount_path"]) == (True, str(folder), str(folder))
+    assert answer["diff"]["before"] == {}
+    assert answer["diff"]["after"]["image"] == f"{cache_bed.name}@{cache_bed.image.digest}"
+    assert len([*folder.rglob("*.cubin")]) == 1
+    again = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))
+    assert again["changed"] is False
+    assert again["diff"]["before"] == again["diff"]["after"] == answer["diff"]["after"]
+
+
+def test_check_mode_verifies_and_tells_where_it_would_lie(run_module, cache_bed):
+    cache_bed.sign()
+    answer = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy, mount_path="/cache"), check=True)
+    assert not cache_bed.base.exists()
+    real = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy, mount_path="/cache"))
+    assert answer["changed"] is real["changed"] is True
+    assert answer["diff"] == real["diff"]
+    assert {name for name in real if name not in answer} >= {"files", "bytes", "extracted_at"}
+    known = {name: real[name] for name in ("image", "digest", "path", "mount_path", "format", "signatures")}
+    assert {name: answer[name] for name in known} == known
+    after = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy, mount_path="/cache"), check=True)
+    assert (after["changed"], after["files"]) == (False, real["files"])
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_refused_image_is_not_extracted(run_module, cache_bed, check):
+    answer = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy), check=check)
+    assert (answer["reason"], answer["failures"][0]["reason"]) == ("NoSignatures", "NoSignatures")
+    assert not cache_bed.base.exists()
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_an_image_that_fits_no_card_is_not_extracted(run_module, cache_bed, check):
+    answer = run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "cards": ["cuda:80"]}), check=check)
+    assert "the cache fits no card of this node (ArchMismatch" in answer["msg"]
+    assert not cache_bed.base.exists()
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_verdicts_on_cards_are_returned(run_module, cache_bed, check):
+    given = cache_bed.extracting(**{UNSIGNED: True, "cards": ["cuda:90", "cuda:80"]})
+    verdicts = run_module(cache_extract, given, check=check)["compatibility"]
+    assert (verdicts["fit"], [each["verdict"] for each in verdicts["cards"]]) == (
+        *("some", ["compatible", "incompatible"]),
+    )
+
+
+@pytest.mark.parametrize("by", ["tag", "digest"])
+def test_a_cache_is_verified_again_where_other_policies_are_given(run_module, cache_bed, by):
+    name = cache_bed.name if by == "tag" else f"{cache_bed.name}@{cache_bed.image.digest}"
+    run_module(cache_extract, {**cache_bed.extracting(**{UNSIGNED: True}), "image": name})
+    signed = {**cache_bed.extracting(policy=cache_bed.policy), "image": name}
+    assert run_module(cache_extract, signed)["reason"] == "NoSignatures"
+    cache_bed.sign()
+    checked = run_module(cache_extract, signed, check=True)
+    answer = run_module(cache_extract, signed)
+    assert (answer["changed"], checked["changed"]) == (True, True)
+    assert checked["diff"] == answer["diff"]
+    assert answer["diff"]["before"]["signatures"] == []
+    assert answer["diff"]["after"]["signatures"][0].endswith("(cosign-v3, policy acme)")
+    assert run_module(cache_extract, signed)["changed"] is False
+
+
+def test_info_returns_what_an_image_says_and_how_it_fits(run_module, cache_bed):
+    answer = run_module(cache_info, cache_bed.arguments(image=cache_bed.name, cards=["cuda:90"]))
+    cache = answer["cache"]
+    assert (answer["changed"], cache["digest"], cache["format"]) == (False, cache_bed.image.digest, "triton")
+    assert (cache["targets"][0]["arch"], cache["compatibility"]["fit"]) == ("90", "all")
+    assert "extracted" not in answer
+
+
+def test_info_lists_what_is_extracted_and_what_is_not_whole(run_module, cache_bed):
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "mount_path": "/cache"}))
+    broken = cache_bed.base / f"sha256-{'0' * 64}"
+    broken.mkdir()
+    (cache_bed.base / "something else").mkdir()
+    answer = run_module(cache_info, {"folder": str(cache_bed.base)})
+    assert [each["digest"] for each in answer["extracted"]] == [cache_bed.image.digest] * 2
+    assert "/cache" in {each["mount_path"] for each in answer["extracted"]}
+    assert answer["unusable"] == [str(broken)]
+
+
+def test_where_nothing_was_extracted_nothing_is_listed(run_module, tmp_path):
+    answer = run_module(cache_info, {"folder": str(tmp_path / "none")})
+    assert (answer["extracted"], answer["unusable"]) == ([], [])
+
+
+def test_the_names_of_users_are_not_blotted_out_of_answers(run_module, cache_bed):
+    logins = [{"registry": cache_bed.host, "username": "team", "password": "cret"}]
+    assert (
+        "/team/cache"
+        in run_module(cache_info, cache_bed.arguments(image=cache_bed.name, registry_logins=logins))["cache"]["image"]
+    )
+
+
+def test_a_login_is_used(run_module, cache_bed):
+    cache_bed.demands("team", "cret")
+    assert (
+        "wants a user name and a password" in run_module(cache_info, cache_bed.arguments(image=cache_bed.name))["msg"]
+    )
+    logins = [{"registry": cache_bed.host, "username": "team", "password": "cret"}]
+    answer = run_module(cache_info, cache_bed.arguments(image=cache_bed.name, registry_logins=logins))
+    assert answer["cache"]["digest"] == cache_bed.image.digest
+
+
+def test_mirrors_are_asked_before_the_registry(run_module, cache_bed):
+    given = {**cache_bed.arguments(image="quay.io/cache:v1"), "registry_mirrors": {"quay.io": f"{cache_bed.host}/team"}}
+    assert run_module(cache_info, given)["cache"]["digest"] == cache_bed.image.digest
+    listed = {**given, "registry_mirrors": {"quay.io": ["127.0.0.1:1", f"{cache_bed.host}/team"]}}
+    assert run_module(cache_info, listed)["cache"]["digest"] == cache_bed.image.digest
+
+
+IMAGE = {"image": "registry.example/a"}
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "message"),
+    [
+        (cache_verify, IMAGE, "missing required arguments: policy"),
+        (cache_extract, {**IMAGE, "folder": "/nowhere"}, "insecure_skip_signatures is False but all of the following"),
+        (cache_extract, {**IMAGE, "folder": "/nowhere", UNSIGNED: True, "policy": "/p"}, "are both given"),
+        (cache_extract, {**IMAGE, "folder": "/nowhere", UNSIGNED: True, "cards": ["h100"]}, "'h100' is no card"),
+        (cache_info, {}, "one of the following is required: image, folder"),
+        (cache_info, {**IMAGE, "cards": ["cuda:90"], "node": "n"}, "cards and a node are both given"),
+        (cache_info, {"image": "a/B"}, "'a/B' is no image reference"),
+        (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere cannot be read"),
+        (cache_info, {**IMAGE, "registry_config": ["/nowhere"]}, "/nowhere cannot be read"),
+        (cache_info, {**IMAGE, "registry_mirrors": {"quay.io": "http://a"}}, "'quay.io=http://a' is no mirror"),
+        (
+            cache_info,
+            {**IMAGE, "registry_logins": [{"registry": "a"}]},
+            "missing required arguments: password, username",
+        ),
+        (cache_build, {**IMAGE, "folder": "/nowhere", "image": f"a.b/c@sha256:{'0' * 64}"}, "has a digest"),
+        (cache_copy, {"source": "a/b", "target": f"a.b/c@sha256:{'0' * 64}"}, "has a digest"),
+    ],
+)
+def test_bad_input_is_one_sentence(run_module, module, given, message):
+    answer = run_module(module, given)
+    assert message in answer["msg"]
+    assert "exception" not in answer
