@@ -38,6 +38,7 @@ format: .venv/dev ## Rewrite the Python files as the linter wants them.
 bench: .venv/dev ## Speed and memory as ratios, JSON.
 	$(BIN)/python bench/filter.py
 	$(BIN)/python bench/cluster.py
+	$(BIN)/python bench/cache.py
 
 build: .venv/dev ## Wheel and collection tarball, into dist/.
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -256,7 +256,7 @@ def run(module):
         paths, diffs = written(made, folder, check=check)
     if given["state"] == "generated":
         return {"changed": bool(diffs), "files": paths, "diff": diffs}
-    changes, diff = acted(module, [item for _, objects in made for item in objects])
+    changes, diff = acted(module, [item for _place, objects in made for item in objects])
     return {
         "changed": bool(diffs) or any(each.changed for each in changes),
         "files": paths,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 from typing import Any
@@ -9,16 +10,20 @@ from typing import Any
 import click
 
 from accelkit import __version__
-from accelkit.controlplane.command import config_manager
 from accelkit.errors import AccelkitError
-from accelkit.extender.command import extender
-from accelkit.kernelcache.command import cache
-from accelkit.kernelcache.examples.command import examples
 from accelkit.logs import FORMAT
-from accelkit.node.command import node_agent
-from accelkit.report.audit_command import audit_command
-from accelkit.report.command import inspect
-from accelkit.sandbox.commands import sandbox
+
+# Each is imported when it is asked for, so that one does not wait for the libraries of all.
+_COMMANDS = {
+    "audit": "accelkit.report.audit_command:audit_command",
+    "cache": "accelkit.kernelcache.commands:cache",
+    "config-manager": "accelkit.controlplane.command:config_manager",
+    "examples": "accelkit.kernelcache.examples.command:examples",
+    "extender": "accelkit.extender.command:extender",
+    "inspect": "accelkit.report.command:inspect",
+    "node-agent": "accelkit.node.command:node_agent",
+    "sandbox": "accelkit.sandbox.commands:sandbox",
+}
 
 
 class _Root(click.Group):
@@ -31,6 +36,16 @@ class _Root(click.Group):
             click.echo(f"Error: {exc}", err=True)
             sys.exit(1)
 
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
 
 @click.group(cls=_Root, epilog="Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage.")
 @click.version_option(__version__, prog_name="accelkit")
@@ -40,13 +55,3 @@ class _Root(click.Group):
 def main(log_level: str) -> None:
     """Share the accelerators of a Kubernetes cluster by memory and by card."""
     logging.basicConfig(level=log_level.upper(), format=FORMAT, stream=sys.stderr)
-
-
-main.add_command(cache)
-main.add_command(config_manager)
-main.add_command(extender)
-main.add_command(node_agent)
-main.add_command(inspect)
-main.add_command(audit_command)
-main.add_command(examples)
-main.add_command(sandbox)

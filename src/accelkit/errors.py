@@ -106,12 +106,22 @@ class RegistryError(AccelkitError):
         message: one sentence that names registry and repository.
         status: the HTTP status, or 0 where no answer came.
         retryable: whether the same request may well succeed later, so that nothing was learnt about the image.
+        retry_after_seconds: how long the registry asks to be left alone, in seconds; 0 where it does not ask.
     """
 
-    def __init__(self, message: str, *, status: int = 0, retryable: bool = False, next_step: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        retryable: bool = False,
+        retry_after_seconds: float = 0.0,
+        next_step: str = "",
+    ) -> None:
         super().__init__(message, next_step=next_step)
         self.status = status
         self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
 
 
 class SignatureError(AccelkitError):

@@ -20,6 +20,7 @@ __all__ = [
     "basic_auth",
     "changed",
     "cut_after",
+    "dripping",
     "dropped",
     "endless",
     "failing",
@@ -90,6 +91,24 @@ def cut_after(size_bytes: int, *, times: int | None = 1) -> Handler:
         assert request.transport is not None
         request.transport.close()
         return answer
+
+    return handler
+
+
+def dripping(*, headers: bool = False) -> Handler:
+    """Sends a blank now and then, for ever: never silent, never done. With `headers`, not even these come to an end."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        assert request.transport is not None
+        if not headers:
+            await answer.prepare(request)
+        while True:
+            if headers:
+                request.transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            else:
+                await answer.write(b" ")
+            await asyncio.sleep(0.02)
 
     return handler
 

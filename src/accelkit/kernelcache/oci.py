@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -39,6 +40,8 @@ EMPTY_JSON = b"{}"
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_CONFIG_BYTES = 4 << 20
 MAX_LAYERS = 128
+_LISTS = frozenset({"manifests", "layers"})
+_MAX_SIZE_BYTES = (1 << 63) - 1
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -115,29 +118,53 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     Raises:
         CacheError: it is neither, or could be read as both, or a descriptor in it is unusable.
     """
-    try:
-        fields = msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise CacheError(f"a manifest is no JSON object: {exc}") from exc
-    said = fields.get("mediaType") or ""
+    fields = _members(content)
     media_type = media_type.partition(";")[0].strip().lower()
     known = MANIFEST_TYPES | INDEX_TYPES
-    # One document that two readers take for different things is an old trick.
     if {"manifests", "layers"} <= fields.keys() or {"manifests", "config"} <= fields.keys():
         raise CacheError("a manifest is an image and an index at once")
-    if said and media_type in known and said != media_type:
-        raise CacheError(f"a manifest calls itself {said}, the registry calls it {media_type}")
     kind: type[Index | Manifest] = Index if "manifests" in fields else Manifest
-    if (said or media_type) in (INDEX_TYPES if kind is Manifest else MANIFEST_TYPES):
-        raise CacheError(f"a manifest is called {said or media_type} and is not")
     try:
         document = msgspec.convert(fields, type=kind)
     except msgspec.ValidationError as exc:
         raise CacheError(f"a manifest cannot be used: {exc}") from exc
+    said = document.media_type
+    if said and said not in known:
+        raise CacheError(f"a manifest calls itself {said!r}, which is no type of manifests")
+    if said and media_type in known and said != media_type:
+        raise CacheError(f"a manifest calls itself {said}, the registry calls it {media_type}")
+    if (said or media_type) in (INDEX_TYPES if kind is Manifest else MANIFEST_TYPES):
+        raise CacheError(f"a manifest is called {said or media_type} and is not")
     if document.schema_version != 2:  # noqa: PLR2004 - the only one there is
         raise CacheError(f"a manifest has schema version {document.schema_version}; only 2 is known")
     _check(document)
     return document
+
+
+def _members(content: bytes) -> dict[str, Any]:
+    """The members of a JSON object, none of which any reader could take for another.
+
+    One document that two readers understand differently is an old trick: of a name given twice some take the first and
+    some the last, and Go's readers do not tell capitals apart. What is null counts as absent or empty, as in Go.
+    """
+    try:
+        # msgspec insists on JSON to the letter, json shows each name as often as it is given.
+        msgspec.json.decode(content)
+        fields = json.loads(content, object_pairs_hook=_unique)
+    except (msgspec.DecodeError, ValueError, RecursionError) as exc:
+        raise CacheError(f"a manifest is no JSON that can be used: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise CacheError("a manifest is no JSON object")
+    if len({name.lower() for name in fields}) != len(fields):
+        raise CacheError("a manifest has names that differ only in capitals")
+    return fields
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a name is given twice")
+    present = ((name, [] if value is None and name in _LISTS else value) for name, value in pairs)
+    return {name: value for name, value in present if value is not None}
 
 
 def _check(document: Manifest | Index) -> None:
@@ -145,7 +172,7 @@ def _check(document: Manifest | Index) -> None:
     if isinstance(document, Manifest) and len(document.layers) > MAX_LAYERS:
         raise CacheError(f"an image has {len(document.layers)} layers; at most {MAX_LAYERS} are read")
     for descriptor in (*listed, *((document.subject,) if document.subject else ())):
-        if not is_digest(descriptor.digest) or descriptor.size < 0:
+        if not is_digest(descriptor.digest) or not 0 <= descriptor.size <= _MAX_SIZE_BYTES:
             raise CacheError(f"a manifest names {descriptor.digest!r} of {descriptor.size} bytes, which cannot be")
 
 
@@ -157,5 +184,5 @@ def decode_config(content: bytes) -> ImageConfig:
     """
     try:
         return msgspec.json.decode(content, type=ImageConfig)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise CacheError(f"an image's configuration cannot be used: {exc}") from exc

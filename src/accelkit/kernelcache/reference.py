@@ -7,6 +7,7 @@ signatures name, and what every registry computes.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
 from dataclasses import dataclass, replace
 
@@ -16,9 +17,12 @@ DOCKER_HUB = "docker.io"
 DEFAULT_TAG = "latest"
 # Of the whole name without tag and digest, as in `distribution`.
 MAX_NAME_LENGTH = 255
+_MAX_TAG_LENGTH = 128
+_MAX_DIGEST_LENGTH = len("sha256:") + 64
+_MAX_PORT = 65535
 
-_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
-_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:.]+\])(?::[0-9]{{1,5}})?")
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[(?P<v6>[0-9a-fA-F:.]+)\])(?::(?P<port>[0-9]{{1,5}}))?")
 _COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -66,28 +70,33 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Read an image's name as a container engine does.
+    """Read an image's name as a container engine does, short of names that stand for two images.
 
     Raises:
         CacheError: it is no such name; the sentence says which part is wrong.
     """
+    # Before anything else: what is shown and searched below is then small.
+    if len(text) > MAX_NAME_LENGTH + _MAX_TAG_LENGTH + _MAX_DIGEST_LENGTH + len(":@"):
+        raise _wrong(text, "it is too long")
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
         raise _wrong(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
     head, slash, tail = rest.partition("/")
-    # A first part without dot, colon or capital is Docker Hub's user name, `localhost` excepted.
-    if slash and ("." in head or ":" in head or head == "localhost" or head != head.lower()):
+    # A first part without dot or colon is Docker Hub's user name, `localhost` excepted. Container engines take one with
+    # capitals for a host; hosts know no capitals, and so one name would stand for two images.
+    if slash and ("." in head or ":" in head or head.lower() == "localhost"):
         registry, path = head, tail
     else:
         registry, path = DOCKER_HUB, rest
     repository, colon, tag = path.partition(":")
-    if not _HOST.fullmatch(registry):
+    if not _is_host(registry):
         raise _wrong(text, f"{registry!r} is no host with an optional port")
-    if colon and not _TAG.fullmatch(tag):
+    if colon and not is_tag(tag):
         raise _wrong(text, f"{tag!r} is no tag")
     if not _REPOSITORY.fullmatch(repository):
         raise _wrong(text, f"{repository!r} is no repository in lower case")
-    registry = DOCKER_HUB if registry == "index.docker.io" else registry.lower()
+    registry = registry.lower()
+    registry = DOCKER_HUB if registry == "index.docker.io" else registry
     if registry == DOCKER_HUB and "/" not in repository:
         repository = f"library/{repository}"
     if len(registry) + 1 + len(repository) > MAX_NAME_LENGTH:
@@ -95,6 +104,22 @@ def parse_reference(text: str) -> Reference:
     if not tag and not digest:
         tag = DEFAULT_TAG
     return Reference(registry, repository, tag, digest)
+
+
+def is_tag(text: str) -> bool:
+    """Whether a text may be a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
+def _is_host(text: str) -> bool:
+    found = _HOST.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or 1) <= _MAX_PORT:
+        return False
+    try:
+        ipaddress.IPv6Address(found["v6"] or "::")
+    except ValueError:
+        return False
+    return True
 
 
 def is_digest(text: str) -> bool:

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
+from accelkit.output import output_option, print_value
 from accelkit.report.audit import Audit
 from accelkit.report.evidence import lasting
 from accelkit.report.extender import Address, ask_extender, extender_options, tls_of
-from accelkit.report.output import output_option, print_value
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIFFERS = 3

@@ -9,10 +9,10 @@ import click
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
+from accelkit.output import output_option, print_value
 from accelkit.report.extender import Address, ask_extender, extender_options, tls_of
 from accelkit.report.inspection import Inspection, inspect_cluster
 from accelkit.report.layouts import aliyun_table
-from accelkit.report.output import output_option, print_value
 from accelkit.report.table import inspection_table
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

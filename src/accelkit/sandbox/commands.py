@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from accelkit.report.output import output_option, print_value
+from accelkit.output import output_option, print_value
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 from accelkit.sandbox.fake_host_command import fake_host

@@ -122,8 +122,10 @@ def sign_v3(registry: HostileRegistry, signer: Signer, image: Artifact) -> Artif
     return referrer
 
 
-def policies_of(sigstore: PrivateSigstore, folder: Path, *, subject: str, name: str = "acme") -> SignerPolicies:
-    """A policy that lets one subject sign everything."""
+def policies_of(
+    sigstore: PrivateSigstore, folder: Path, *, subject: str, name: str = "acme", images: Sequence[str] = ("**",)
+) -> SignerPolicies:
+    """A policy that lets one subject sign everything, or some images."""
     folder.mkdir(exist_ok=True)
     root = folder / "trusted_root.json"
     root.write_text(sigstore.trusted_root_json)
@@ -132,7 +134,7 @@ def policies_of(sigstore: PrivateSigstore, folder: Path, *, subject: str, name: 
         "kind": "SignerPolicy",
         "metadata": {"name": name},
         "spec": {
-            "images": ["**"],
+            "images": list(images),
             "signers": [{"keyless": {"issuer": "https://token.actions.githubusercontent.com", "subject": subject}}],
         },
     }

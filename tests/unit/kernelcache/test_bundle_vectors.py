@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from accelkit.cli import main
 from click.testing import CliRunner
+
+from accelkit.cli import main
 
 IDENTITY = (
     "https://github.com/sigstore-conformance/extremely-dangerous-public-oidc-beacon/.github/workflows/"

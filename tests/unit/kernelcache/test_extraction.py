@@ -234,7 +234,7 @@ async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRe
     hostile_registry.on("GET", f".*/blobs/{digest}", misbehaviour.cut_after(100_000))
     done = await extract(hostile_registry, unsigned(image, base))
     assert done.record.size_bytes == 300_000
-    assert hostile_registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"] == "bytes=100000-"
+    assert hostile_registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"].startswith("bytes=100000-")
 
 
 async def test_of_two_failing_layers_one_sentence_is_told(hostile_registry: HostileRegistry, base: Path) -> None:

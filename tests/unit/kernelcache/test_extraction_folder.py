@@ -47,6 +47,7 @@ async def test_links_in_the_place_of_our_files_are_not_followed(
     [
         pytest.param(lambda document: document | {"version": 2}, id="newer version"),
         pytest.param(lambda document: document | {"mount_path": "/elsewhere"}, id="another mount path"),
+        pytest.param(lambda document: document | {"image": "quay.io/a/b@sha256:" + "0" * 64}, id="another image"),
         pytest.param(lambda document: {"image": document["image"]}, id="fields are missing"),
         pytest.param(lambda _: None, id="no record"),
         pytest.param(lambda _: b"\xff garbage", id="garbage"),

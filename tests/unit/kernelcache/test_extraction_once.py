@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,16 @@ async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
     assert hostile_registry.requests == []
     by_tag = await extract(hostile_registry, unsigned(image.tagged("v1"), base))
     assert by_tag.record == first.record
+
+
+async def test_what_one_name_was_signed_for_does_not_count_for_another_name(
+    hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
+    sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
+    policies = policies_of(sigstore, tmp_path / "policies", subject=CI, images=(image.name,))
+    await extract(hostile_registry, Order(image=image, base=base, policies=policies))
+    elsewhere = replace(image, repository="team/other")
+    with pytest.raises(UnverifiedError) as caught:
+        await extract(hostile_registry, Order(image=elsewhere, base=base, policies=policies))
+    assert caught.value.reason is Reason.NOT_COVERED

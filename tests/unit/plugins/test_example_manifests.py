@@ -84,7 +84,7 @@ def test_absent_deletes_the_files_of_what_is_named(run_module, tmp_path, check):
 def test_a_set_is_deployed_and_says_what_became_of_each_object(run_module, cluster, tmp_path, check):
     given = {"state": "deployed", "set": "nfd-cuda", "timeout": 7, "output": str(tmp_path / "o")}
     answer = run_module(example_manifests, given, check=check)
-    (outcome, names, seconds, dry_run), *_ = cluster
+    (outcome, names, seconds, dry_run), *_place = cluster
     assert (outcome, len(names), seconds, dry_run) == ("created", 11, 7, check)
     assert answer["changed"] is True
     assert answer["objects"][0] == {"object": "Namespace n", "outcome": "created"}

@@ -123,10 +123,13 @@ def _sync_folder(folder: Path) -> None:
 def completed(place: Place) -> CompletionRecord | None:
     """The record of a cache that is there whole, or None.
 
-    A record of a newer version counts as none: what it means is unknown here.
+    A record of a newer version counts as none: what it means is unknown here. So does that of another place, since
+    folders can be copied and renamed.
     """
     record = read_record(place.folder)
-    if record is None or record.mount_path != place.mount_path or not place.cache.is_dir():
+    if record is None or not record.image.endswith(f"@{place.digest}") or record.mount_path != place.mount_path:
+        return None
+    if not place.cache.is_dir():
         return None
     return record if still_whole(record, place.cache) else None
 

@@ -80,7 +80,12 @@ def _renewed(record: CompletionRecord, order: Order, verification: Verification 
     """The record of a cache that satisfies what is asked now; what was satisfied once is not lost without a reason."""
     if verification is None:
         return record
-    return msgspec.structs.replace(record, policy_digest=order.policy_digest, signatures=_sentences(verification))
+    return msgspec.structs.replace(
+        record,
+        image=str(verification.image),
+        policy_digest=order.policy_digest,
+        signatures=_sentences(verification),
+    )
 
 
 def _sentences(verification: Verification | None) -> tuple[str, ...]:

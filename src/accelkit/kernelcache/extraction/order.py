@@ -62,5 +62,8 @@ class Order:
 
     @property
     def policy_digest(self) -> str:
-        """Of the policies and the namespace they were asked for; empty where there are none."""
-        return f"{self.policies.digest}/{self.namespace}" if self.policies is not None else ""
+        """Of the policies, and of the namespace and the name they were asked for; empty where there are none.
+
+        The name decides which policies count, and one digest may go by several.
+        """
+        return f"{self.policies.digest}/{self.namespace}/{self.image.name}" if self.policies is not None else ""

@@ -18,12 +18,13 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """That a cache was extracted whole, and what was checked before.
 
     Attributes:
-        image: reference with the digest.
+        image: reference with the digest, as it was verified last.
         format: `triton`, `vllm` or `habana`.
         mount_path: where the group files say that the cache lies.
         files: how many.
         size_bytes: of the files.
-        policy_digest: of the signer policies that it satisfied; empty where nobody asked for a signature.
+        policy_digest: of the signer policies that it satisfied, under that name; empty where nobody asked for a
+            signature.
         signatures: who signed, as sentences.
         extracted_at: RFC 3339.
         boot: during which run of the kernel; empty where that is unknown.

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import TypeAlias
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry.answers import is_passing, read_limited
 from accelkit.kernelcache.registry.credentials import Login
+from accelkit.kernelcache.registry.destinations import proxy_for, read_url, require_safe
 from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+
+_Asking: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
 
 _MAX_TOKEN_BYTES = 256 << 10
 # The specification's default life of a token, and how long before its end it is not used any more.
-_DEFAULT_SECONDS = 60
-_MARGIN_SECONDS = 10
-_PARAMETER = re.compile(r'([a-zA-Z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_DEFAULT_SECONDS = 60.0
+_MARGIN_SECONDS = 10.0
+_LONGEST_SECONDS = 3600.0
+# A parameter, or else the name of a scheme: one header may hold several demands.
+_PIECE = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([\w-]+)', re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -34,19 +44,25 @@ class Challenge:
 
 
 class _Token(msgspec.Struct, frozen=True):
-    token: str = ""
-    access_token: str = ""
-    expires_in: int | None = None
+    token: str | None = None
+    access_token: str | None = None
+    expires_in: float | None = None
 
 
 def parse_challenges(headers: list[str]) -> Challenge | None:
     """The demand we can meet among `WWW-Authenticate` headers; a token before a password."""
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for header in headers:
-        scheme, _, rest = header.strip().partition(" ")
-        values = {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(rest)}
-        found[scheme.lower()] = Challenge(scheme.lower(), values.get("realm", ""), values.get("service", ""))
-    return found.get("bearer") or found.get("basic")
+        values: dict[str, str] = {}
+        for name, quoted, bare, scheme in _PIECE.findall(header):
+            if scheme:
+                values = found.setdefault(scheme.lower(), {})
+            else:
+                values[name.lower()] = re.sub(r"\\(.)", r"\1", quoted) or bare
+    for scheme in ("bearer", "basic"):
+        if scheme in found:
+            return Challenge(scheme, found[scheme].get("realm", ""), found[scheme].get("service", ""))
+    return None
 
 
 class Authorizer:
@@ -89,54 +105,51 @@ class Authorizer:
             self._known[endpoint.base, scope] = (_basic(login), float("inf"))
             return
         token, seconds = await self._token(endpoint, scope, challenge, login)
-        self._known[endpoint.base, scope] = (f"Bearer {token}", self._clock() + max(seconds - _MARGIN_SECONDS, 1))
+        self._known[endpoint.base, scope] = (f"Bearer {token}", self._clock() + max(seconds - _MARGIN_SECONDS, 1.0))
 
     async def _token(
         self, endpoint: Endpoint, scope: str, challenge: Challenge, login: Login | None
-    ) -> tuple[str, int]:
-        realm = urlsplit(challenge.realm)
-        if realm.scheme != "https" and not (realm.scheme == "http" and self._may_be_plain(realm.netloc, endpoint)):
-            raise RegistryError(
-                f"{endpoint.registry} sends us to {challenge.realm!r} for a token, which is not HTTPS", status=401
-            )
-        fields = {"service": challenge.service, "scope": scope}
+    ) -> tuple[str, float]:
+        realm = read_url(challenge.realm, base=endpoint.base, said_by=endpoint.registry)
+        require_safe(realm, base=endpoint.base, plain_http=self._settings.plain_http, said_by=endpoint.registry)
+        server = f"the token server {realm.raw_host}"
         try:
-            if login is not None and login.identity_token:
-                form = {**fields, "grant_type": "refresh_token", "refresh_token": login.identity_token}
-                request = self._session.post(
-                    challenge.realm, data={**form, "client_id": "accelkit"}, allow_redirects=False
-                )
-            else:
-                headers = {"Authorization": _basic(login)} if login is not None else {}
-                request = self._session.get(challenge.realm, params=fields, headers=headers, allow_redirects=False)
-            async with request as response:
-                content = await response.content.read(_MAX_TOKEN_BYTES)
-                while len(content) < _MAX_TOKEN_BYTES and (more := await response.content.read(_MAX_TOKEN_BYTES)):
-                    content += more
+            async with (
+                asyncio.timeout(self._settings.timeout_seconds),
+                self._ask(realm, {"service": challenge.service, "scope": scope}, login) as response,
+            ):
+                content = await read_limited(response, _MAX_TOKEN_BYTES, f"what {server} answers")
                 status = response.status
-        except (aiohttp.ClientError, TimeoutError) as exc:
-            raise RegistryError(
-                f"the token server {realm.netloc} cannot be reached: {exc or type(exc).__name__}",
-                retryable=True,
-            ) from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise RegistryError(f"{server} cannot be reached: {exc or type(exc).__name__}", retryable=True) from exc
         if status != 200:  # noqa: PLR2004 - HTTP's word for yes
             raise RegistryError(
-                f"the token server {realm.netloc} refuses a token for {endpoint.repository}: HTTP {status}",
+                f"{server} refuses a token for {endpoint.repository}: HTTP {status}",
                 status=status,
-                retryable=status >= 500 or status == 429,  # noqa: PLR2004 - HTTP classes
+                retryable=is_passing(status),
                 next_step="check the login for this registry" if login else "log in, or give a pull secret",
             )
         try:
             token = msgspec.json.decode(content, type=_Token)
-        except msgspec.DecodeError as exc:
-            raise RegistryError(f"the token server {realm.netloc} answered something that is no token") from exc
-        value = token.token or token.access_token
-        if not value or not value.isascii() or not value.isprintable():
-            raise RegistryError(f"the token server {realm.netloc} answered without a usable token")
-        return value, _DEFAULT_SECONDS if token.expires_in is None else token.expires_in
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise RegistryError(f"{server} answered something that is no token") from exc
+        value = token.token or token.access_token or ""
+        if not value.isascii() or not value.isprintable() or not value.strip():
+            raise RegistryError(f"{server} answered without a usable token")
+        seconds = _DEFAULT_SECONDS if token.expires_in is None else token.expires_in
+        return value, min(seconds, _LONGEST_SECONDS)
 
-    def _may_be_plain(self, host: str, endpoint: Endpoint) -> bool:
-        return host in self._settings.plain_http or f"http://{host}" == endpoint.base
+    def _ask(self, realm: URL, fields: Mapping[str, str], login: Login | None) -> _Asking:
+        given = {name: value for name, value in fields.items() if value}
+        if login is not None and login.identity_token:
+            form = {**given, "grant_type": "refresh_token", "refresh_token": login.identity_token}
+            return self._session.post(
+                realm, data={**form, "client_id": "accelkit"}, allow_redirects=False, proxy=proxy_for(realm)
+            )
+        headers = {"Authorization": _basic(login)} if login is not None else {}
+        # Added by hand: the session would quote anew what the realm holds already.
+        url = URL(f"{realm}{'&' if realm.raw_query_string else '?'}{urlencode(given)}", encoded=True)
+        return self._session.get(url, headers=headers, allow_redirects=False, proxy=proxy_for(url))
 
 
 def _basic(login: Login) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Self
-from urllib.parse import urljoin
+from typing import Self, TypeVar
 
 import msgspec
+from yarl import URL
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci import (
@@ -20,18 +21,22 @@ from accelkit.kernelcache.oci import (
     Manifest,
     decode_manifest,
 )
-from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.reference import Reference, digest_of, is_tag
 from accelkit.kernelcache.registry.blobs import stream_blob
-from accelkit.kernelcache.registry.exchange import Exchange, read_limited
+from accelkit.kernelcache.registry.destinations import read_url, same_origin
+from accelkit.kernelcache.registry.exchange import Exchange
 from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
 from accelkit.kernelcache.registry.upload import Uploads
 
+T = TypeVar("T")
+
 _ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
-# Pages of tags or referrers that are followed, and what one page may weigh.
+# Pages of tags or referrers that are followed, and what all of a list may weigh.
 _MAX_PAGES = 50
-_MAX_PAGE_BYTES = 4 << 20
+_MAX_LIST_BYTES = 16 << 20
+_TAGS_A_PAGE = 1000
 # What registries answer that do not know the referrers API.
-_UNSUPPORTED = frozenset({400, 403, 404, 405, 406, 501})
+_UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,11 @@ class RegistryClient:
             raise RegistryError(
                 f"a blob of {reference.name} is announced with {blob.size} bytes; at most {limit} are read"
             )
-        return b"".join([chunk async for chunk in self.stream(reference, blob)])
+
+        async def whole(endpoint: Endpoint) -> bytes:
+            return b"".join([chunk async for chunk in stream_blob(self._exchange, endpoint, blob)])
+
+        return await self._anywhere(reference, whole)
 
     async def stream(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
         """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
@@ -115,9 +124,10 @@ class RegistryClient:
         for endpoint in endpoints:
             begun = False
             try:
-                async for chunk in stream_blob(self._exchange, endpoint, blob):
-                    begun = True
-                    yield chunk
+                async with contextlib.aclosing(stream_blob(self._exchange, endpoint, blob)) as chunks:
+                    async for chunk in chunks:
+                        begun = True
+                        yield chunk
             except RegistryError:
                 # What a mirror has begun is already with the caller and cannot be taken back.
                 if begun or endpoint is endpoints[-1]:
@@ -133,11 +143,14 @@ class RegistryClient:
         """
         endpoint = self._settings.origin(reference)
         found: list[str] = []
-        async for page in self._pages(endpoint, endpoint.url("tags/list")):
+        async for page in self._pages(endpoint, endpoint.url(f"tags/list?n={_TAGS_A_PAGE}")):
             try:
                 found += msgspec.json.decode(page, type=_Tags).tags or []
-            except msgspec.DecodeError as exc:
+            except (msgspec.DecodeError, RecursionError) as exc:
                 raise RegistryError(f"{endpoint.registry} answers something that is no list of tags") from exc
+        # A tag goes into URLs and onto terminals.
+        if not all(is_tag(tag) for tag in found):
+            raise RegistryError(f"{endpoint.registry} lists tags of {endpoint.repository} that can be none")
         return found
 
     async def referrers(self, reference: Reference) -> Referrers:
@@ -146,8 +159,11 @@ class RegistryClient:
         Both are asked, because some registries answer the first with an empty list and keep only the second.
 
         Raises:
+            CacheError: the reference has no digest.
             RegistryError: the registry cannot be reached, so that nothing is known.
         """
+        if not reference.digest:
+            raise CacheError(f"what refers to {reference} can only be asked by digest")
         listed, tagged = await asyncio.gather(self._listed(reference), self._tagged(reference))
         by_digest = {descriptor.digest: descriptor for descriptor in (*tagged.descriptors, *listed.descriptors)}
         return Referrers(tuple(by_digest.values()), (*listed.problems, *tagged.problems))
@@ -159,8 +175,7 @@ class RegistryClient:
             async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
                 found += _index(page).manifests
         except RegistryError as exc:
-            # 501 is an answer here, though it blames the server.
-            if exc.status in _UNSUPPORTED:
+            if exc.status in _UNSUPPORTED and not found:
                 return Referrers()
             if exc.retryable:
                 raise
@@ -186,35 +201,48 @@ class RegistryClient:
     async def _manifest(self, endpoint: Endpoint, reference: Reference) -> RawManifest:
         url = endpoint.url(f"manifests/{reference.version}")
         what = f"the manifest of {reference}"
-        async with self._exchange.send(endpoint, "GET", url, headers={"Accept": _ACCEPT}) as response:
-            content = await read_limited(response, MAX_MANIFEST_BYTES, what)
-            said = response.headers.get("Docker-Content-Digest", "")
-            media_type = response.headers.get("Content-Type", "")
-        digest = digest_of(content)
+        answer = await self._exchange.read(
+            endpoint, url, limit=MAX_MANIFEST_BYTES, what=what, headers={"Accept": _ACCEPT}
+        )
+        said = answer.headers.get("Docker-Content-Digest", "")
+        digest = digest_of(answer.content)
         if reference.digest and digest != reference.digest:
             raise RegistryError(f"{endpoint.registry} sends for {reference} a manifest with the digest {digest}")
         if said.startswith("sha256:") and said != digest:
-            raise RegistryError(f"{endpoint.registry} calls {what} {said}, its bytes are {digest}")
-        return RawManifest(content, media_type, digest)
+            raise RegistryError(f"{endpoint.registry} calls {what} {said[:71]!a}, its bytes are {digest}")
+        return RawManifest(answer.content, answer.headers.get("Content-Type", ""), digest)
 
-    async def _pages(self, endpoint: Endpoint, url: str) -> AsyncIterator[bytes]:
+    async def _pages(self, endpoint: Endpoint, url: str) -> AsyncGenerator[bytes, None]:
+        what = f"a list of {endpoint.repository}"
+        remaining = _MAX_LIST_BYTES
         for _ in range(_MAX_PAGES):
-            async with self._exchange.send(endpoint, "GET", url) as response:
-                yield await read_limited(response, _MAX_PAGE_BYTES, f"a list of {endpoint.repository}")
-                following = response.links.get("next")
-            if following is None:
+            answer = await self._exchange.read(endpoint, url, limit=remaining, what=what)
+            remaining -= len(answer.content)
+            yield answer.content
+            if not answer.following:
                 return
-            url = urljoin(url, str(following["url"]))
-        raise RegistryError(f"a list of {endpoint.repository} has more than {_MAX_PAGES} pages")
+            following = read_url(answer.following, base=url, said_by=endpoint.registry)
+            if not same_origin(following, URL(endpoint.base)):
+                raise RegistryError(f"{endpoint.registry} continues {what} on {following.raw_host}, another host")
+            url = str(following)
+        raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
 
-    async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[RawManifest]]) -> RawManifest:
-        endpoints = self._settings.endpoints(reference)
-        for mirror in endpoints[:-1]:
+    async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]) -> T:
+        """What the first mirror that can says, else the registry itself."""
+        *mirrors, origin = self._settings.endpoints(reference)
+        troubles: list[str] = []
+        for mirror in mirrors:
             try:
                 return await ask(mirror)
-            except RegistryError:
-                continue
-        return await ask(endpoints[-1])
+            except RegistryError as exc:
+                # That it lacks something is no trouble.
+                troubles += [] if exc.status == 404 else [exc.message]  # noqa: PLR2004 - HTTP's word for "not there"
+        try:
+            return await ask(origin)
+        except RegistryError as exc:
+            # Where only mirrors can be reached, what ails them is what has to be mended.
+            exc.message += f" (and before: {'; '.join(troubles)})" if troubles else ""
+            raise
 
 
 def _index(content: bytes) -> Index:

@@ -64,7 +64,7 @@ class Credentials:
     """
 
     def __init__(self, logins: Mapping[str, Login] | None = None, configs: Iterable[_Config] = ()) -> None:
-        self._logins = dict(logins or {})
+        self._logins = {_host(key): login for key, login in (logins or {}).items()}
         self._configs = tuple(configs)
 
     @classmethod
@@ -106,10 +106,10 @@ def _read(path: Path) -> _Config:
         content = path.read_bytes()
         fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         # The oldest form of pull secrets is the inner mapping alone.
-        if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all("." in key for key in fields):
+        if fields and not fields.keys() & {"auths", "credHelpers", "credsStore"} and all(map(_is_host, fields)):
             return _Config(auths=msgspec.json.decode(content, type=dict[str, _Auth]))
         return msgspec.json.decode(content, type=_Config)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (OSError, msgspec.DecodeError, RecursionError) as exc:
         raise ConfigurationError(
             f"the registry logins in {path} cannot be read: {exc}",
             next_step="give a file in the format of Docker's config.json or of a pull secret's .dockerconfigjson",
@@ -122,8 +122,7 @@ async def _login(config: _Config, reference: Reference) -> Login | None:
         if _host(registry) == reference.registry:
             return await _ask(helper, registry)
     matching = [key for key in config.auths if _covers(_host_and_path(key), reference)]
-    # The longest key is the nearest: `host/team` before `host`.
-    for key in sorted(matching, key=len, reverse=True):
+    for key in sorted(matching, key=_nearness, reverse=True):
         if (login := _decoded(key, config.auths[key])) is not None:
             return login
     if config.creds_store:
@@ -153,6 +152,17 @@ def _host_and_path(key: str) -> str:
     return re.sub(r"/v[12]$", "", bare)
 
 
+def _is_host(key: str) -> bool:
+    host = _host(key)
+    return "." in host or ":" in host or host == "localhost"
+
+
+def _nearness(key: str) -> tuple[int, bool]:
+    """How exactly a key names a repository: the longer path first, a host without a star before one with it."""
+    host, _, path = _host_and_path(key).partition("/")
+    return len(path), "*" not in host
+
+
 def _host(key: str) -> str:
     host = _host_and_path(key).partition("/")[0].lower()
     return DOCKER_HUB if host in {"index.docker.io", "registry-1.docker.io"} else host
@@ -161,8 +171,10 @@ def _host(key: str) -> str:
 def _covers(key: str, reference: Reference) -> bool:
     host, _, path = key.partition("/")
     wanted, given = reference.registry.split("."), _host(host).split(".")
-    # As the kubelet does: a star stands for (part of) one label of the host's name.
-    if len(wanted) != len(given) or not all(fnmatch.fnmatchcase(*pair) for pair in zip(wanted, given, strict=True)):
+    # As the kubelet does: a star stands for (part of) one label of the host's name. An IPv6 address is no pattern.
+    if wanted != given and (
+        len(wanted) != len(given) or not all(fnmatch.fnmatchcase(*pair) for pair in zip(wanted, given, strict=True))
+    ):
         return False
     return not path or reference.repository == path or reference.repository.startswith(path + "/")
 

@@ -9,24 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
-from urllib.parse import urljoin, urlsplit
+from typing import Any, Self, TypeVar
 
 import aiohttp
+from yarl import URL
 
 from accelkit import __version__
 from accelkit.errors import RegistryError
+from accelkit.kernelcache.registry.answers import Answer, following_page, read_limited, refusal
 from accelkit.kernelcache.registry.authorization import Authorizer, parse_challenges
+from accelkit.kernelcache.registry.destinations import proxy_for, read_url, require_safe, same_origin
 from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
 
+T = TypeVar("T")
+
+# The slowest transfer that is waited for, in bytes per second.
+SLOWEST = 64 << 10
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_BACK_OFF_SECONDS = 30.0
 _FIRST_BACK_OFF_SECONDS = 0.5
-_MAX_ERROR_BYTES = 64 << 10
 # Large reads keep the event loop out of the way of a streaming layer.
 _READ_BUFFER_BYTES = 1 << 20
 
@@ -35,8 +39,11 @@ _READ_BUFFER_BYTES = 1 << 20
 class _Request:
     method: str
     url: str
+    scope: str
+    accepted: frozenset[int]
     headers: Mapping[str, str]
     body: Callable[[], Any] | None
+    seconds: float
 
 
 class Exchange:
@@ -49,7 +56,7 @@ class Exchange:
 
     def __init__(self, settings: RegistrySettings, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._settings = settings
-        self._sleep = sleep
+        self.sleep = sleep
         self._session: aiohttp.ClientSession | None = None
         self._authorizer: Authorizer | None = None
 
@@ -84,6 +91,8 @@ class Exchange:
         accepted: frozenset[int] = frozenset({200}),
         headers: Mapping[str, str] | None = None,
         body: Callable[[], Any] | None = None,
+        body_bytes: int = 0,
+        attempts: int | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request until it is answered for good, and give the response, whose body is still to be read.
 
@@ -95,141 +104,129 @@ class Exchange:
             accepted: the statuses that are an answer.
             headers: more headers.
             body: makes the request's body, anew for every attempt.
+            body_bytes: how much that is, for how long it is waited for.
+            attempts: how often it is tried; as often as the endpoint deserves where nothing is said.
 
         Raises:
             RegistryError: refused, answered otherwise, or not reached in all attempts.
         """
-        request = _Request(method, url, headers or {}, body)
         scope = f"repository:{endpoint.repository}:{actions}"
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                response = await self._once(endpoint, scope, request)
-            except (aiohttp.ClientError, TimeoutError) as exc:
-                error = RegistryError(
-                    f"{endpoint.registry} cannot be reached for {endpoint.repository}: {exc or type(exc).__name__}",
-                    retryable=True,
-                    next_step="check its name and the network; plain HTTP must be allowed by name",
-                )
-                error.__cause__ = exc
-                wait = _back_off(attempt)
-            else:
-                async with response:
-                    if response.status in accepted:
-                        yield response
-                        return
-                    error = await _refusal(response, endpoint, method)
-                    wait = max(_back_off(attempt), _retry_after(response))
-            if not error.retryable or attempt >= self._settings.attempts:
-                raise error
-            await self._sleep(min(wait, _MAX_BACK_OFF_SECONDS))
+        seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
+        request = _Request(method, url, scope, accepted, headers or {}, body, seconds)
+        async with await self.retrying(
+            attempts or endpoint.attempts, lambda: self._once(endpoint, request)
+        ) as response:
+            yield response
 
-    async def _once(self, endpoint: Endpoint, scope: str, request: _Request) -> aiohttp.ClientResponse:
+    async def read(
+        self,
+        endpoint: Endpoint,
+        url: str,
+        *,
+        limit: int,
+        what: str,
+        actions: str = "pull",
+        accepted: frozenset[int] = frozenset({200}),
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Get something small whole; what breaks off is asked for again.
+
+        Args:
+            endpoint: as in `send`, like all that is not named here.
+            url: absolute.
+            limit: the most bytes that are read.
+            what: its name, for errors.
+            actions: what the token must allow.
+            accepted: the statuses that are an answer.
+            headers: more headers.
+
+        Raises:
+            RegistryError: as `send`; or it is longer than `limit`.
+        """
+
+        async def once() -> Answer:
+            async with self.send(
+                endpoint, "GET", url, actions=actions, accepted=accepted, headers=headers, attempts=1
+            ) as response:
+                content = await read_limited(response, limit, what)
+                return Answer(response.status, response.headers, content, following_page(response))
+
+        return await self.retrying(endpoint.attempts, once)
+
+    async def retrying(self, attempts: int, once: Callable[[], Awaitable[T]]) -> T:
+        """Do something until it succeeds or fails for good.
+
+        Raises:
+            RegistryError: the last one.
+        """
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return await once()
+            except RegistryError as exc:
+                if not exc.retryable or tried >= attempts:
+                    raise
+                wait = max(_back_off(tried), exc.retry_after_seconds)
+            await self.sleep(min(wait, _MAX_BACK_OFF_SECONDS))
+
+    async def _once(self, endpoint: Endpoint, request: _Request) -> aiohttp.ClientResponse:
+        try:
+            response = await self._logged_in(endpoint, request)
+        except aiohttp.ClientConnectorCertificateError as exc:
+            raise RegistryError(
+                f"{endpoint.registry} shows a certificate that is not trusted: {exc.certificate_error}",
+                next_step="name the file with its authority, or ask whether somebody stands in between",
+            ) from exc
+        except (aiohttp.ClientError, OSError, UnicodeError) as exc:
+            raise RegistryError(
+                f"{endpoint.registry} cannot be reached for {endpoint.repository}: {exc or type(exc).__name__}",
+                retryable=True,
+                next_step="check its name and the network; plain HTTP must be allowed by name",
+            ) from exc
+        if response.status in request.accepted:
+            return response
+        async with response:
+            raise await refusal(response, endpoint, request.method)
+
+    async def _logged_in(self, endpoint: Endpoint, request: _Request) -> aiohttp.ClientResponse:
         """One attempt, of two requests where the registry wants to know who we are."""
         assert self._authorizer is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
-        response = await self._follow(endpoint, request, self._authorizer.header(endpoint, scope))
+        response = await self._follow(endpoint, request, self._authorizer.header(endpoint, request.scope))
         if response.status != 401:  # noqa: PLR2004 - HTTP's word for "who are you"
             return response
         challenge = parse_challenges(response.headers.getall("WWW-Authenticate", []))
-        if challenge is None or not _same_origin(str(response.url), endpoint.base):
+        if challenge is None or not same_origin(response.url, URL(endpoint.base)):
             return response
         response.release()
-        await self._authorizer.answer(endpoint, scope, challenge)
-        return await self._follow(endpoint, request, self._authorizer.header(endpoint, scope))
+        await self._authorizer.answer(endpoint, request.scope, challenge)
+        return await self._follow(endpoint, request, self._authorizer.header(endpoint, request.scope))
 
     async def _follow(
         self, endpoint: Endpoint, request: _Request, authorization: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         assert self._session is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
-        url = request.url
+        url = read_url(request.url, base=endpoint.base, said_by=endpoint.registry)
         for _ in range(_MAX_REDIRECTS + 1):
-            self._check_scheme(url, endpoint)
-            ours = authorization if _same_origin(url, endpoint.base) else {}
-            response = await self._session.request(
-                request.method,
-                url,
-                headers={**request.headers, **ours},
-                data=request.body() if request.body is not None else None,
-                allow_redirects=False,
-                proxy=_proxy(url),
-            )
+            require_safe(url, base=endpoint.base, plain_http=self._settings.plain_http, said_by=endpoint.registry)
+            ours = authorization if same_origin(url, URL(endpoint.base)) else {}
+            async with asyncio.timeout(request.seconds):
+                response = await self._session.request(
+                    request.method,
+                    url,
+                    headers={**request.headers, **ours},
+                    data=request.body() if request.body is not None else None,
+                    allow_redirects=False,
+                    proxy=proxy_for(url),
+                )
             location = response.headers.get("Location")
             if response.status not in _REDIRECTS or not location:
                 return response
             response.release()
-            url = urljoin(str(response.url), location)
+            url = read_url(location, base=str(response.url), said_by=endpoint.registry)
         raise RegistryError(f"{endpoint.registry} redirects more than {_MAX_REDIRECTS} times for {endpoint.repository}")
-
-    def _check_scheme(self, url: str, endpoint: Endpoint) -> None:
-        parts = urlsplit(url)
-        if parts.scheme == "https" or (
-            parts.scheme == "http" and (parts.netloc in self._settings.plain_http or _same_origin(url, endpoint.base))
-        ):
-            return
-        raise RegistryError(
-            f"{endpoint.registry} sends us to {parts.scheme}://{parts.netloc}, which is not HTTPS",
-            next_step="allow that host for plain HTTP by name, if it is to be trusted",
-        )
-
-
-async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
-    """Read a body whole.
-
-    Raises:
-        RegistryError: it is longer than `limit` bytes, or breaks off.
-    """
-    parts, size = [], 0
-    try:
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > limit:
-                raise RegistryError(f"{what} is longer than {limit} bytes")
-            parts.append(chunk)
-    except (aiohttp.ClientError, TimeoutError) as exc:
-        raise RegistryError(f"{what} broke off: {exc or type(exc).__name__}", retryable=True) from exc
-    return b"".join(parts)
-
-
-def _same_origin(url: str, base: str) -> bool:
-    return urlsplit(url)[:2] == urlsplit(base)[:2]
-
-
-def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for a URL (HTTPS_PROXY, NO_PROXY…)."""
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _back_off(attempt: int) -> float:
     # Jitter keeps a fleet of nodes from asking in step.
     return _FIRST_BACK_OFF_SECONDS * float(2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-
-
-def _retry_after(response: aiohttp.ClientResponse) -> float:
-    value = response.headers.get("Retry-After", "")
-    return float(value) if value.isdecimal() else 0.0
-
-
-async def _refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: str) -> RegistryError:
-    status = response.status
-    detail = ""
-    with contextlib.suppress(RegistryError):
-        detail = (await read_limited(response, _MAX_ERROR_BYTES, "an error")).decode(errors="replace")
-        detail = " ".join(detail.split())[:200]
-    retryable = status == 429 or status >= 500  # noqa: PLR2004 - HTTP's classes
-    next_step = {
-        401: "log in to it, or give a pull secret",
-        403: "this login may not do that there; ask for the right",
-        404: "check the name; some registries also say this to those without the right to see it",
-    }.get(status, "")
-    path = response.url.path.split(f"/v2/{endpoint.repository}/", 1)[-1]
-    said = f" ({detail})" if detail else ""
-    return RegistryError(
-        f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{said}",
-        status=status,
-        retryable=retryable,
-        next_step=next_step,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +23,13 @@ class Endpoint:
         registry: the host whose credentials are used.
         base: URL up to and without `/v2`.
         repository: the repository's name there.
+        attempts: how often one request is tried before it has failed.
     """
 
     registry: str
     base: str
     repository: str
+    attempts: int = 1
 
     def url(self, path: str) -> str:
         """The URL of something in the repository, such as `manifests/latest`."""
@@ -44,7 +46,7 @@ class RegistrySettings:
         plain_http: registries (`host` or `host:port`) that may be spoken to without TLS; nobody else ever is.
         mirrors: per registry, hosts that are asked before it, each with an optional path prefix (`host:port/prefix`).
         timeout_seconds: the longest silence, and the longest wait for an answer, in seconds.
-        attempts: how often one request is tried before it has failed.
+        attempts: how often one request is tried before it has failed; a mirror is asked once, as others come after it.
     """
 
     credentials: Credentials = field(default_factory=Credentials)
@@ -54,22 +56,62 @@ class RegistrySettings:
     timeout_seconds: float = 30.0
     attempts: int = 5
 
+    @classmethod
+    def of_options(
+        cls,
+        *,
+        plain_http: Iterable[str] = (),
+        ca_file: Path | None = None,
+        mirrors: Iterable[str] = (),
+        configs: Iterable[Path] = (),
+        timeout_seconds: float = 30.0,
+    ) -> RegistrySettings:
+        """Make settings of what people write.
+
+        Args:
+            plain_http: registries.
+            ca_file: PEM.
+            mirrors: `registry=host[/prefix]`, in the order of asking.
+            configs: files of log-ins; without one, those of Docker's user.
+            timeout_seconds: as above.
+
+        Raises:
+            ConfigurationError: a mirror is not written so, or a file cannot be read.
+        """
+        by_registry: dict[str, tuple[str, ...]] = {}
+        for text in mirrors:
+            registry, equals, mirror = text.partition("=")
+            if not equals or not registry or not mirror or "://" in mirror:
+                raise ConfigurationError(
+                    f"{text!r} is no mirror", next_step="write it as quay.io=mirror.example:5000/quay"
+                )
+            by_registry[registry] = (*by_registry.get(registry, ()), mirror)
+        paths = tuple(configs)
+        return cls(
+            credentials=Credentials.from_files(paths) if paths else Credentials.of_user(),
+            ca_file=ca_file,
+            plain_http=frozenset(plain_http),
+            mirrors=by_registry,
+            timeout_seconds=timeout_seconds,
+        )
+
     def endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:
         """Where a repository can be read, in the order of asking: mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")
-            mirrors.append(self._endpoint(host, f"{prefix}/{reference.repository}" if prefix else reference.repository))
+            path = f"{prefix}/{reference.repository}" if prefix else reference.repository
+            mirrors.append(self._endpoint(host, path, attempts=1))
         return (*mirrors, self.origin(reference))
 
     def origin(self, reference: Reference) -> Endpoint:
         """The registry that the reference names; only it is written to."""
-        return self._endpoint(reference.registry, reference.repository)
+        return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
-    def _endpoint(self, registry: str, repository: str) -> Endpoint:
+    def _endpoint(self, registry: str, repository: str, *, attempts: int) -> Endpoint:
         host = _DOCKER_HUB_HOST if registry == DOCKER_HUB else registry
         scheme = "http" if registry in self.plain_http else "https"
-        return Endpoint(registry, f"{scheme}://{host}", repository)
+        return Endpoint(registry, f"{scheme}://{host}", repository, attempts)
 
     def tls(self) -> ssl.SSLContext:
         """The context for registries with TLS.

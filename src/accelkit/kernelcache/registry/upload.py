@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from urllib.parse import urlencode, urljoin
+from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Index, decode_manifest
+from accelkit.kernelcache.oci import MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Index, Manifest, decode_manifest
 from accelkit.kernelcache.reference import Reference, digest_of
-from accelkit.kernelcache.registry.exchange import Exchange, read_limited
+from accelkit.kernelcache.registry.destinations import read_url
+from accelkit.kernelcache.registry.exchange import Exchange
 from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
 
 _PUSH = "pull,push"
@@ -62,28 +64,54 @@ class Uploads:
             Whether bytes were sent.
 
         Raises:
+            CacheError: `content` yields more or fewer bytes than the descriptor says.
             RegistryError: refused, or not reached in all attempts.
         """
         if await self.has_blob(reference, blob.digest):
             return False
         endpoint = self._settings.origin(reference)
+
+        async def once() -> bool:
+            # A transfer that broke off leaves an upload that cannot be used again, so each attempt begins its own.
+            place = await self._begin(endpoint, blob, mount_from)
+            if not place:
+                return False
+            outgoing = _Outgoing(blob, content)
+            try:
+                async with self._exchange.send(
+                    endpoint,
+                    "PUT",
+                    place,
+                    actions=_PUSH,
+                    accepted=frozenset({_CREATED}),
+                    headers={"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)},
+                    body=outgoing.chunks,
+                    body_bytes=blob.size,
+                    attempts=1,
+                ):
+                    return True
+            except RegistryError:
+                if outgoing.failure is not None:
+                    raise outgoing.failure from None
+                raise
+
+        return await self._exchange.retrying(endpoint.attempts, once)
+
+    async def _begin(self, endpoint: Endpoint, blob: Descriptor, mount_from: str) -> str:
+        """Where to put the blob; empty where it has been mounted."""
         query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
         start = endpoint.url("blobs/uploads/") + query
         accepted = frozenset({_CREATED, _ACCEPTED})
-        async with self._exchange.send(endpoint, "POST", start, actions=_PUSH, accepted=accepted) as response:
+        async with self._exchange.send(
+            endpoint, "POST", start, actions=_PUSH, accepted=accepted, headers={"Content-Length": "0"}, attempts=1
+        ) as response:
             if response.status == _CREATED:
-                return False
+                return ""
             location = response.headers.get("Location")
             if not location:
                 raise RegistryError(f"{endpoint.registry} takes an upload without saying where")
-            place = urljoin(str(response.url), location)
-        place += ("&" if "?" in place else "?") + urlencode({"digest": blob.digest})
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
-        # A broken upload leaves a session that cannot be used again, so there is one attempt per session.
-        async with self._exchange.send(
-            endpoint, "PUT", place, actions=_PUSH, accepted=frozenset({_CREATED}), headers=headers, body=content
-        ):
-            return True
+            place = read_url(location, base=str(response.url), said_by=endpoint.registry)
+        return f"{place}{'&' if place.raw_query_string else '?'}{urlencode({'digest': blob.digest})}"
 
     async def push_manifest(self, reference: Reference, content: bytes, media_type: str) -> str:
         """Write a manifest under the reference's tag or, without one, under its digest.
@@ -92,21 +120,23 @@ class Uploads:
             Its digest.
 
         Raises:
+            CacheError: the reference names another digest, or the content is no manifest.
             RegistryError: refused, not reached, or stored as something else.
         """
         endpoint = self._settings.origin(reference)
         digest = digest_of(content)
+        document = decode_manifest(content, media_type)
+        if reference.digest not in ("", digest):
+            raise CacheError(f"a manifest with the digest {digest} cannot be written as {reference}")
         url = endpoint.url(f"manifests/{reference.tag or digest}")
         async with self._put(endpoint, url, content, media_type) as response:
             said = response.headers.get("Docker-Content-Digest", digest)
             kept_subject = "OCI-Subject" in response.headers
         if said != digest:
-            raise RegistryError(f"{endpoint.registry} stored {digest} as {said}")
-        document = decode_manifest(content, media_type)
+            raise RegistryError(f"{endpoint.registry} stored {digest} as {said[:71]!a}")
         if document.subject is not None and not kept_subject:
-            entry = Descriptor(
-                media_type, digest, len(content), artifact_type=document.artifact_type, annotations=document.annotations
-            )
+            kind = document.artifact if isinstance(document, Manifest) else document.artifact_type
+            entry = Descriptor(media_type, digest, len(content), artifact_type=kind, annotations=document.annotations)
             await self._list_under_tag(reference.at(document.subject.digest), entry)
         return digest
 
@@ -114,25 +144,65 @@ class Uploads:
         accepted = frozenset({_CREATED, 200})
         headers = {"Content-Type": media_type}
         return self._exchange.send(
-            endpoint, "PUT", url, actions=_PUSH, accepted=accepted, headers=headers, body=lambda: content
+            endpoint,
+            "PUT",
+            url,
+            actions=_PUSH,
+            accepted=accepted,
+            headers=headers,
+            body=lambda: content,
+            body_bytes=len(content),
         )
 
     async def _list_under_tag(self, subject: Reference, entry: Descriptor) -> None:
         """Add a referrer to the tag that stands for the list where a registry keeps none."""
         endpoint = self._settings.origin(subject)
         url = endpoint.url(f"manifests/{subject.digest.replace(':', '-')}")
-        present: tuple[Descriptor, ...] = ()
-        headers = {"Accept": OCI_INDEX}
-        async with self._exchange.send(
-            endpoint, "GET", url, actions=_PUSH, headers=headers, accepted=frozenset({200, 404})
-        ) as response:
-            if response.status == 200:  # noqa: PLR2004 - HTTP's word for yes
-                document = decode_manifest(await read_limited(response, MAX_MANIFEST_BYTES, f"the list at {url}"))
-                if not isinstance(document, Index):
-                    raise CacheError(f"{url} is no index, so a signature cannot be listed there")
-                present = document.manifests
-        if any(descriptor.digest == entry.digest for descriptor in present):
-            return
-        listed = msgspec.json.encode(Index(2, (*present, entry), media_type=OCI_INDEX))
-        async with self._put(endpoint, url, listed, OCI_INDEX):
+        answer = await self._exchange.read(
+            endpoint,
+            url,
+            limit=MAX_MANIFEST_BYTES,
+            what=f"the list at {url}",
+            actions=_PUSH,
+            headers={"Accept": OCI_INDEX},
+            accepted=frozenset({200, 404}),
+        )
+        listed: dict[str, Any] = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
+        if answer.status == 200:  # noqa: PLR2004 - HTTP's word for yes
+            document = decode_manifest(answer.content)
+            if not isinstance(document, Index):
+                raise CacheError(f"{url} is no index, so a signature cannot be listed there")
+            if any(descriptor.digest == entry.digest for descriptor in document.manifests):
+                return
+            # What others wrote stays as it is, also where we do not know what it means.
+            listed = msgspec.json.decode(answer.content)
+        listed["manifests"] = [*(listed["manifests"] or ()), msgspec.to_builtins(entry)]
+        async with self._put(endpoint, url, msgspec.json.encode(listed), OCI_INDEX):
             pass
+
+
+class _Outgoing:
+    """A blob's bytes on their way out. What goes wrong with them is kept, as it is no fault of the registry's."""
+
+    def __init__(self, blob: Descriptor, content: Callable[[], AsyncIterator[bytes]]) -> None:
+        self.failure: Exception | None = None
+        self._blob = blob
+        self._content = content
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._measured():
+                yield chunk
+        except Exception as exc:
+            self.failure = exc
+            raise
+
+    async def _measured(self) -> AsyncIterator[bytes]:
+        size, expected = 0, self._blob.size
+        async for chunk in self._content():
+            size += len(chunk)
+            if size > expected:
+                raise CacheError(f"{self._blob.digest} is longer than the {expected} bytes it was to be sent with")
+            yield chunk
+        if size < expected:
+            raise CacheError(f"{self._blob.digest} is shorter than the {expected} bytes it was to be sent with")

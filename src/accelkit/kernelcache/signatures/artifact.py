@@ -11,6 +11,7 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.bundles import envelope_evidence, material_of, read_bundle
+from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 from accelkit.kernelcache.signatures.judging import Held, judge
@@ -55,11 +56,8 @@ def _evidence(content: bytes, artifact: str) -> Evidence:
     bundle = read_bundle(content)
     digest, data = _digest(artifact)
     if bundle.dsse_envelope is not None:
-        evidence = envelope_evidence(bundle, content, "bundle")
-        try:
-            statement = msgspec.json.decode(bundle.dsse_envelope.payload, type=_Statement)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise RejectedError(Reason.UNREADABLE, f"the envelope holds no statement: {exc}") from exc
+        evidence = envelope_evidence(bundle, "bundle")
+        statement = read_json(bundle.dsse_envelope.payload, _Statement, "the statement in the envelope")
         if not any(each.digest.get("sha256") == digest.hex() for each in statement.subject):
             raise RejectedError(Reason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}")
         return evidence
@@ -73,7 +71,7 @@ def _evidence(content: bytes, artifact: str) -> Evidence:
         signed_digest=digest,
         payload_digest=digest,
         signature=message.signature,
-        **material_of(bundle, content),
+        **material_of(bundle),
     )
 
 

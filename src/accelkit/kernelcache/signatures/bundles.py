@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 from cryptography import x509
 
+from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 
@@ -46,8 +46,8 @@ def read_bundle(content: bytes) -> Any:
 
     if len(content) > MAX_SIGNATURE_BYTES:
         raise RejectedError(Reason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
+    document = read_json(content, dict[str, Any], "the bundle")
     try:
-        document = msgspec.json.decode(content, type=dict[str, Any])
         # A bundle without a log leaves the list out, which the models do not foresee.
         document["verificationMaterial"].setdefault("tlogEntries", [])
         return Bundle.from_json(msgspec.json.encode(document))
@@ -73,10 +73,10 @@ def image_evidence(content: bytes, digest: str, source: str) -> Evidence:
     if envelope.payload_type != _IN_TOTO:
         raise RejectedError(Reason.NOT_A_SIGNATURE, f"the envelope holds {envelope.payload_type}")
     annotations = _claim(envelope.payload, digest)
-    return replace(envelope_evidence(bundle, content, source), annotations=annotations)
+    return replace(envelope_evidence(bundle, source), annotations=annotations)
 
 
-def envelope_evidence(bundle: Any, content: bytes, source: str) -> Evidence:
+def envelope_evidence(bundle: Any, source: str) -> Evidence:
     """The signature of a bundle's envelope, whatever the envelope says.
 
     Raises:
@@ -94,7 +94,7 @@ def envelope_evidence(bundle: Any, content: bytes, source: str) -> Evidence:
         payload_digest=hashlib.sha256(envelope.payload).digest(),
         signature=envelope.signatures[0].sig,
         enveloped=True,
-        **material_of(bundle, content),
+        **material_of(bundle),
     )
 
 
@@ -105,10 +105,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def _claim(payload: bytes, digest: str) -> dict[str, str]:
-    try:
-        statement = msgspec.json.decode(payload, type=_Statement)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise RejectedError(Reason.UNREADABLE, f"the envelope holds no statement: {exc}") from exc
+    statement = read_json(payload, _Statement, "the statement in the envelope")
     if statement.kind not in _STATEMENTS:
         raise RejectedError(Reason.UNREADABLE, f"statements of the type {statement.kind} are not known")
     if statement.predicate_type != SIGN_PREDICATE:
@@ -122,7 +119,7 @@ def _claim(payload: bytes, digest: str) -> dict[str, str]:
     raise RejectedError(Reason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
 
 
-def material_of(bundle: Any, content: bytes) -> dict[str, Any]:
+def material_of(bundle: Any) -> dict[str, Any]:
     """The parts of `Evidence` that a bundle's verification material gives.
 
     Raises:
@@ -148,7 +145,7 @@ def material_of(bundle: Any, content: bytes) -> dict[str, Any]:
         "hint": material.public_key.hint if material.public_key else "",
         "record": record,
         "timestamps": tuple(each.signed_timestamp for each in stamps.rfc3161_timestamps) if stamps else (),
-        "bundle": _for_sigstore(content),
+        "bundle": _for_sigstore(bundle),
     }
 
 
@@ -164,14 +161,14 @@ def _record(entry: Any) -> LogRecord:
     )
 
 
-def _for_sigstore(content: bytes) -> Any:
-    """The bundle as `sigstore` reads it, or None where it does not take this kind of material."""
+def _for_sigstore(bundle: Any) -> Any:
+    """The same bundle as `sigstore` takes it, or None where it does not take this kind of material."""
     from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 
     try:
-        return Bundle.from_json(content)
-    except (Error, ValueError, binascii.Error, KeyError, TypeError):
+        return Bundle(bundle)
+    except (Error, ValueError):
         return None
 
 

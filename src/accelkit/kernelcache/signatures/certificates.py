@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
@@ -46,11 +47,14 @@ def check_path(
     verifier = builder.extension_policies(ca_policy=above, ee_policy=leaf).build_client_verifier()
     try:
         path = verifier.verify(certificate, [*authorities.intermediates, *chain]).chain[1:]
-    except (VerificationError, x509.UnsupportedGeneralNameType) as exc:
+    except (VerificationError, ValueError, x509.UnsupportedGeneralNameType) as exc:
         raise RejectedError(
             Reason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
         ) from exc
     extensions = _extensions(certificate)
+    constraints = extensions.get(x509.BasicConstraints)
+    if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
         raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
@@ -110,12 +114,15 @@ def key_of(certificate: x509.Certificate) -> PublicKey:
     """The certificate's key.
 
     Raises:
-        RejectedError: its kind is unknown.
+        RejectedError: its kind is unknown, or it is too weak.
     """
     try:
-        return public_key(certificate.public_key())
-    except Exception as exc:
+        key = public_key(certificate.public_key())
+    except (ValueError, UnsupportedAlgorithm) as exc:
         raise RejectedError(Reason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
+    if unfit := key.unfit:
+        raise RejectedError(Reason.UNTRUSTED_ROOT, f"the certificate is for {unfit}")
+    return key
 
 
 def _extensions(certificate: x509.Certificate) -> dict[type, x509.ExtensionType]:

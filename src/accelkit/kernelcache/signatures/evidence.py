@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from cryptography import x509
 
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 from accelkit.kernelcache.signatures.keys import PublicKey
 
 # Nothing that belongs to a signature is larger.
 MAX_SIGNATURE_BYTES = 1 << 20
+# The last second that a date can hold, and the last integer on which all readers of JSON agree.
+_LAST_SECOND = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
+_LAST_INTEGER = (1 << 53) - 1
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,9 @@ class LogRecord:
         integrated_time: seconds since 1970, or None; proven only by the promise.
         promise: the log's signature over the four above, or None.
         proof: sigstore's entry with an inclusion proof and a checkpoint, or None.
+
+    Raises:
+        RejectedError: place or time are none.
     """
 
     body: bytes
@@ -33,6 +41,22 @@ class LogRecord:
     integrated_time: int | None
     promise: bytes | None
     proof: Any = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.log_index <= _LAST_INTEGER or not 0 <= (self.integrated_time or 0) <= _LAST_SECOND:
+            raise RejectedError(Reason.UNREADABLE, "the log's entry has a place or a time that cannot be")
+
+    @property
+    def promised_at(self) -> datetime | None:
+        """When the log says that it took the entry, or None where it promises nothing."""
+        if self.promise is None or self.integrated_time is None:
+            return None
+        return datetime.fromtimestamp(self.integrated_time, UTC)
+
+    @property
+    def proven_index(self) -> int:
+        """The place in the log that promise or proof are about; without a promise, nothing proves `log_index`."""
+        return int(self.proof.inclusion_proof.log_index) if self.promise is None else self.log_index
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from datetime import datetime
 
 from accelkit.errors import SignatureError
 
+# Messages end in the status of objects and on terminals.
+MAX_MESSAGE_LENGTH = 500
+
 
 class Reason(enum.StrEnum):
-    """Why a signature does not count, or why nothing is known. In the order of how near it came."""
+    """Why a signature does not count, in the order of how near it came; last, why nothing is known at all."""
 
     NOT_COVERED = "NotCovered"
-    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
-    TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
     NO_SIGNATURES = "NoSignatures"
     UNREADABLE = "Unreadable"
     NOT_A_SIGNATURE = "NotASignature"
@@ -27,6 +28,8 @@ class Reason(enum.StrEnum):
     LOG_ENTRY_INVALID = "LogEntryInvalid"
     IDENTITY_MISMATCH = "IdentityMismatch"
     ANNOTATION_MISMATCH = "AnnotationMismatch"
+    TRUST_ROOT_UNAVAILABLE = "TrustRootUnavailable"
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
 
     @property
     def retryable(self) -> bool:
@@ -68,6 +71,9 @@ class Failure:
     source: str = ""
     signer: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", plain(self.message))
+
     def __str__(self) -> str:
         where = f"{self.source}: " if self.source else ""
         signer = f" (signer {self.signer})" if self.signer else ""
@@ -83,7 +89,7 @@ class RejectedError(SignatureError):
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
+        super().__init__(plain(message))
         self.reason = reason
 
 
@@ -102,6 +108,16 @@ class UnverifiedError(SignatureError):
 
 
 def nearest(failures: tuple[Failure, ...]) -> Failure:
-    """The failure that came nearest to success: that is the one worth telling first."""
+    """The failure that is worth telling first.
+
+    It is the one that came nearest to success, unless something could not be read for now: that may be the
+    signature that counts, so then nothing is decided.
+    """
     order = list(Reason)
     return max(failures, key=lambda failure: order.index(failure.reason))
+
+
+def plain(text: str) -> str:
+    """A message without what others may have put into it: control characters, and length beyond reading."""
+    shown = "".join(each if each.isprintable() else " " for each in text[: MAX_MESSAGE_LENGTH + 1])
+    return shown if len(shown) <= MAX_MESSAGE_LENGTH else shown[:MAX_MESSAGE_LENGTH] + "…"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import Descriptor, Manifest
+from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor, Manifest
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import bundles, simple_signing
@@ -53,6 +53,7 @@ async def verify_image(
     *,
     namespace: str = "",
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    patience_seconds: float = 300.0,
 ) -> Verification:
     """Verify that every policy that covers an image is satisfied by one of its signatures.
 
@@ -62,6 +63,7 @@ async def verify_image(
         policies: who may sign.
         namespace: for which namespace; empty for no particular one.
         clock: the time at which certificates must be valid that nothing else dates.
+        patience_seconds: how long all reading together may take.
 
     Raises:
         UnverifiedError: no policy covers it, or one is not satisfied, or nothing could be learnt.
@@ -74,14 +76,20 @@ async def verify_image(
             failure.message, (failure,), next_step="add a policy that names who may sign it, or give the namespace"
         )
     try:
-        manifest = await client.manifest(image)
-        pinned = image.at(manifest.digest)
-        found = await _gather(client, pinned)
+        async with asyncio.timeout(patience_seconds):
+            manifest = await client.manifest(image)
+            pinned = image.at(manifest.digest)
+            found = await _gather(client, pinned)
     except RegistryError as exc:
-        reason = Reason.REGISTRY_UNAVAILABLE if exc.retryable else Reason.UNREADABLE
+        failure = _unread(exc)
         raise UnverifiedError(
-            f"{image} cannot be verified: {exc.message}", (Failure(reason, exc.message),), next_step=exc.next_step
+            f"{image} cannot be verified: {failure.message}", (failure,), next_step=exc.next_step
         ) from exc
+    except TimeoutError as exc:
+        failure = Failure(
+            Reason.REGISTRY_UNAVAILABLE, f"{image.registry} took longer than {patience_seconds:g} seconds"
+        )
+        raise UnverifiedError(f"{image} cannot be verified: {failure.message}", (failure,)) from exc
     now = clock()
 
     def satisfied() -> tuple[Signature, ...]:
@@ -112,8 +120,8 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
             )
     if not failures:
         failures = [Failure(Reason.NO_SIGNATURES, "it has no signatures")]
-    kept = tuple(failures[:MAX_FAILURES])
-    first = nearest(kept)
+    first = nearest(tuple(failures))
+    kept = (first, *(each for each in failures if each is not first))[:MAX_FAILURES]
     next_step = {
         Reason.NO_SIGNATURES: f"sign it: cosign sign {image.name}@{image.digest}",
         Reason.NOT_A_SIGNATURE: f"sign it: cosign sign {image.name}@{image.digest}",
@@ -125,21 +133,20 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
 
 
 async def _gather(client: RegistryClient, image: Reference) -> _Found:
+    """All that can be read. What cannot is a failure beside it: one good signature is enough, wherever it lies."""
     new, old = await asyncio.gather(_bundles(client, image), _simple(client, image))
     return _Found((*new.evidence, *old.evidence), (*new.failures, *old.failures))
 
 
 async def _bundles(client: RegistryClient, image: Reference) -> _Found:
     """The bundles that refer to an image."""
-    referrers = await client.referrers(image)
+    try:
+        referrers = await client.referrers(image)
+    except RegistryError as exc:
+        return _Found((), (_unread(exc, "referrers"),))
     evidence: list[Evidence] = []
     failures = [Failure(Reason.UNREADABLE, problem) for problem in referrers.problems]
-    # An entry without a type may be a bundle; one with another type is not.
-    candidates = [
-        each
-        for each in referrers.descriptors
-        if not each.artifact_type or each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)
-    ]
+    candidates = _candidates(referrers.descriptors)
     if len(candidates) > MAX_SIGNATURES:
         failures.append(Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at"))
     for each in candidates[:MAX_SIGNATURES]:
@@ -151,8 +158,18 @@ async def _bundles(client: RegistryClient, image: Reference) -> _Found:
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except (RegistryError, CacheError) as exc:
-            failures.append(Failure(_unread(exc), exc.message, source))
+            failures.append(_unread(exc, source))
     return _Found(tuple(evidence), tuple(failures))
+
+
+def _candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
+    """The referrers that may be bundles, those first that are said to be.
+
+    An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
+    cosign 3 itself writes into the fallback tag: then the manifest tells.
+    """
+    said = [each for each in referrers if each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)]
+    return said + [each for each in referrers if each.artifact_type in {"", OCI_EMPTY}]
 
 
 async def _bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
@@ -173,13 +190,10 @@ async def _simple(client: RegistryClient, image: Reference) -> _Found:
     try:
         document = (await client.manifest(image.tagged(tag))).decode()
     except RegistryError as exc:
-        if exc.status == 404:  # noqa: PLR2004 - HTTP's word for "not there"
-            return _Found((), ())
-        if exc.retryable:
-            raise
-        return _Found((), (Failure(Reason.UNREADABLE, exc.message, tag),))
+        missing = exc.status == 404  # noqa: PLR2004 - HTTP's word for "not there"
+        return _Found((), () if missing else (_unread(exc, tag),))
     except CacheError as exc:
-        return _Found((), (Failure(Reason.UNREADABLE, exc.message, tag),))
+        return _Found((), (_unread(exc, tag),))
     if not isinstance(document, Manifest):
         return _Found((), (Failure(Reason.UNREADABLE, "it is an index, not an image", tag),))
     layers = [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
@@ -193,10 +207,10 @@ async def _simple(client: RegistryClient, image: Reference) -> _Found:
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except RegistryError as exc:
-            failures.append(Failure(_unread(exc), exc.message, source))
+            failures.append(_unread(exc, source))
     return _Found(tuple(evidence), tuple(failures))
 
 
-def _unread(exc: Exception) -> Reason:
+def _unread(exc: RegistryError | CacheError, source: str = "") -> Failure:
     retryable = isinstance(exc, RegistryError) and exc.retryable
-    return Reason.REGISTRY_UNAVAILABLE if retryable else Reason.UNREADABLE
+    return Failure(Reason.REGISTRY_UNAVAILABLE if retryable else Reason.UNREADABLE, exc.message, source)

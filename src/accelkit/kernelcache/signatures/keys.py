@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
-    load_der_public_key,
     load_pem_public_key,
 )
 
@@ -22,6 +21,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 
 _MINIMUM_RSA_BITS = 2048
+_CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
 _MARKER = b"-----BEGIN "
 _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), "secp521r1": hashes.SHA512()}
 
@@ -47,6 +47,17 @@ class PublicKey:
     def hint(self) -> str:
         """How a bundle of cosign names the key: base64 of the same hash."""
         return base64.b64encode(hashlib.sha256(self.der).digest()).decode()
+
+    @property
+    def unfit(self) -> str:
+        """Why nothing signed with it counts, in a few words; empty where it does."""
+        if isinstance(self.key, rsa.RSAPublicKey) and self.key.key_size < _MINIMUM_RSA_BITS:
+            return f"an RSA key of {self.key.key_size} bits, fewer than {_MINIMUM_RSA_BITS}"
+        if isinstance(self.key, ec.EllipticCurvePublicKey) and self.key.curve.name not in _CURVES:
+            return f"an ECDSA key on the curve {self.key.curve.name}"
+        if not isinstance(self.key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
+            return f"a key of the kind {type(self.key).__name__}"
+        return ""
 
     def check(self, signature: bytes, data: bytes) -> None:
         """Check a signature over data. cosign hashes with SHA-256 on every curve; other tools with the curve's own.
@@ -97,18 +108,6 @@ def public_key(key: PublicKeyTypes) -> PublicKey:
     return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
-def public_key_of_der(der: bytes) -> PublicKey:
-    """Read a SubjectPublicKeyInfo.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return public_key(load_der_public_key(der))
-    except UnsupportedAlgorithm as exc:
-        raise ValueError(str(exc)) from exc
-
-
 def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     """Read one or more public keys of a policy.
 
@@ -125,10 +124,6 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
     for each in keys:
-        if isinstance(each.key, rsa.RSAPublicKey) and each.key.key_size < _MINIMUM_RSA_BITS:
-            raise ConfigurationError(
-                f"{where} gives an RSA key of {each.key.key_size} bits; {_MINIMUM_RSA_BITS} is the least"
-            )
-        if not isinstance(each.key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
-            raise ConfigurationError(f"{where} gives a {type(each.key).__name__}; ECDSA, RSA and Ed25519 are known")
+        if unfit := each.unfit:
+            raise ConfigurationError(f"{where} gives {unfit}", next_step="give an ECDSA, RSA or Ed25519 key")
     return keys

@@ -9,6 +9,7 @@ from typing import Any
 import re2
 
 from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.reference import DOCKER_HUB
 
 MAX_PATTERN_LENGTH = 1024
 MAX_TEXT_LENGTH = 4096
@@ -29,8 +30,8 @@ class TextMatch:
     pattern: str = ""
 
     def matches(self, text: str) -> bool:
-        """Whether a text is one of those meant. Texts beyond 4096 characters never are."""
-        if len(text) > MAX_TEXT_LENGTH:
+        """Whether a text is one of those meant. Beyond 4096 characters, or with unprintable ones, none is."""
+        if len(text) > MAX_TEXT_LENGTH or not text.isprintable():
             return False
         if self.pattern:
             return _compiled(self.pattern).fullmatch(text) is not None
@@ -56,7 +57,7 @@ def text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
         compiled = _compiled(pattern, what)
         if all(compiled.fullmatch(probe) for probe in _PROBES):
             raise ConfigurationError(
-                f"{what} has the pattern {pattern!r}, which anybody matches",
+                f"{what} has the pattern {pattern!r}, which anybody's matches",
                 next_step="name who may sign, such as https://github\\.com/your-organisation/.*",
             )
     return TextMatch(exact, pattern)
@@ -74,9 +75,35 @@ def _compiled(pattern: str, what: str = "a policy") -> Any:
         raise ConfigurationError(f"{what} has the pattern {pattern!r}, which cannot be used: {message}") from exc
 
 
-def glob(pattern: str) -> re.Pattern[str]:
+def image_pattern(text: str, where: str) -> str:
+    """Read a pattern for names of images, and write it as names are written: `docker.io/nginx` lacks its `library/`.
+
+    A pattern that no name can match is refused: it would make a policy that asks for nothing.
+
+    Raises:
+        ConfigurationError: it names no registry, or something beside registry and repository.
+    """
+    if text == "**":
+        return text
+    host, slash, repository = text.partition("/")
+    if not ({"*", ".", ":"} & set(host) or host == "localhost"):
+        raise ConfigurationError(
+            f"{where} has the image {text!r} without its registry",
+            next_step=f"write docker.io/{text} if Docker Hub is meant",
+        )
+    if not slash or not repository.strip("/") or repository.endswith("/"):
+        raise ConfigurationError(f"{where} has the image {text!r} without a repository; end it with ** for all of them")
+    if {"@", ":"} & set(repository) or repository != repository.lower():
+        raise ConfigurationError(
+            f"{where} has the image {text!r}; it is a repository in lower case, without tag or digest"
+        )
+    host = {"index.docker.io": DOCKER_HUB}.get(host.lower(), host.lower())
+    if host == DOCKER_HUB and "/" not in repository and "**" not in repository:
+        repository = f"library/{repository}"
+    return f"{host}/{repository}"
+
+
+def glob(pattern: str) -> Any:
     """Compile a name with stars: `*` stands for part of one path component, `**` for any number of them."""
-    parts = re.split(r"(\*\*|\*)", pattern)
-    stars = {"**": ".*", "*": "[^/]*"}
-    # At most three stars per name keep backtracking harmless; names are short besides.
-    return re.compile("".join(stars.get(part) or re.escape(part) for part in parts), re.DOTALL)
+    stars = {"**": "(?s:.*)", "*": "[^/]*"}
+    return _compiled("".join(stars.get(part) or re2.escape(part) for part in re.split(r"(\*\*|\*)", pattern)))

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -33,12 +34,12 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.signatures.findings import RejectedError
 from accelkit.kernelcache.signatures.keys import PublicKey, load_public_keys
-from accelkit.kernelcache.signatures.matching import TextMatch, glob, text_match
+from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH, TextMatch, glob, image_pattern, text_match
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot, load_authorities
 
 MAX_POLICY_BYTES = 1 << 20
-_MAX_STARS = 4
 _NEXT = "see docs/signer-policies.md for the format"
 
 
@@ -84,7 +85,7 @@ class SignerPolicy:
         if not any(glob(pattern).fullmatch(image.name) for pattern in self.images):
             return False
         if not namespace:
-            return "*" in self.namespaces
+            return not all(pattern.strip("*") for pattern in self.namespaces)
         return any(glob(pattern).fullmatch(namespace) for pattern in self.namespaces)
 
 
@@ -162,21 +163,37 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
         raise ConfigurationError(f"the signer policy {path} cannot be read: {exc}", next_step=_NEXT) from exc
     if not documents:
         raise ConfigurationError(f"{path} holds no signer policy", next_step=_NEXT)
-    policies = tuple(_policy(document, path) for document in documents)
+    seen = _Seen(content)
+    policies = tuple(_policy(document, path, seen) for document in documents)
     trust = TrustRoot(trusted_root)
-    materials = [path.parent / each.file for each in _files(documents)]
-    seen = hashlib.sha256(content)
-    for each in (*materials, *((trusted_root,) if trusted_root else ())):
-        seen.update(each.read_bytes())
-    return SignerPolicies(policies, trust, f"sha256:{seen.hexdigest()}")
+    if trusted_root is None:
+        # Its root comes with the release.
+        seen.add(f"sigstore {version('sigstore')}".encode())
+    else:
+        try:
+            seen.add(trust.content)
+        except RejectedError as exc:
+            raise ConfigurationError(exc.message) from exc
+    return SignerPolicies(policies, trust, seen.digest)
 
 
-def _files(documents: list[object]) -> list[_Material]:
-    signers = [signer for each in documents for signer in msgspec.convert(each, _Document).spec.signers]
-    return [each for signer in signers for each in (signer.key, signer.ca) if each is not None and each.file]
+class _Seen:
+    """What was read, in its order; `digest` tells it from everything else that might have been."""
+
+    def __init__(self, content: bytes) -> None:
+        self._hash = hashlib.sha256()
+        self.add(content)
+
+    def add(self, content: bytes) -> None:
+        # Hashes have one length, so that nothing can move from one file to the next unnoticed.
+        self._hash.update(hashlib.sha256(content).digest())
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._hash.hexdigest()}"
 
 
-def _policy(document: object, path: Path) -> SignerPolicy:
+def _policy(document: object, path: Path, seen: _Seen) -> SignerPolicy:
     try:
         read = msgspec.convert(document, _Document)
     except msgspec.ValidationError as exc:
@@ -186,20 +203,18 @@ def _policy(document: object, path: Path) -> SignerPolicy:
     if not spec.images or not spec.signers or not spec.namespaces:
         raise ConfigurationError(f"{where} names no images, no namespaces or no signers", next_step=_NEXT)
     for name in (*spec.images, *spec.namespaces):
-        if not name or name.count("*") > 2 * _MAX_STARS:
-            raise ConfigurationError(f"{where} has the pattern {name!r}; at most {_MAX_STARS} stars are allowed")
-    for image in spec.images:
-        host = image.partition("/")[0]
-        if not ({"*", ".", ":"} & set(host) or host == "localhost"):
+        if not name or len(name) > MAX_PATTERN_LENGTH:
             raise ConfigurationError(
-                f"{where} has the image {image!r} without its registry",
-                next_step=f"write docker.io/{image} if Docker Hub is meant",
+                f"{where} has a pattern that is empty or longer than {MAX_PATTERN_LENGTH} characters"
             )
-    signers = tuple(_signer(each, f"{where}, signer {number}", path) for number, each in enumerate(spec.signers, 1))
-    return SignerPolicy(read.metadata.name, tuple(spec.images), signers, tuple(spec.namespaces))
+    images = tuple(image_pattern(each, where) for each in spec.images)
+    signers = tuple(
+        _signer(each, f"{where}, signer {number}", path, seen) for number, each in enumerate(spec.signers, 1)
+    )
+    return SignerPolicy(read.metadata.name, images, signers, tuple(spec.namespaces))
 
 
-def _signer(read: _Signer, where: str, path: Path) -> Signer:
+def _signer(read: _Signer, where: str, path: Path, seen: _Seen) -> Signer:
     given = [each for each in (read.keyless, read.key, read.ca) if each is not None]
     if len(given) != 1:
         raise ConfigurationError(f"{where} must be one of keyless, key and ca", next_step=_NEXT)
@@ -216,6 +231,7 @@ def _signer(read: _Signer, where: str, path: Path) -> Signer:
             )
         return Signer(name, log_required, read.annotations, issuer, subject)
     pem = _pem(material, where, path)
+    seen.add(pem)
     if read.key is not None:
         if issuer is not None or subject is not None:
             raise ConfigurationError(f"{where}: a key has neither issuer nor subject", next_step=_NEXT)

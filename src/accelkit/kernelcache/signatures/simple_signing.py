@@ -10,6 +10,7 @@ from cryptography import x509
 
 from accelkit.kernelcache.oci import Descriptor
 from accelkit.kernelcache.signatures.bundles import b64
+from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 
@@ -67,8 +68,8 @@ def image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) 
         chain = _certificates(annotations.get(_CHAIN, ""))
         record = _record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
         stamped = annotations.get(_TIMESTAMP)
-        stamps = (b64(msgspec.json.decode(stamped, type=_Timestamp).response),) if stamped else ()
-    except (ValueError, msgspec.DecodeError) as exc:
+        stamps = (b64(read_json(stamped.encode(), _Timestamp, "the timestamp").response),) if stamped else ()
+    except ValueError as exc:
         raise RejectedError(Reason.UNREADABLE, f"an annotation of the layer cannot be read: {exc}") from exc
     return Evidence(
         format="cosign-v2",
@@ -87,19 +88,20 @@ def image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) 
 
 def _claim(payload: bytes, digest: str) -> dict[str, str]:
     """Check what the payload says and return what else it claims."""
+    fields = read_json(payload, dict[str, Any], "the payload")
     try:
-        document = _lowered(msgspec.json.decode(payload, type=dict[str, Any]))
+        document = _lowered(fields)
         critical = _lowered(document["critical"])
         image = _lowered(critical["image"])
         kind, named = critical["type"], image["docker-manifest-digest"]
-        optional = document.get("optional") or {}
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        optional = (document.get("optional") or {}).items()
+    except (KeyError, AttributeError) as exc:
         raise RejectedError(Reason.UNREADABLE, f"the payload is no claim about an image: {exc}") from exc
     if kind != _CLAIM:
         raise RejectedError(Reason.NOT_A_SIGNATURE, f"the payload claims to be {kind!r}")
     if named != digest:
         raise RejectedError(Reason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
-    return {name: value for name, value in optional.items() if isinstance(value, str)}
+    return {name: value for name, value in optional if isinstance(value, str)}
 
 
 def _lowered(fields: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def _certificates(pem: str) -> list[x509.Certificate]:
 
 
 def _record(text: str) -> LogRecord:
-    promise = msgspec.json.decode(text, type=_Promise)
+    promise = read_json(text.encode(), _Promise, "the log's entry")
     payload = promise.payload
     return LogRecord(
         body=b64(payload.body),

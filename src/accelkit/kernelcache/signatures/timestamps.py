@@ -32,9 +32,9 @@ def proven_times(evidence: Evidence, authorities: tuple[Any, ...]) -> list[datet
         raise RejectedError(Reason.UNREADABLE, f"the signature has more than {_MAX_TIMESTAMPS} timestamps")
     try:
         decoded = [decode_timestamp_response(each) for each in set(evidence.timestamps)]
+        found = [moment for each in decoded if (moment := moment_of(each, evidence.signature, authorities)) is not None]
     except ValueError as exc:
         raise RejectedError(Reason.UNREADABLE, f"a timestamp cannot be read: {exc}") from exc
-    found = [moment for each in decoded if (moment := moment_of(each, evidence.signature, authorities)) is not None]
     if not found:
         raise RejectedError(Reason.UNTRUSTED_ROOT, "no trusted authority made the signature's timestamps")
     return found

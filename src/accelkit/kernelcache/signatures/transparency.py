@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 
+from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import Evidence, LogRecord
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 from accelkit.kernelcache.signatures.keys import PublicKey, public_key
@@ -35,11 +35,11 @@ def check_record(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> dateti
     record = evidence.record
     if record is None:
         raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
-    moment = _prove(record, trust)
+    _prove(record, trust)
+    body = read_json(record.body, dict[str, Any], "the log's entry", Reason.LOG_ENTRY_INVALID)
     try:
-        body = msgspec.json.decode(record.body, type=dict[str, Any])
         expected = _statements(body)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log's entry cannot be read: {exc}") from exc
     kind = f"{body.get('kind')}/{body.get('apiVersion')}"
     if expected is None:
@@ -52,36 +52,42 @@ def check_record(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> dateti
         raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry is about another signature")
     if not _same_signer(verifier, evidence, key):
         raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry names another signer")
-    return moment
+    return record.promised_at
 
 
-def _prove(record: LogRecord, trust: TrustRoot) -> datetime | None:
+def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None:
+    """Check that the log was to be trusted when a signature was made: keys of logs are retired.
+
+    Raises:
+        RejectedError: it was not.
+    """
+    _, period = trust.log(record.log_id)
+    if at not in period:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log was not trusted at {at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _prove(record: LogRecord, trust: TrustRoot) -> None:
     # Here, because plain keys without a log need nothing of sigstore.
     import rfc8785  # noqa: PLC0415
     from sigstore.errors import Error  # noqa: PLC0415
     from sigstore.models import TransparencyLogEntry  # noqa: PLC0415
 
-    moment = None if record.integrated_time is None else datetime.fromtimestamp(record.integrated_time, UTC)
+    keyring, _ = trust.log(record.log_id)
+    if record.proof is None and record.promised_at is None:
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry")
     try:
         if record.proof is not None:
-            TransparencyLogEntry(record.proof)._verify(trust.logs)  # noqa: SLF001 - the one way to check inclusion
-        if record.promise is not None and moment is not None:
+            TransparencyLogEntry(record.proof)._verify(keyring)  # noqa: SLF001 - the one way to check inclusion
+        if record.promised_at is not None:
             statement = {
                 "body": base64.b64encode(record.body).decode(),
                 "integratedTime": record.integrated_time,
                 "logID": record.log_id.hex(),
                 "logIndex": record.log_index,
             }
-            trust.logs.verify(key_id=record.log_id, signature=record.promise, data=rfc8785.dumps(statement))
-        elif record.proof is None:
-            raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry")
+            keyring.verify(key_id=record.log_id, signature=record.promise, data=rfc8785.dumps(statement))
     except (Error, ValueError) as exc:
         raise RejectedError(Reason.LOG_ENTRY_INVALID, f"no trusted log has this entry: {exc}") from exc
-    if record.promise is None or moment is None:
-        return None
-    if not trust.covers_log_time(record.log_id, moment):
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log was not trusted at {moment:%Y-%m-%d %H:%M:%S} UTC")
-    return moment
 
 
 def _statements(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
 _MAX_ROOT_BYTES = 4 << 20
 
 
+@dataclass(frozen=True)
+class Period:
+    """From when to when something is trusted, both moments included; without an end, for ever."""
+
+    start: datetime
+    end: datetime | None = None
+
+    def __contains__(self, moment: datetime) -> bool:
+        return self.start <= moment and (self.end is None or moment <= self.end)
+
+
 class TrustRoot:
     """Sigstore's keys and authorities, from a file or as the installed release of sigstore knows them.
 
@@ -36,31 +48,47 @@ class TrustRoot:
         self._staging = staging
 
     @cached_property
+    def content(self) -> bytes:
+        """The root's JSON. It is read once, so that what is counted into a digest is what judges.
+
+        Raises:
+            RejectedError: it cannot be read.
+        """
+        if self._path is None:
+            # Here, because only keyless signatures and log entries need it. Not by sigstore's updater, which wants
+            # a home folder to write to, and takes what it finds there.
+            from sigstore._internal.tuf import DEFAULT_TUF_URL, STAGING_TUF_URL  # noqa: PLC0415
+            from sigstore._utils import read_embedded  # noqa: PLC0415
+
+            return read_embedded("trusted_root.json", STAGING_TUF_URL if self._staging else DEFAULT_TUF_URL)
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(_MAX_ROOT_BYTES + 1)
+        except OSError as exc:
+            raise RejectedError(
+                Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} cannot be read: {exc}"
+            ) from exc
+        if len(content) > _MAX_ROOT_BYTES:
+            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} is too large")
+        return content
+
+    @cached_property
     def root(self) -> TrustedRoot:
         """The parsed root.
 
         Raises:
-            RejectedError: it cannot be read, so that nothing can be verified against it.
+            RejectedError: it cannot be used, so that nothing can be verified against it.
         """
-        # Here, because only keyless signatures and log entries need it.
-        from sigstore.models import ClientTrustConfig, TrustedRoot  # noqa: PLC0415
+        from sigstore.models import TrustedRoot  # noqa: PLC0415 - as above
+        from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415 - as above
 
-        where = self._path or "of the public Sigstore instance"
-        try:
-            if self._path is not None and self._path.stat().st_size <= _MAX_ROOT_BYTES:
-                return TrustedRoot.from_file(str(self._path))
-            if self._path is None:
-                known = ClientTrustConfig.staging if self._staging else ClientTrustConfig.production
-                return known(offline=True).trusted_root
-        except Exception as exc:
-            raise RejectedError(
-                Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {where} cannot be used: {exc}"
-            ) from exc
-        raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {where} is too large")
+        content = self.content
+        root: TrustedRoot = self._known(lambda: TrustedRoot(Document.from_json(content)))
+        return root
 
     @cached_property
     def verifier(self) -> Any:
-        """Sigstore's own verifier over this root."""
+        """The verifier of sigstore over this root."""
         from sigstore._internal.timestamp import (  # noqa: PLC0415 - the types of what is replaced below
             TimestampSource,
             TimestampVerificationResult,
@@ -80,19 +108,35 @@ class TrustRoot:
 
         return self._known(lambda: _Verifier(trusted_root=self.root))
 
-    @cached_property
-    def logs(self) -> Any:
-        """The keys of transparency logs."""
-        from sigstore._internal.trust import KeyringPurpose  # noqa: PLC0415 - no public way to a log's key
+    def log(self, log_id: bytes) -> tuple[Any, Period]:
+        """The key of the transparency log that goes by an ID, as sigstore's keyring of one, and when it is trusted.
 
-        return self._known(lambda: self.root.rekor_keyring(KeyringPurpose.VERIFY))
+        Raises:
+            RejectedError: the root cannot be used, or knows no such log.
+        """
+        from sigstore._internal.trust import Keyring  # noqa: PLC0415 - no public way to the key of one log
 
-    @cached_property
-    def certificate_logs(self) -> Any:
-        """The keys of certificate transparency logs."""
-        from sigstore._internal.trust import KeyringPurpose  # noqa: PLC0415 - the same
+        for log in self.root._inner.tlogs:  # noqa: SLF001 - no public way to a log's validity
+            names = {each.key_id for each in (log.log_id, log.checkpoint_key_id) if each is not None}
+            if log_id in names or hashlib.sha256(log.public_key.raw_bytes or b"").digest() == log_id:
+                return self._known(lambda key=log.public_key: Keyring([key])), _period(log.public_key.valid_for)
+        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
 
-        return self._known(lambda: self.root.ct_keyring(KeyringPurpose.VERIFY))
+    def certificate_logs(self, at: datetime) -> Any:
+        """The keys of the certificate transparency logs that are trusted at a moment.
+
+        Raises:
+            RejectedError: the root cannot be used, names no such logs at all, or trusts none then.
+        """
+        from sigstore._internal.trust import Keyring  # noqa: PLC0415 - as above
+
+        logs = self.root._inner.ctlogs  # noqa: SLF001 - as above
+        if not logs:
+            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, "the trusted root names no certificate log")
+        keys = [log.public_key for log in logs if at in _period(log.public_key.valid_for)]
+        if not keys:
+            raise RejectedError(Reason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_shown(at)}")
+        return self._known(lambda: Keyring(keys))
 
     def fulcio(self, at: datetime) -> Authorities:
         """Sigstore's certificate authorities that the root trusts for a moment.
@@ -100,17 +144,15 @@ class TrustRoot:
         Raises:
             RejectedError: the root cannot be used, or trusts none then.
         """
-        trusted = [
-            certificate
+        chains = [
+            Authorities.of(each.certificates(allow_expired=True))
             for each in self._certificate_authorities
-            if each.validity_period_start <= at and (each.validity_period_end is None or at <= each.validity_period_end)
-            for certificate in each.certificates(allow_expired=True)
+            if at in Period(each.validity_period_start, each.validity_period_end)
         ]
-        if not trusted:
-            raise RejectedError(
-                Reason.UNTRUSTED_ROOT, f"no certificate authority was trusted at {at:%Y-%m-%d %H:%M:%S} UTC"
-            )
-        return Authorities.of(trusted)
+        if not chains:
+            raise RejectedError(Reason.UNTRUSTED_ROOT, f"no certificate authority was trusted at {_shown(at)}")
+        roots = tuple(each for chain in chains for each in chain.roots)
+        return Authorities(roots, tuple(each for chain in chains for each in chain.intermediates))
 
     @cached_property
     def _certificate_authorities(self) -> tuple[Any, ...]:
@@ -124,22 +166,14 @@ class TrustRoot:
         """Timestamp authorities; possibly none."""
         return tuple(self._known(self.root.get_timestamp_authorities))
 
-    def covers_log_time(self, log_id: bytes, moment: datetime) -> bool:
-        """Whether the root trusts a log at a moment; a log it does not know by this identity is left to its keys."""
-        for log in self.root._inner.tlogs:  # noqa: SLF001 - no public way to a log's validity
-            if log.log_id and log.log_id.key_id == log_id and log.public_key.valid_for:
-                period = log.public_key.valid_for
-                return bool(period.start <= moment and (period.end is None or moment <= period.end))
-        return True
-
     @staticmethod
     def _known(load: Any) -> Any:
         from sigstore.errors import Error  # noqa: PLC0415 - as above
 
         try:
             return load()
-        except (Error, ValueError) as exc:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root lacks what is needed: {exc}") from exc
+        except (Error, ValueError, RecursionError) as exc:
+            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root cannot be used: {exc}") from exc
 
 
 @dataclass(frozen=True)
@@ -159,15 +193,22 @@ class Authorities:
 
 
 def load_authorities(pem: bytes, where: str) -> Authorities:
-    """Read the certificates of a private authority.
+    """Read the certificates of a private authority. Whether they are still valid is judged with each signature.
 
     Raises:
-        ConfigurationError: they cannot be read, or have all expired.
+        ConfigurationError: they cannot be read.
     """
     try:
-        certificates = x509.load_pem_x509_certificates(pem)
+        return Authorities.of(x509.load_pem_x509_certificates(pem))
     except ValueError as exc:
         raise ConfigurationError(f"{where} gives certificates that cannot be read: {exc}") from exc
-    if all(each.not_valid_after_utc < datetime.now(UTC) for each in certificates):
-        raise ConfigurationError(f"{where} gives certificates that have all expired")
-    return Authorities.of(certificates)
+
+
+def _period(valid_for: Any) -> Period:
+    """The period of a key. Without one, the key is trusted at all times, as sigstore has it."""
+    always = datetime.min.replace(tzinfo=UTC)
+    return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""`accelkit cache`: verify, inspect, extract, build and copy images of kernel caches."""
+"""`accelkit cache verify-bundle`: the client protocol of Sigstore's conformance suite."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group()
-def cache() -> None:
-    """Images of GPU-kernel caches: who signed them, what they hold, and onto the disk with them."""
-
-
-@cache.command("verify-bundle")
+@click.command("verify-bundle", short_help="Verify a Sigstore bundle about a file.")
 @click.option("--bundle", required=True, type=_FILE, help="Sigstore bundle, JSON.")
 @click.option("--certificate-identity", help="Subject that the certificate must name, exactly.")
 @click.option("--certificate-oidc-issuer", help="Issuer that must have vouched for it, exactly.")

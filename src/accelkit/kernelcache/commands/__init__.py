@@ -1,0 +1,23 @@
+"""`accelkit cache`: verify, inspect, extract, build and copy images of kernel caches."""
+
+import click
+
+from accelkit.kernelcache.commands.build import build
+from accelkit.kernelcache.commands.bundle import verify_bundle
+from accelkit.kernelcache.commands.copy import copy
+from accelkit.kernelcache.commands.extract import extract
+from accelkit.kernelcache.commands.inspect import inspect
+from accelkit.kernelcache.commands.verify import verify
+
+
+@click.group(
+    short_help="Kernel-cache images: verify, extract, build.",
+    epilog="Exit codes: 0 done, 1 an error or a refusal that the message explains, 2 wrong usage, 3 nothing could be "
+    "learnt about the image, so that trying again later may help.",
+)
+def cache() -> None:
+    """Images of GPU-kernel caches: who signed them, what they hold, and onto the disk with them."""
+
+
+for command in (verify, inspect, extract, build, copy, verify_bundle):
+    cache.add_command(command)

@@ -1,0 +1,92 @@
+"""`accelkit cache build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from accelkit.kernelcache.build import Recipe, build_image
+from accelkit.kernelcache.commands.options import registry_options, run, settings_of
+from accelkit.kernelcache.formats import Target
+from accelkit.kernelcache.layer_writer import Compression, MediaFamily
+from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
+from accelkit.kernelcache.signing import Cosign
+from accelkit.kernelcache.views import BuiltView, built_view
+from accelkit.model.units import format_bytes
+from accelkit.output import output_option, print_value
+
+
+@click.command("build", short_help="Make an image of a cache folder and push it.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("image")
+@click.option("--no-push", is_flag=True, help="Only tell what would be pushed.")
+@click.option(
+    "--compression",
+    type=click.Choice(["gzip", "zstd", "none"]),
+    default="gzip",
+    show_default=True,
+    help="MCV reads gzip.",
+)
+@click.option(
+    "--media", type=click.Choice(["oci", "docker"]), default="oci", show_default=True, help="Whose media types to use."
+)
+@click.option("--architecture", default="", help="CPU of the native launchers; default: this machine's.")
+@click.option("--gpu-product", help="Name of the card it was compiled on, as its vendor's library gives it.")
+@click.option("--built-for", metavar="BACKEND:ARCH", help="Where the cache's files do not tell, e.g. cuda:90.")
+@click.option("--sign", is_flag=True, help="Sign it with cosign, as its keyless log-in or as --sign-key says.")
+@click.option("--sign-key", default="", help="Key for cosign: a file, k8s://… or a key service's URI.")
+@click.option("--no-transparency-log", is_flag=True, help="Sign without an entry of the log.")
+@click.option("--cosign", "program", default="cosign", show_default=True, help="The program.")
+@registry_options
+@output_option
+def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
+    """Make the image IMAGE of the cache in FOLDER, always the same bytes for the same files, and push it."""
+    if (options["sign"] or options["sign_key"]) and options["no_push"]:
+        raise click.UsageError("an image is signed where it lies: leave --no-push out")
+    view = run(_build(folder, image, options))
+    print_value(view, output, lambda: _table(view))
+
+
+async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuiltView:
+    reference = parse_reference(image)
+    backend, _, arch = (options["built_for"] or "").partition(":")
+    recipe = Recipe(
+        compression=cast("Compression", options["compression"]),
+        media=cast("MediaFamily", options["media"]),
+        architecture=options["architecture"],
+        gpu_product=options["gpu_product"],
+        built_for=Target(backend, arch or None) if backend else None,
+    )
+    settings: RegistrySettings = settings_of(options)
+    if options["no_push"]:
+        return built_view(str(reference), await build_image(folder, reference, recipe))
+    async with RegistryClient(settings) as client:
+        built = await build_image(folder, reference, recipe, client)
+    if options["sign"] or options["sign_key"]:
+        plain = reference.registry in settings.plain_http
+        log = not options["no_transparency_log"]
+        await Cosign(options["program"], options["sign_key"], log, plain).sign(reference.at(built.digest))
+    return built_view(str(reference), built)
+
+
+def _table(view: BuiltView) -> RenderableType:
+    done = "Pushed" if view.pushed else "Built, not pushed"
+    lines = [
+        Text(f"{done}: {view.image}", style="green"),
+        Text(f"  digest  {view.digest}"),
+        Text(
+            f"  holds   {view.entries} entries in {view.files} files, {format_bytes(view.cache_bytes)} ({view.format})"
+        ),
+        Text(f"  layer   {format_bytes(view.compressed_bytes)}, {format_bytes(view.uploaded_bytes)} sent"),
+    ]
+    if view.secrets:
+        names = ", ".join(view.secrets)
+        lines.append(
+            Text(f"  beware  the cache's files hold variables that look like secrets: {names}", style="yellow")
+        )
+    return Group(*lines)

@@ -1,0 +1,34 @@
+"""`accelkit cache copy`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.text import Text
+
+from accelkit.kernelcache.commands.options import registry_options, run, settings_of
+from accelkit.kernelcache.copy import Copied, copy_image
+from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.model.units import format_bytes
+from accelkit.output import output_option, print_value
+
+
+@click.command("copy", short_help="Copy an image with its signatures to another registry.")
+@click.argument("source")
+@click.argument("target")
+@click.option("--no-signatures", is_flag=True, help="Leave the signatures behind.")
+@registry_options
+@output_option
+def copy(source: str, target: str, *, output: str, no_signatures: bool, **options: Any) -> None:
+    """Copy the image SOURCE to TARGET, byte for byte, so that its signatures still hold there."""
+    copied = run(_copy(source, target, options, signatures=not no_signatures))
+    sent = format_bytes(copied.uploaded_bytes)
+    told = f"Copied: {copied.digest}, {copied.manifests} manifests ({copied.signatures} of signatures), {sent} sent"
+    print_value(copied, output, lambda: Text(told, style="green"))
+
+
+async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> Copied:
+    async with RegistryClient(settings_of(options)) as client:
+        return await copy_image(client, parse_reference(source), client, parse_reference(target), signatures=signatures)

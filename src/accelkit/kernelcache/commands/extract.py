@@ -1,0 +1,80 @@
+"""`accelkit cache extract`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from accelkit.kernelcache.commands.inspect import compatibility_lines
+from accelkit.kernelcache.commands.options import (
+    card_options,
+    node_of,
+    policies_of,
+    policy_options,
+    registry_options,
+    run,
+    settings_of,
+)
+from accelkit.kernelcache.extraction import Limits, Order, extract_image
+from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.signatures import SignerPolicies
+from accelkit.kernelcache.views import ExtractedView, extracted_view
+from accelkit.model.units import format_bytes
+from accelkit.output import output_option, print_value
+
+
+@click.command("extract", short_help="Verify an image and put its cache onto the disk.")
+@click.argument("image")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--mount-path", help="Where workloads will see the cache; default: where it is extracted.")
+@click.option("--insecure-skip-signatures", is_flag=True, help="Extract without asking who signed it.")
+@click.option(
+    "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Refuse larger caches, in GiB extracted."
+)
+@policy_options
+@card_options
+@registry_options
+@output_option
+def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: bool, **options: Any) -> None:
+    """Verify IMAGE and extract its cache into a digest-named folder below FOLDER, once.
+
+    With cards given, an image that fits none of them is refused before its layer is fetched.
+    """
+    policies = policies_of(options)
+    if (policies is None) != insecure_skip_signatures:
+        raise click.UsageError("give either --policy or --insecure-skip-signatures")
+    view = run(_extract(image, folder, policies, options))
+    print_value(view, output, lambda: _table(view))
+
+
+async def _extract(image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any]) -> ExtractedView:
+    order = Order(
+        image=parse_reference(image),
+        base=folder,
+        policies=policies,
+        namespace=options.pop("namespace"),
+        mount_path=options.pop("mount_path"),
+        limits=Limits(total_bytes=options.pop("max_gib") << 30),
+        node=await node_of(options),
+    )
+    async with RegistryClient(settings_of(options)) as client:
+        return extracted_view(await extract_image(client, order))
+
+
+def _table(view: ExtractedView) -> RenderableType:
+    done = "Extracted" if view.changed else "Already there"
+    lines = [
+        Text(f"{done}: {view.image}", style="green"),
+        Text(f"  path    {view.path}"),
+        Text(f"  seen at {view.mount_path}"),
+        Text(f"  holds   {view.files} files, {format_bytes(view.bytes)} ({view.format})"),
+        *(Text(f"  signed  {each}") for each in view.signatures),
+    ]
+    if not view.signatures:
+        lines.append(Text("  signed  nobody asked", style="yellow"))
+    return Group(*lines, *compatibility_lines(view.compatibility))

@@ -1,0 +1,81 @@
+"""`accelkit cache inspect`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from accelkit.kernelcache.commands.options import card_options, node_of, registry_options, run, settings_of
+from accelkit.kernelcache.compatibility import judge
+from accelkit.kernelcache.formats import Target
+from accelkit.kernelcache.images import read_cache_image
+from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.views import CompatibilityView, ImageView, image_view
+from accelkit.model.units import format_bytes
+from accelkit.output import output_option, print_value
+
+
+@click.command("inspect", short_help="Show what an image says of its cache.")
+@click.argument("image")
+@card_options
+@registry_options
+@output_option
+def inspect(image: str, *, output: str, **options: Any) -> None:
+    """Show what IMAGE says of its cache, and whether that fits some cards.
+
+    No layer is fetched, and no signature checked.
+    """
+    view = run(_inspect(image, options))
+    print_value(view, output, lambda: _table(view))
+
+
+async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
+    reference = parse_reference(text)
+    node = await node_of(options)
+    async with RegistryClient(settings_of(options)) as client:
+        raw = await client.manifest(reference)
+        image = await read_cache_image(client, reference.at(raw.digest), raw)
+    return image_view(image, raw.digest, judge(image.labels, node) if node is not None else None)
+
+
+def _table(view: ImageView) -> RenderableType:
+    versions = ", ".join(
+        (*(f"Triton {each}" for each in view.triton_versions), *(f"CUDA {each}" for each in view.cuda_versions))
+    )
+    rows = {
+        "image": view.image,
+        "format": " ".join((view.format, *(f"({each})" for each in view.cache_formats))),
+        "size": f"{format_bytes(view.compressed_bytes)} in the registry, {_size(view.cache_bytes)} extracted",
+        "entries": "not said" if view.entries is None else str(view.entries),
+        "made for": "; ".join(map(_target, view.targets)) or "not said",
+        "made with": versions or "not said",
+        "card": view.gpu_product or "not said",
+        "launchers": f"for {view.cpu_architecture}" if view.cpu_architecture else "none, or not said",
+    }
+    lines = [Text(f"{name:<10} {value}") for name, value in rows.items()]
+    return Group(*lines, *compatibility_lines(view.compatibility))
+
+
+def compatibility_lines(view: CompatibilityView | None) -> list[Text]:
+    """What a person reads of verdicts on cards."""
+    if view is None:
+        return []
+    colours = {"compatible": "green", "incompatible": "red", "unknown": "yellow"}
+    lines = [Text(f"{'fits':<10} {view.fit} of the cards"), *(Text(f"  {each}") for each in view.reasons)]
+    for card in view.cards:
+        lines.append(Text(f"  {card.id}: {card.verdict}, hit {card.hit}", style=colours.get(card.verdict, "")))
+        lines += [Text(f"    {each}") for each in card.reasons]
+    return lines
+
+
+def _target(target: Target) -> str:
+    warp = f", {target.warp_size} threads in step" if target.warp_size else ""
+    return f"{target.backend} {target.arch or 'of any architecture'}{warp}"
+
+
+def _size(size: int | None) -> str:
+    return "not said how much" if size is None else format_bytes(size)

@@ -1,0 +1,143 @@
+"""Options that several commands share: how registries are reached, who may sign, which cards it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.connection import load_connection
+from accelkit.errors import ConfigurationError, RegistryError
+from accelkit.kernelcache.compatibility import GpuFacts, NodeFacts
+from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.node_reading import read_node
+from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
+
+_Result = TypeVar("_Result")
+_Command = Callable[..., Any]
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+# Nothing was learnt about the image: the registry or the trusted root was not there.
+UNKNOWN = 3
+
+
+def registry_options(command: _Command) -> _Command:
+    """How registries are reached; arrives as `plain_http`, `registry_ca`, `mirror` and `registry_config`."""
+    for option in (
+        click.option(
+            "--registry-config",
+            *("registry_config",),
+            type=FILE,
+            multiple=True,
+            help="Log-ins, as Docker's config.json or a pull secret's file; default: those of Docker's user.",
+        ),
+        click.option(
+            "--mirror", multiple=True, metavar="REGISTRY=HOST[/PREFIX]", help="Ask HOST before REGISTRY; repeatable."
+        ),
+        click.option("--registry-ca", type=FILE, help="PEM file of authorities trusted beside the system's."),
+        click.option(
+            "--plain-http",
+            multiple=True,
+            metavar="HOST[:PORT]",
+            help="Registry to be spoken to without TLS; repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def policy_options(command: _Command) -> _Command:
+    """Who may sign; arrives as `policy`, `trusted_root` and `namespace`."""
+    for option in (
+        click.option("--namespace", default="", help="Namespace for which the policies are asked."),
+        click.option(
+            "--trusted-root",
+            type=FILE,
+            envvar="ACCELKIT_TRUSTED_ROOT",
+            help="Trusted root of a Sigstore instance, JSON; default: the public one's, as installed.",
+        ),
+        click.option(
+            "--policy",
+            type=FILE,
+            envvar="ACCELKIT_SIGNER_POLICY",
+            help="Signer policies, YAML (ACCELKIT_SIGNER_POLICY).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def card_options(command: _Command) -> _Command:
+    """Which cards a cache is for; arrives as `card`, `node` and `kubeconfig`."""
+    for option in (
+        click.option("--kubeconfig", type=FILE, help="With --node; default: KUBECONFIG, else ~/.kube/config."),
+        click.option("--node", help="Judge against the cards of this node, as its inventory tells them."),
+        click.option(
+            "--card",
+            multiple=True,
+            metavar="BACKEND:ARCH[=PRODUCT]",
+            help="Judge against such a card, e.g. cuda:90 or hip:gfx942; repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def settings_of(options: dict[str, Any]) -> RegistrySettings:
+    """Settings of the options of `registry_options`, which are taken out of `options`."""
+    return RegistrySettings.of_options(
+        plain_http=options.pop("plain_http"),
+        ca_file=options.pop("registry_ca"),
+        mirrors=options.pop("mirror"),
+        configs=options.pop("registry_config"),
+    )
+
+
+def policies_of(options: dict[str, Any]) -> SignerPolicies | None:
+    """The policies of the options of `policy_options`, which are taken out of `options`; None where none are given."""
+    policy, trusted_root = options.pop("policy"), options.pop("trusted_root")
+    return load_policies(policy, trusted_root) if policy is not None else None
+
+
+async def node_of(options: dict[str, Any]) -> NodeFacts | None:
+    """The cards of the options of `card_options`, which are taken out of `options`; None where none are given."""
+    cards, name, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
+    if name is not None and cards:
+        raise click.UsageError("give --node or --card")
+    if name is not None:
+        async with ApiClient(load_connection(kubeconfig)) as api:
+            return await read_node(api, name)
+    if not cards:
+        return None
+    gpus = tuple(_card(number, text) for number, text in enumerate(cards))
+    return NodeFacts(cpu_architecture=own_architecture(), gpus=gpus)
+
+
+def _card(number: int, text: str) -> GpuFacts:
+    backend, _, rest = text.partition(":")
+    arch, _, product = rest.partition("=")
+    if not backend or not arch:
+        raise ConfigurationError(
+            f"{text!r} is no card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
+        )
+    return GpuFacts(id=f"card-{number}", backend=backend, arch=arch, product=product or None)
+
+
+def run(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a command's work; what could not be learnt ends with exit code 3."""
+    try:
+        return asyncio.run(work)
+    except UnverifiedError as exc:
+        click.echo(f"Error: {exc}", err=True)
+        for failure in exc.failures if len(exc.failures) > 1 else ():
+            click.echo(f"  {failure}", err=True)
+        sys.exit(UNKNOWN if exc.reason.retryable else 1)
+    except RegistryError as exc:
+        click.echo(f"Error: {exc}", err=True)
+        sys.exit(UNKNOWN if exc.retryable else 1)

@@ -1,0 +1,49 @@
+"""The cards of a node, from what its agent published."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.cluster.client import ApiClient
+from accelkit.errors import ApiError, InventoryError
+from accelkit.kernelcache.node_facts import NodeFacts
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Info(msgspec.Struct, frozen=True):
+    architecture: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    node_info: _Info = _Info()
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    status: _Status = _Status()
+
+
+async def read_node(api: ApiClient, name: str) -> NodeFacts:
+    """Read what a cache is judged against. A node without an inventory has unknown cards, not none.
+
+    Raises:
+        ApiError: the node cannot be read.
+        InventoryError: its inventory cannot be used.
+    """
+    try:
+        node = msgspec.json.decode(await api.get(f"/api/v1/nodes/{name}"), type=_Node)
+    except msgspec.DecodeError as exc:
+        raise ApiError(f"node {name} cannot be read: {exc}") from exc
+    architecture = node.status.node_info.architecture or None
+    text = (node.metadata.annotations or {}).get(INVENTORY_ANNOTATION)
+    if text is None:
+        return NodeFacts(cpu_architecture=architecture)
+    try:
+        cards = decode_inventory(text).cards
+    except InventoryError as exc:
+        raise InventoryError(f"the inventory of node {name} cannot be used: {exc}") from exc
+    return NodeFacts.from_inventory(cards, cpu_architecture=architecture)

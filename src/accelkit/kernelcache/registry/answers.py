@@ -1,0 +1,100 @@
+"""What a registry answers: small bodies read whole, the next page of a list, refusals in its own words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email.utils
+import time
+from dataclasses import dataclass
+
+import aiohttp
+from multidict import CIMultiDictProxy
+
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.registry.settings import Endpoint
+
+_MAX_ERROR_BYTES = 64 << 10
+_MAX_DETAIL_CHARACTERS = 200
+# The longest a small body is waited for: one that drips would keep us for ever.
+_BODY_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A small answer, read whole. `following` is the URL of the next page as the registry wrote it, or empty."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    content: bytes
+    following: str = ""
+
+
+async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
+    """Read a body whole.
+
+    Raises:
+        RegistryError: it is longer than `limit` bytes, takes too long, or breaks off.
+    """
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    raise RegistryError(f"{what} is longer than {limit} bytes")
+                parts.append(chunk)
+    except (aiohttp.ClientError, OSError) as exc:
+        raise RegistryError(f"{what} broke off: {exc or type(exc).__name__}", retryable=True) from exc
+    return b"".join(parts)
+
+
+def following_page(response: aiohttp.ClientResponse) -> str:
+    """The next page that a `Link` header names; empty where it names none.
+
+    Raises:
+        RegistryError: it names one that cannot be read, so that the list is not whole.
+    """
+    try:
+        link = response.links.get("next")
+    except ValueError as exc:
+        raise RegistryError(f"{response.url.raw_host} names a next page that cannot be read: {exc}") from exc
+    return str(link["url"]) if link else ""
+
+
+async def refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: str) -> RegistryError:
+    """The error for an answer that is none of those hoped for."""
+    status = response.status
+    detail = ""
+    with contextlib.suppress(RegistryError):
+        detail = (await read_limited(response, _MAX_ERROR_BYTES, "an error")).decode(errors="replace")
+        # What a registry says ends on terminals, which obey control characters.
+        detail = "".join(character for character in " ".join(detail.split()) if character.isprintable())
+    next_step = {
+        401: "log in to it, or give a pull secret",
+        403: "this login may not do that there; ask for the right",
+        404: "check the name; some registries also say this to those without the right to see it",
+    }.get(status, "")
+    path = response.url.path.split(f"/v2/{endpoint.repository}/", 1)[-1]
+    said = f" ({detail[:_MAX_DETAIL_CHARACTERS]})" if detail else ""
+    return RegistryError(
+        f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{said}",
+        status=status,
+        retryable=is_passing(status),
+        retry_after_seconds=_retry_after(response),
+        next_step=next_step,
+    )
+
+
+def is_passing(status: int) -> bool:
+    """Whether an HTTP status may well be another one later; 501 says that it will not."""
+    return status in {408, 429} or (status >= 500 and status != 501)  # noqa: PLR2004 - HTTP's classes
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float:
+    value = response.headers.get("Retry-After", "")
+    if value.isdecimal():
+        return float(value)
+    with contextlib.suppress(ValueError):
+        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+    return 0.0

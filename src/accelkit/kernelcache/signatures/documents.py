@@ -1,0 +1,43 @@
+"""JSON that every reader reads alike: what is signed must not mean one thing to us and another to somebody else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+
+_T = TypeVar("_T")
+
+
+def read_json(content: bytes, kind: type[_T], what: str, reason: Reason = Reason.UNREADABLE) -> _T:
+    """Read a document strictly: UTF-8, no field of an object twice, no numbers that JSON does not have.
+
+    Args:
+        content: the bytes.
+        kind: the type to read.
+        what: the document's name, for the message.
+        reason: why it does not count where it cannot be read.
+
+    Raises:
+        RejectedError: it cannot be read, or two readers could differ over it.
+    """
+    try:
+        # msgspec takes the last of two equal fields without a word; the standard library lets us look.
+        json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_number)
+        return msgspec.json.decode(content, type=kind)
+    except (ValueError, msgspec.DecodeError, RecursionError) as exc:
+        raise RejectedError(reason, f"{what} cannot be read: {exc}") from exc
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a field is given twice")
+    return fields
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")

@@ -1,0 +1,222 @@
+"""What the commands print and the Ansible modules return: one shape for each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.kernelcache.build import BuiltImage
+from accelkit.kernelcache.compatibility import Verdicts
+from accelkit.kernelcache.extraction import Extracted
+from accelkit.kernelcache.formats import Target
+from accelkit.kernelcache.images import CacheImage
+from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError, Verification
+
+
+class SignatureView(msgspec.Struct, frozen=True):
+    """A signature that satisfies a policy; `log_index` and `signed_at` (RFC 3339) are null where nothing proves it."""
+
+    policy: str
+    signer: str
+    format: str
+    identity: str
+    issuer: str
+    log_index: int | None
+    signed_at: str | None
+
+
+class FailureView(msgspec.Struct, frozen=True):
+    """Why a signature does not count."""
+
+    reason: str
+    message: str
+    source: str
+    signer: str
+
+
+class VerificationView(msgspec.Struct, frozen=True):
+    """A verdict on an image. `retryable` says that nothing was learnt, so that asking again may help."""
+
+    image: str
+    digest: str | None
+    verified: bool
+    signatures: tuple[SignatureView, ...] = ()
+    reason: str | None = None
+    message: str = ""
+    retryable: bool = False
+    failures: tuple[FailureView, ...] = ()
+
+
+class CardView(msgspec.Struct, frozen=True):
+    """The verdict on one card."""
+
+    id: str
+    verdict: str
+    hit: str
+    reasons: tuple[str, ...]
+
+
+class CompatibilityView(msgspec.Struct, frozen=True):
+    """The verdict on a node: `fit` is all, some, none or unknown."""
+
+    fit: str
+    cards: tuple[CardView, ...]
+    reasons: tuple[str, ...]
+
+
+class ImageView(msgspec.Struct, frozen=True):
+    """What an image says of its cache; null is what it does not say."""
+
+    image: str
+    digest: str
+    format: str
+    compressed_bytes: int
+    cache_bytes: int | None
+    entries: int | None
+    targets: tuple[Target, ...]
+    cache_formats: tuple[str, ...]
+    hashes: tuple[str, ...]
+    triton_versions: tuple[str, ...]
+    cuda_versions: tuple[str, ...]
+    cpu_architecture: str | None
+    gpu_product: str | None
+    labels: dict[str, str]
+    compatibility: CompatibilityView | None = None
+
+
+class ExtractedView(msgspec.Struct, frozen=True):
+    """Where an extracted cache lies. `changed` is whether it was extracted now."""
+
+    image: str
+    digest: str
+    path: str
+    mount_path: str
+    format: str
+    files: int
+    bytes: int
+    signatures: tuple[str, ...]
+    changed: bool
+    compatibility: CompatibilityView | None = None
+
+
+class BuiltView(msgspec.Struct, frozen=True):
+    """An image that was built. `secrets` are variables that the cache's own files hold and that look like secrets."""
+
+    image: str
+    digest: str
+    format: str
+    entries: int
+    files: int
+    cache_bytes: int
+    compressed_bytes: int
+    uploaded_bytes: int
+    pushed: bool
+    secrets: tuple[str, ...]
+    labels: dict[str, str]
+
+
+def verification_view(image: str, verification: Verification) -> VerificationView:
+    """Describe a verdict in favour."""
+    signatures = tuple(map(_signature, verification.signatures))
+    return VerificationView(image, verification.image.digest, verified=True, signatures=signatures)
+
+
+def refusal_view(image: str, refused: UnverifiedError) -> VerificationView:
+    """Describe a verdict against, or none."""
+    failures = tuple(map(_failure, refused.failures))
+    reason = refused.reason
+    return VerificationView(
+        *(image, None),
+        verified=False,
+        reason=reason.value,
+        message=str(refused),
+        retryable=reason.retryable,
+        failures=failures,
+    )
+
+
+def compatibility_view(verdicts: Verdicts) -> CompatibilityView:
+    """Describe verdicts on cards."""
+    cards = tuple(
+        CardView(
+            card.id,
+            card.verdict.value,
+            card.hit.value,
+            tuple(f"{reason.code}: {reason.message}" for reason in card.reasons),
+        )
+        for card in verdicts.cards
+    )
+    reasons = tuple(f"{reason.code}: {reason.message}" for reason in verdicts.reasons)
+    return CompatibilityView(verdicts.fit.value, cards, reasons)
+
+
+def image_view(image: CacheImage, digest: str, verdicts: Verdicts | None) -> ImageView:
+    """Describe an image. `digest` is what its name led to: of an index, the index's."""
+    labels = image.labels
+    return ImageView(
+        image=str(image.reference.at(digest)),
+        digest=digest,
+        format=labels.format,
+        compressed_bytes=sum(layer.size for layer in image.manifest.layers),
+        cache_bytes=labels.size_bytes,
+        entries=labels.entry_count,
+        targets=labels.targets,
+        cache_formats=labels.cache_formats,
+        hashes=labels.hashes,
+        triton_versions=labels.triton_versions,
+        cuda_versions=labels.cuda_versions,
+        cpu_architecture=labels.cpu_architecture,
+        gpu_product=labels.gpu_product,
+        labels=image.config.labels,
+        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
+    )
+
+
+def extracted_view(extracted: Extracted) -> ExtractedView:
+    """Describe an extracted cache."""
+    record, place = extracted.record, extracted.place
+    return ExtractedView(
+        image=record.image,
+        digest=place.digest,
+        path=str(place.cache),
+        mount_path=record.mount_path,
+        format=record.format,
+        files=record.files,
+        bytes=record.size_bytes,
+        signatures=record.signatures,
+        changed=extracted.fresh,
+        compatibility=compatibility_view(extracted.verdicts) if extracted.verdicts is not None else None,
+    )
+
+
+def built_view(image: str, built: BuiltImage) -> BuiltView:
+    """Describe a built image."""
+    return BuiltView(
+        image=image,
+        digest=built.digest,
+        format=built.cache.format,
+        entries=len(built.cache.entries),
+        files=len(built.cache.files),
+        cache_bytes=built.cache.size_bytes,
+        compressed_bytes=built.layer.size_bytes,
+        uploaded_bytes=built.uploaded_bytes,
+        pushed=built.pushed,
+        secrets=built.cache.secret_names,
+        labels=built.labels,
+    )
+
+
+def _signature(signature: Signature) -> SignatureView:
+    at = signature.signed_at
+    return SignatureView(
+        policy=signature.policy,
+        signer=signature.signer,
+        format=signature.format,
+        identity=signature.identity,
+        issuer=signature.issuer,
+        log_index=signature.log_index,
+        signed_at=at.isoformat(timespec="seconds") if at is not None else None,
+    )
+
+
+def _failure(failure: Failure) -> FailureView:
+    return FailureView(failure.reason.value, failure.message, failure.source, failure.signer)

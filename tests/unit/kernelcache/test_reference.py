@@ -1,0 +1,136 @@
+"""Names of images: what they are read as, and what is no name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.reference import Reference, digest_of, is_digest, parse_reference
+
+DIGEST = "sha256:" + "0a" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("app", Reference("docker.io", "library/app", "latest")),
+        ("team/app:1", Reference("docker.io", "team/app", "1")),
+        ("docker.io/app", Reference("docker.io", "library/app", "latest")),
+        ("index.docker.io/team/app", Reference("docker.io", "team/app", "latest")),
+        ("INDEX.docker.io/app", Reference("docker.io", "library/app", "latest")),
+        ("registry.example.com/app", Reference("registry.example.com", "app", "latest")),
+        ("Registry.Example.COM/a/b/c:v1", Reference("registry.example.com", "a/b/c", "v1")),
+        ("registry:5000/app", Reference("registry:5000", "app", "latest")),
+        ("registry:5000/app:5000", Reference("registry:5000", "app", "5000")),
+        ("registry:5000", Reference("docker.io", "library/registry", "5000")),
+        ("localhost/app", Reference("localhost", "app", "latest")),
+        ("LocalHost/app", Reference("localhost", "app", "latest")),
+        ("[::1]:5000/app", Reference("[::1]:5000", "app", "latest")),
+        ("[FE80::A]/app:1", Reference("[fe80::a]", "app", "1")),
+        (f"r.io/app@{DIGEST}", Reference("r.io", "app", "", DIGEST)),
+        (f"r.io/app:v1@{DIGEST}", Reference("r.io", "app", "v1", DIGEST)),
+        ("a__b/c-d--e.f/g", Reference("docker.io", "a__b/c-d--e.f/g", "latest")),
+        ("r.io/app:" + "T" * 128, Reference("r.io", "app", "T" * 128)),
+    ],
+)
+def test_a_name_is_read_with_its_defaults(text, expected):
+    assert parse_reference(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " app",
+        "app\n",
+        "App",
+        "r.io/App",
+        "User/app",  # a host to some, a user to others
+        "r.io/",
+        "/app",
+        "r.io//app",
+        "r.io/../app",
+        "r.io/a/./b",
+        "r.io/-app",
+        "r.io/a___b",
+        "r.io/a..b",
+        "r.io/app:",
+        "r.io/app:-1",
+        "r.io/app:a/b",
+        "r.io/app:a:b",
+        "r.io/app:" + "t" * 129,
+        "r.io/app@",
+        "r.io/app@sha256:" + "0A" * 32,
+        "r.io/app@sha256:" + "0a" * 31,
+        "r.io/app@sha512:" + "0a" * 64,
+        f"r.io/app@{DIGEST}@{DIGEST}",
+        "http://r.io/app",
+        "user@r.io/app",
+        "r.io:port/app",
+        "r.io:0/app",
+        "r.io:65536/app",
+        "r.io:\u0665/app",
+        "r_.io/app",
+        "-r.io/app",
+        "r..io/app",
+        "a" * 64 + ".io/app",
+        "[:::]/app",
+        "[1.2.3.4]/app",
+        "::1/app",
+        "r.io/" + "a" * 251,
+        "a" * 100_000,
+        "r.io/app@" + "sha256:" * 100_000,
+    ],
+)
+def test_what_is_no_name_is_refused_in_one_short_sentence(text):
+    with pytest.raises(CacheError) as refused:
+        parse_reference(text)
+    assert len(str(refused.value)) < 1200
+
+
+def test_the_longest_name_is_taken():
+    assert parse_reference("r.io/" + "a" * 250).repository == "a" * 250
+
+
+def test_the_library_counts_towards_the_length_of_a_name():
+    with pytest.raises(CacheError, match="longer than 255"):
+        parse_reference("a" * 240)
+
+
+def test_a_digest_decides_over_a_tag():
+    assert parse_reference(f"r.io/app:v1@{DIGEST}").version == DIGEST
+
+
+def test_a_reference_can_be_pinned_and_tagged_anew():
+    reference = parse_reference("r.io/app:v1")
+    assert str(reference.at(DIGEST)) == f"r.io/app:v1@{DIGEST}"
+    assert str(reference.at(DIGEST).tagged("v2")) == "r.io/app:v2"
+
+
+def test_the_digest_of_bytes_is_a_digest():
+    assert is_digest(digest_of(b""))
+    assert digest_of(b"").endswith("7852b855")
+    assert not is_digest(digest_of(b"") + "\n")
+
+
+NAMES = st.one_of(
+    st.text(alphabet=st.sampled_from("aA0.-_:/@[]\n \u0661ü"), max_size=40),
+    st.from_regex(re.compile(r"[a-zA-Z.]{1,12}(:[0-9]{1,6})?/[a-z._/-]{1,12}(:[\w.-]{1,5})?(@sha256:[0-9a-f]{64})?")),
+    st.text(max_size=40),
+)
+
+
+@given(NAMES)
+@example("Index.Docker.io/app")
+@example("User/app")
+@example("DOCKER.IO/app")
+def test_what_is_read_reads_the_same_when_written_and_read_again(text):
+    try:
+        reference = parse_reference(text)
+    except CacheError:
+        return
+    assert parse_reference(str(reference)) == reference

@@ -1,0 +1,209 @@
+"""The client asks for manifests and tags, is patient where that helps, and believes nothing it can check."""
+
+from __future__ import annotations
+
+import email.utils
+import socket
+import time
+
+import pytest
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from registries.visiting import REPOSITORY, at, image, manifest, visiting
+
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.oci import OCI_MANIFEST, Manifest
+from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.registry import answers
+
+MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
+TAGS = f"/v2/{REPOSITORY}/tags/list"
+
+
+@pytest.fixture
+def registry():
+    with HostileRegistry() as registry:
+        yield registry
+
+
+async def test_a_manifest_is_read_by_tag_and_by_digest(registry):
+    digest = image(registry, "v1")
+    async with visiting(registry) as client:
+        by_tag = await client.manifest(at(registry, "v1"))
+        by_digest = await client.manifest(at(registry, digest))
+    assert by_tag == by_digest
+    assert (by_tag.content, by_tag.digest, by_tag.media_type) == (manifest(), digest, OCI_MANIFEST)
+    assert isinstance(by_tag.decode(), Manifest)
+
+
+async def test_a_digest_decides_over_a_tag(registry):
+    pinned = image(registry, "v1")
+    image(registry, "v1", annotations={"moved": "on"})
+    async with visiting(registry) as client:
+        assert (await client.manifest(at(registry, "v1").at(pinned))).digest == pinned
+
+
+async def test_what_is_not_there_is_said_with_404_and_asked_once(registry):
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="check the name") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert (refused.value.status, refused.value.retryable) == (404, False)
+    assert len(registry.received("GET", ".*")) == 1
+
+
+async def test_other_bytes_than_the_digest_asked_for_are_refused(registry):
+    digest = image(registry)
+    registry.on("GET", MANIFESTS, misbehaviour.changed(manifest(annotations={"evil": "1"})))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="with the digest"):
+            await client.manifest(at(registry, digest))
+
+
+async def test_a_digest_header_that_lies_is_refused(registry):
+    image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.lying_digest(digest_of(b"other")))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="its bytes are"):
+            await client.manifest(at(registry, "v1"))
+
+
+async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
+    image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.lying_digest("sha256:\x9b2J\u202e"))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="its bytes are") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.message.isprintable()
+
+
+async def test_a_manifest_without_end_is_left_at_4_mib(registry):
+    registry.on("GET", MANIFESTS, misbehaviour.endless(OCI_MANIFEST))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match=f"longer than {4 << 20} bytes"):
+            await client.manifest(at(registry, "v1"))
+
+
+async def test_a_manifest_that_breaks_off_is_asked_for_again(registry):
+    digest = image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.cut_after(10, times=2))
+    async with visiting(registry) as client:
+        assert (await client.manifest(at(registry, "v1"))).digest == digest
+
+
+async def test_a_registry_in_trouble_is_asked_again_after_growing_waits(registry):
+    digest = image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.failing(500, times=3))
+    naps: list[float] = []
+    async with visiting(registry, naps=naps) as client:
+        assert (await client.manifest(at(registry, "v1"))).digest == digest
+    assert [0.25 <= naps[0] <= 0.5, 0.5 <= naps[1] <= 1, 1 <= naps[2] <= 2, len(naps) == 3] == [True] * 4
+
+
+async def test_a_dropped_connection_is_tried_again(registry):
+    digest = image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.dropped(times=2))
+    async with visiting(registry) as client:
+        assert (await client.manifest(at(registry, "v1"))).digest == digest
+
+
+async def waited(registry, retry_after: str) -> float:
+    image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.failing(429, times=1, retry_after=retry_after))
+    naps: list[float] = []
+    async with visiting(registry, naps=naps) as client:
+        await client.manifest(at(registry, "v1"))
+    (nap,) = naps
+    return nap
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("7", 7), ("9" * 999, 30)])
+async def test_retry_after_is_obeyed_within_reason(registry, asked, seconds):
+    assert await waited(registry, asked) == seconds
+
+
+async def test_retry_after_may_be_a_date(registry):
+    assert 10 < await waited(registry, email.utils.formatdate(time.time() + 20, usegmt=True)) <= 20
+
+
+@pytest.mark.parametrize("asked", ["soon", "-5", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 99999 07:28:00 GMT"])
+async def test_retry_after_that_says_nothing_leaves_the_usual_wait(registry, asked):
+    assert await waited(registry, asked) <= 0.5
+
+
+async def test_after_all_attempts_it_is_given_up_as_a_thing_of_the_moment(registry):
+    registry.on("GET", MANIFESTS, misbehaviour.failing(503))
+    async with visiting(registry, attempts=3) as client:
+        with pytest.raises(RegistryError, match="HTTP 503") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert (refused.value.status, refused.value.retryable) == (503, True)
+    assert len(registry.received("GET", MANIFESTS)) == 3
+
+
+@pytest.mark.parametrize("status", [400, 403, 501])
+async def test_an_answer_for_good_is_not_asked_for_again(registry, status):
+    registry.on("GET", MANIFESTS, misbehaviour.failing(status))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError) as refused:
+            await client.manifest(at(registry, "v1"))
+    assert (refused.value.status, refused.value.retryable) == (status, False)
+    assert len(registry.requests) == 1
+
+
+async def test_what_a_registry_says_reaches_no_terminal_unfiltered(registry):
+    registry.on("GET", MANIFESTS, misbehaviour.answering(400, b"\x1b]0;owned\x07\nno\x00 " + b"x" * 5000))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError) as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.message.isprintable()
+    assert len(refused.value.message) < 400
+    assert "]0;owned no x" in refused.value.message
+
+
+async def test_nobody_listening_is_a_thing_of_the_moment():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{taken.getsockname()[1]}"
+        async with visiting(attempts=2) as client:
+            with pytest.raises(RegistryError, match="cannot be reached") as refused:
+                await client.manifest(Reference(host, "app", "v1"))
+    assert (refused.value.status, refused.value.retryable) == (0, True)
+
+
+async def test_a_host_without_an_address_is_a_registry_error():
+    async with visiting(attempts=1) as client:
+        with pytest.raises(RegistryError, match="cannot be reached"):
+            await client.manifest(Reference("registry.invalid", "app", "v1"))
+
+
+async def test_silence_has_an_end(registry):
+    registry.on("GET", MANIFESTS, misbehaviour.stalled())
+    async with visiting(registry, timeout_seconds=0.1, attempts=2) as client:
+        with pytest.raises(RegistryError, match="cannot be reached") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.retryable
+    assert len(registry.requests) == 2
+
+
+async def test_headers_that_never_end_have_an_end(registry):
+    registry.on("GET", MANIFESTS, misbehaviour.dripping(headers=True))
+    async with visiting(registry, timeout_seconds=0.2, attempts=1) as client:
+        with pytest.raises(RegistryError, match="cannot be reached") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.retryable
+
+
+async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
+    monkeypatch.setattr(answers, "_BODY_SECONDS", 0.2)
+    registry.on("GET", MANIFESTS, misbehaviour.dripping())
+    async with visiting(registry, attempts=1) as client:
+        with pytest.raises(RegistryError, match="broke off") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.retryable
+
+
+async def test_the_bytes_of_a_manifest_are_not_unpacked(registry):
+    digest = image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.answering(200, manifest(), OCI_MANIFEST, {"Content-Encoding": "gzip"}))
+    async with visiting(registry) as client:
+        assert (await client.manifest(at(registry, "v1"))).digest == digest
+    assert registry.requests[0].headers["Accept-Encoding"] == "identity"

@@ -1,0 +1,121 @@
+"""Which host answers for a registry: mirrors before it, proxies on the way, and certificates that vouch for it."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from registries.visiting import REPOSITORY, at, image, manifest, visiting
+
+from accelkit.errors import ConfigurationError, RegistryError
+from accelkit.kernelcache.reference import Reference
+
+MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
+
+
+@pytest.fixture
+def registry():
+    with HostileRegistry() as registry:
+        yield registry
+
+
+async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
+    image(registry, "v1")
+    async with visiting(attempts=1) as client:
+        with pytest.raises(RegistryError):
+            await client.manifest(at(registry, "v1"))
+    assert registry.requests == []
+
+
+async def test_a_proxy_of_the_environment_is_used(registry, monkeypatch):
+    digest = image(registry, "v1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", registry.url)
+    elsewhere = Reference("registry.invalid", REPOSITORY, "v1")
+    async with visiting(plain_names=("registry.invalid",)) as client:
+        assert (await client.manifest(elsewhere)).digest == digest
+    assert registry.requests[0].headers["Host"] == "registry.invalid"
+
+
+async def test_no_proxy_names_hosts_that_are_reached_without(registry, monkeypatch):
+    digest = image(registry, "v1")
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with visiting(registry) as client:
+        assert (await client.manifest(at(registry, "v1"))).digest == digest
+
+
+# Certificates
+
+
+async def test_a_certificate_of_our_own_authority_is_trusted_when_it_is_named(tls: ssl.SSLContext, ca_file: Path):
+    with HostileRegistry(tls=tls) as registry:
+        digest = image(registry, "v1")
+        async with visiting(ca_file=ca_file) as client:
+            assert (await client.manifest(at(registry, "v1"))).digest == digest
+
+
+async def test_a_certificate_nobody_vouches_for_is_refused_at_once(tls: ssl.SSLContext):
+    with HostileRegistry(tls=tls) as registry:
+        naps: list[float] = []
+        async with visiting(naps=naps) as client:
+            with pytest.raises(RegistryError, match="certificate that is not trusted") as refused:
+                await client.manifest(at(registry, "v1"))
+        assert registry.requests == []
+    assert naps == []
+    assert not refused.value.retryable
+
+
+@pytest.mark.parametrize("content", [None, "", "no certificate"])
+async def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path, content):
+    ca_file = tmp_path / "ca.pem"
+    if content is not None:
+        ca_file.write_text(content)
+    with pytest.raises(ConfigurationError, match=r"ca\.pem"):
+        async with visiting(ca_file=ca_file):
+            pass
+
+
+# Mirrors
+
+
+async def test_a_mirror_is_asked_before_the_registry(registry):
+    with HostileRegistry() as mirror:
+        digest = mirror.put_manifest(f"cache/{REPOSITORY}", "v1", manifest())
+        async with visiting(registry, mirror, mirrors={registry.host: (f"{mirror.host}/cache",)}) as client:
+            assert (await client.manifest(at(registry, "v1"))).digest == digest
+    assert registry.requests == []
+
+
+@pytest.mark.parametrize("trouble", [misbehaviour.failing(404), misbehaviour.failing(503), misbehaviour.changed(b"{}")])
+async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry, trouble):
+    digest = image(registry)
+    with HostileRegistry() as mirror:
+        image(mirror)
+        mirror.on("GET", MANIFESTS, trouble)
+        naps: list[float] = []
+        async with visiting(registry, mirror, naps=naps, mirrors={registry.host: (mirror.host,)}) as client:
+            assert (await client.manifest(at(registry, digest))).digest == digest
+        assert (len(mirror.requests), naps) == (1, [])
+
+
+async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry):
+    with HostileRegistry() as mirror:
+        mirror.on("GET", MANIFESTS, misbehaviour.failing(503))
+        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+            with pytest.raises(RegistryError) as refused:
+                await client.manifest(at(registry, "v1"))
+    assert (refused.value.status, refused.value.retryable) == (404, False)
+    assert f"{mirror.host} answers HTTP 503" in refused.value.message
+
+
+async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry):
+    with HostileRegistry() as mirror:
+        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+            with pytest.raises(RegistryError) as refused:
+                await client.manifest(at(registry, "v1"))
+    assert mirror.host not in refused.value.message

@@ -1,0 +1,155 @@
+"""A registry may send us elsewhere, but never with what only it may know, and never out of HTTPS."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from registries.visiting import REPOSITORY, at, descriptor, image, visiting
+
+from accelkit.errors import RegistryError
+from accelkit.kernelcache.registry import Credentials, Login
+
+BODY = bytes(range(256)) * 40
+BLOBS = f"/v2/{REPOSITORY}/blobs/.*"
+TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
+
+
+@pytest.fixture
+def registry():
+    with HostileRegistry() as registry:
+        registry.put_blob(REPOSITORY, BODY)
+        yield registry
+
+
+@pytest.fixture
+def storage():
+    with HostileRegistry() as storage:
+        storage.put_blob(REPOSITORY, BODY)
+        yield storage
+
+
+async def pulled(registry, *also, **settings) -> bytes:
+    async with visiting(registry, *also, **settings) as client:
+        return await client.blob(at(registry), descriptor(BODY), limit=len(BODY))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_followed(registry, storage, status):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url, status=status))
+    assert await pulled(registry, storage) == BODY
+
+
+async def test_a_password_stays_with_its_registry(registry, storage):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+    registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
+    credentials = Credentials({registry.host: Login("user", "password")})
+    assert await pulled(registry, storage, credentials=credentials) == BODY
+    assert registry.requests[-1].authorization is not None
+    assert [each.authorization for each in storage.requests] == [None]
+
+
+async def test_a_token_stays_with_its_registry(registry, storage):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+    registry.on("*", "/v2/.*", misbehaviour.token_auth(TOKEN, realm=f"{registry.url}/token", scope="x"))
+    registry.on("GET", "/token", misbehaviour.answering(200, b'{"token":"%s"}' % TOKEN.encode()))
+    assert await pulled(registry, storage) == BODY
+    assert registry.requests[-1].authorization == f"Bearer {TOKEN}"
+    assert [each.authorization for each in storage.requests] == [None]
+
+
+async def test_another_host_cannot_ask_for_the_login(registry, storage):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+    storage.on("GET", BLOBS, misbehaviour.basic_auth("user", "password"))
+    logins = {registry.host: Login("user", "password"), storage.host: Login("user", "password")}
+    with pytest.raises(RegistryError) as refused:
+        await pulled(registry, storage, credentials=Credentials(logins))
+    assert refused.value.status == 401
+    assert [each.authorization for each in storage.requests] == [None]
+
+
+async def test_a_part_is_asked_for_behind_the_redirect_too(registry, storage):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+    storage.on("GET", BLOBS, misbehaviour.cut_after(1000))
+    assert await pulled(registry, storage) == BODY
+    assert storage.requests[-1].headers["Range"] == f"bytes=1000-{len(BODY) - 1}"
+
+
+async def test_a_circle_is_left(registry):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(registry.url))
+    with pytest.raises(RegistryError, match="redirects more than 5 times"):
+        await pulled(registry)
+    assert len(registry.requests) == 6
+
+
+async def test_a_host_without_tls_is_refused_unless_it_is_allowed(registry, storage):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+    with pytest.raises(RegistryError, match="not HTTPS"):
+        await pulled(registry)
+    assert storage.requests == []
+
+
+async def test_nothing_falls_back_from_https(tls, ca_file, storage):
+    with HostileRegistry(tls=tls) as registry:
+        registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+        with pytest.raises(RegistryError, match="not HTTPS"):
+            async with visiting(ca_file=ca_file) as client:
+                await client.blob(at(registry), descriptor(BODY), limit=len(BODY))
+    assert storage.requests == []
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://[",
+        "https://[:::]/x",
+        "https://h:99999/x",
+        "https://h:0/x",
+        "https://" + "a" * 64 + ".io/x",
+        "https://a..io/x",
+        "https://user:secret@h/x",
+        "https://user@h/x",
+        "https://a\\b/x",
+        "/with a blank",
+        "https://m\u00fcnchen.example/x",
+        "file:///etc/passwd",
+        "data:text/plain,x",
+        "gopher://h/x",
+    ],
+)
+async def test_what_is_no_place_to_go_is_refused(registry, location):
+    registry.on("GET", BLOBS, lambda _: web.Response(status=307, headers={"Location": location}))
+    with pytest.raises(RegistryError, match="no place to go"):
+        await pulled(registry)
+    assert len(registry.requests) == 1
+
+
+async def test_a_registry_cannot_send_us_to_itself_with_a_login_of_its_choice(registry):
+    location = registry.url.replace("//", "//user:password@") + "/elsewhere"
+    registry.on("GET", BLOBS, lambda _: web.Response(status=307, headers={"Location": location}))
+    with pytest.raises(RegistryError, match="no place to go"):
+        await pulled(registry)
+
+
+async def test_a_signed_link_arrives_as_it_was_written(registry, storage):
+    link = "/a%2Fb/%7Ec?signature=x%2By%2Fz%3D&plain=a+b&empty="
+    seen = []
+
+    def take(request: web.Request) -> web.Response:
+        seen.append(request.raw_path)
+        return web.Response(body=BODY)
+
+    storage.on("GET", "/a.*", take)
+    registry.on("GET", BLOBS, lambda _: web.Response(status=307, headers={"Location": storage.url + link}))
+    assert await pulled(registry, storage) == BODY
+    assert seen == [link]
+
+
+async def test_a_manifest_behind_a_redirect_is_still_held_to_its_digest(registry, storage):
+    digest = image(registry)
+    registry.on("GET", f"/v2/{REPOSITORY}/manifests/.*", misbehaviour.redirecting(storage.url))
+    storage.on("GET", ".*", misbehaviour.answering(200, b"{}"))
+    async with visiting(registry, storage) as client:
+        with pytest.raises(RegistryError, match="with the digest"):
+            await client.manifest(at(registry, digest))

@@ -1,0 +1,170 @@
+"""What refers to an image is asked in both places, and what could not be read is not taken for nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from registries.memory import digest_of
+from registries.visiting import REPOSITORY, at, image, manifest, visiting
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
+
+REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
+TAGGED = f"/v2/{REPOSITORY}/manifests/sha256-.*"
+SUBJECT = digest_of(manifest())
+OURS = {"mediaType": OCI_MANIFEST, "digest": SUBJECT, "size": len(manifest())}
+FALLBACK = SUBJECT.replace(":", "-")
+
+
+def entry(name: str) -> dict[str, object]:
+    return {"mediaType": OCI_MANIFEST, "digest": digest_of(name.encode()), "size": 1, "artifactType": "text/x"}
+
+
+def index(*names: str) -> bytes:
+    return json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry(n) for n in names]}).encode()
+
+
+def digests(found) -> set[str]:
+    return {descriptor.digest for descriptor in found.descriptors}
+
+
+def named(*names: str) -> set[str]:
+    return {digest_of(name.encode()) for name in names}
+
+
+@pytest.fixture
+def registry():
+    with HostileRegistry() as registry:
+        image(registry, "v1")
+        yield registry
+
+
+async def asked(registry):
+    async with visiting(registry, attempts=2) as client:
+        return await client.referrers(at(registry, SUBJECT))
+
+
+async def test_the_referrers_api_is_asked(registry):
+    digest = image(registry, artifactType="text/x", subject=OURS, annotations={"a": "b"})
+    found = await asked(registry)
+    (descriptor,) = found.descriptors
+    assert (descriptor.digest, descriptor.artifact_type, descriptor.annotations) == (digest, "text/x", {"a": "b"})
+    assert found.problems == ()
+
+
+async def test_nothing_that_refers_is_nothing_without_problems(registry):
+    found = await asked(registry)
+    assert (found.descriptors, found.problems) == ((), ())
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 406, 501])
+async def test_without_the_api_the_fallback_tag_counts(registry, status):
+    registry.on("GET", REFERRERS, misbehaviour.failing(status))
+    registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
+    found = await asked(registry)
+    assert (digests(found), found.problems) == (named("a"), ())
+    assert len(registry.received("GET", REFERRERS)) == 1
+
+
+async def test_an_empty_list_of_the_api_does_not_hide_the_fallback_tag(registry):
+    registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
+    assert digests(await asked(registry)) == named("a")
+
+
+async def test_what_both_list_is_listed_once(registry):
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a", "b"), OCI_INDEX))
+    registry.put_manifest(REPOSITORY, FALLBACK, index("b", "c", "c"), OCI_INDEX)
+    found = await asked(registry)
+    assert (len(found.descriptors), digests(found)) == (3, named("a", "b", "c"))
+
+
+async def test_all_pages_are_read(registry):
+    pages = misbehaviour.paged_referrers([entry(name) for name in "abcde"], page=2)
+    registry.on("GET", REFERRERS, pages)
+    found = await asked(registry)
+    assert (digests(found), found.problems) == (named(*"abcde"), ())
+
+
+async def test_pages_without_end_are_a_problem_and_what_was_read_counts(registry):
+    pages = misbehaviour.paged_referrers([entry(name) for name in "abc"], page=1, endlessly=True)
+    registry.on("GET", REFERRERS, pages)
+    found = await asked(registry)
+    assert digests(found) == named(*"abc")
+    assert "more than 50 pages" in found.problems[0]
+
+
+async def test_a_page_that_is_missing_is_a_problem_and_no_end(registry):
+    pages = misbehaviour.paged_referrers([entry(name) for name in "ab"], page=1)
+    registry.on(
+        "GET", REFERRERS, lambda request: misbehaviour.failing(404)(request) if request.query else pages(request)
+    )
+    found = await asked(registry)
+    assert digests(found) == named("a")
+    assert "HTTP 404" in found.problems[0]
+
+
+async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
+    with HostileRegistry() as other:
+        headers = {"Link": f'<{other.url}/v2/{REPOSITORY}/referrers/{SUBJECT}>; rel="next"'}
+        registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
+        async with visiting(registry, other) as client:
+            found = await client.referrers(at(registry, SUBJECT))
+        assert other.requests == []
+    assert digests(found) == named("a")
+    assert "another host" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"{}", b"[" * 100_000, manifest(), index("a").replace(b"sha256", b"md5")]
+)
+async def test_rubbish_of_the_api_is_a_problem_and_the_fallback_tag_counts(registry, body):
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, body))
+    registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
+    found = await asked(registry)
+    assert digests(found) == named("a")
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith("the referrers API: ")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_to_be_denied_the_list_is_a_problem_not_nothing(registry, status):
+    registry.on("GET", REFERRERS, misbehaviour.failing(status))
+    found = await asked(registry)
+    assert f"HTTP {status}" in found.problems[0]
+
+
+@pytest.mark.parametrize("body", [manifest(), b"rubbish"])
+async def test_a_fallback_tag_that_is_no_index_is_a_problem_and_the_api_counts(registry, body):
+    digest = image(registry, artifactType="text/x", subject=OURS)
+    registry.put_manifest(REPOSITORY, FALLBACK, body, OCI_MANIFEST)
+    found = await asked(registry)
+    assert digests(found) == {digest}
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(f"the tag {FALLBACK}: ")
+
+
+@pytest.mark.parametrize("place", [REFERRERS, TAGGED])
+async def test_a_registry_in_trouble_is_no_answer(registry, place):
+    image(registry, artifactType="text/x", subject=OURS)
+    registry.on("GET", place, misbehaviour.failing(503))
+    with pytest.raises(RegistryError) as refused:
+        await asked(registry)
+    assert (refused.value.status, refused.value.retryable) == (503, True)
+
+
+async def test_the_list_of_a_mirror_is_not_asked_for(registry):
+    digest = image(registry, artifactType="text/x", subject=OURS)
+    with HostileRegistry() as mirror:
+        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+            assert digests(await client.referrers(at(registry, SUBJECT))) == {digest}
+        assert mirror.requests == []
+
+
+async def test_what_refers_to_a_tag_cannot_be_asked(registry):
+    async with visiting(registry) as client:
+        with pytest.raises(CacheError, match="by digest"):
+            await client.referrers(at(registry, "v1"))

@@ -1,0 +1,287 @@
+"""Images on their way out: sent once, sent whole, and listed beside what was there."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from aiohttp import web
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from registries.memory import digest_of
+from registries.visiting import REPOSITORY, at, descriptor, image, manifest, visiting
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
+from accelkit.kernelcache.registry import Credentials, Login
+
+BODY = os.urandom(200_000)
+BLOB = descriptor(BODY)
+UPLOADS = f"/v2/{REPOSITORY}/blobs/uploads/.*"
+SUBJECT = {"mediaType": OCI_MANIFEST, "digest": digest_of(manifest()), "size": len(manifest())}
+FALLBACK = SUBJECT["digest"].replace(":", "-")
+SIGNATURE = manifest(artifactType="text/signature", subject=SUBJECT, annotations={"a": "b"})
+
+
+class Content:
+    """The bytes of a blob in chunks; counts how often they are asked for."""
+
+    def __init__(self, body: bytes = BODY) -> None:
+        self.asked = 0
+        self._body = body
+
+    async def __call__(self):
+        self.asked += 1
+        for start in range(0, len(self._body), 65536):
+            yield self._body[start : start + 65536]
+
+
+@pytest.fixture
+def registry():
+    with HostileRegistry() as registry:
+        yield registry
+
+
+async def pushed(registry, *also, content=None, mount_from="", **settings) -> bool:
+    async with visiting(registry, *also, **settings) as client:
+        return await client.uploads.push_blob(at(registry), BLOB, content or Content(), mount_from=mount_from)
+
+
+# Blobs
+
+
+async def test_a_blob_is_sent_whole_in_one_request(registry):
+    assert await pushed(registry)
+    assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
+    assert [each.method for each in registry.requests] == ["HEAD", "POST", "PUT"]
+    put = registry.requests[-1]
+    assert put.headers["Content-Length"] == str(len(BODY))
+    assert "Transfer-Encoding" not in put.headers
+
+
+async def test_a_blob_that_is_there_is_not_sent(registry):
+    registry.put_blob(REPOSITORY, BODY)
+    content = Content()
+    assert not await pushed(registry, content=content)
+    assert ([each.method for each in registry.requests], content.asked) == (["HEAD"], 0)
+
+
+async def test_a_blob_of_another_repository_is_mounted(registry):
+    registry.put_blob("team/base", BODY)
+    content = Content()
+    assert not await pushed(registry, content=content, mount_from="team/base")
+    assert (registry.honest.blob(REPOSITORY, BLOB.digest), content.asked) == (BODY, 0)
+
+
+async def test_a_blob_that_cannot_be_mounted_is_sent(registry):
+    assert await pushed(registry, mount_from="team/base")
+    assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
+
+
+@pytest.mark.parametrize("form", ["{path}", "{url}{path}", "{path}?_state=a%2Bb%3D", "{url}{path}?_state=a%2Bb%3D&x"])
+async def test_the_place_for_a_blob_may_be_written_in_several_ways(registry, form):
+    seen = []
+
+    async def begin(request: web.Request) -> web.Response:
+        answer = await registry.honest.answer(request)
+        answer.headers["Location"] = form.format(url=registry.url, path=answer.headers["Location"])
+        return answer
+
+    registry.on("PUT", UPLOADS, lambda request: seen.append(request.rel_url.raw_query_string))
+    registry.on("POST", UPLOADS, begin)
+    assert await pushed(registry)
+    assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
+    begun = form.partition("?")[2]
+    assert seen == [(begun + "&" if begun else "") + "digest=sha256%3A" + BLOB.digest[7:]]
+
+
+@pytest.mark.parametrize("trouble", [misbehaviour.failing(503, times=2), misbehaviour.dropped(times=2)])
+async def test_a_transfer_that_fails_begins_anew_with_all_its_bytes(registry, trouble):
+    registry.on("PUT", UPLOADS, trouble)
+    content = Content()
+    assert await pushed(registry, content=content)
+    assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
+    assert content.asked == 3
+    places = {each.path for each in registry.received("PUT", UPLOADS)}
+    assert len(places) == 3, "an upload that broke off was used again"
+
+
+async def test_a_transfer_that_fails_for_good_ends_after_all_attempts(registry):
+    registry.on("POST", UPLOADS, misbehaviour.failing(503))
+    with pytest.raises(RegistryError) as refused:
+        await pushed(registry, attempts=3)
+    assert refused.value.retryable
+    assert len(registry.received("POST", UPLOADS)) == 3
+
+
+async def test_a_registry_that_takes_no_bytes_has_a_deadline(registry):
+    registry.on("PUT", UPLOADS, misbehaviour.stalled())
+    with pytest.raises(RegistryError, match="cannot be reached"):
+        await pushed(registry, timeout_seconds=0.1, attempts=1)
+
+
+@pytest.mark.parametrize("body", [BODY[:-1], BODY + b"x", b""])
+async def test_a_blob_that_is_not_as_long_as_announced_is_neither_stored_nor_sent_again(registry, body):
+    with pytest.raises(CacheError, match="than the 200000 bytes it was to be sent with"):
+        await pushed(registry, content=Content(body))
+    assert registry.honest.blob(REPOSITORY, BLOB.digest) is None
+    assert len(registry.received("POST", UPLOADS)) == 1
+
+
+async def test_what_goes_wrong_with_our_own_bytes_is_no_fault_of_the_registry(registry):
+    async def content():
+        yield BODY[:1000]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        await pushed(registry, content=content)
+
+
+async def test_a_blob_with_other_bytes_is_refused_by_the_registry(registry):
+    with pytest.raises(RegistryError, match="HTTP 400"):
+        await pushed(registry, content=Content(b"x" * len(BODY)))
+
+
+async def test_an_upload_without_a_place_is_refused(registry):
+    registry.on("POST", UPLOADS, misbehaviour.answering(202))
+    with pytest.raises(RegistryError, match="without saying where"):
+        await pushed(registry)
+
+
+async def test_a_place_on_another_host_gets_no_login(registry):
+    registry.on("*", "/v2/.*", misbehaviour.basic_auth("user", "password"))
+    credentials = Credentials({registry.host: Login("user", "password")})
+    with HostileRegistry() as storage:
+        answer = web.Response(status=202, headers={"Location": f"{storage.url}/store?x=1"})
+        registry.on("POST", UPLOADS, lambda r: answer if "Authorization" in r.headers else None)
+        storage.on("PUT", "/store", misbehaviour.answering(201))
+        assert await pushed(registry, storage, credentials=credentials)
+        (put,) = storage.requests
+    assert put.authorization is None
+    assert put.query == {"x": "1", "digest": BLOB.digest}
+
+
+async def test_a_place_without_tls_gets_no_bytes(registry):
+    with HostileRegistry() as storage:
+        registry.on("POST", UPLOADS, misbehaviour.answering(202, headers={"Location": f"{storage.url}/store"}))
+        with pytest.raises(RegistryError, match="not HTTPS"):
+            await pushed(registry)
+        assert storage.requests == []
+
+
+async def test_a_mirror_is_never_written_to(registry):
+    with HostileRegistry() as mirror:
+        assert await pushed(registry, mirror, mirrors={registry.host: (mirror.host,)})
+        assert mirror.requests == []
+
+
+# Manifests
+
+
+async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version="") -> str:
+    async with visiting(registry) as client:
+        return await client.uploads.push_manifest(at(registry, version), content, media_type)
+
+
+async def test_a_manifest_is_written_under_its_tag_or_digest(registry):
+    assert await wrote(registry, manifest(), version="v1") == digest_of(manifest())
+    assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
+    assert await wrote(registry) == digest_of(SIGNATURE)
+    assert registry.honest.manifest(REPOSITORY, digest_of(SIGNATURE)) == SIGNATURE
+
+
+async def test_a_manifest_is_written_again_after_trouble(registry):
+    registry.on("PUT", ".*", misbehaviour.failing(503, times=1))
+    await wrote(registry, manifest(), version="v1")
+    assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
+
+
+async def test_a_manifest_that_is_stored_as_something_else_is_an_error(registry):
+    registry.on("PUT", ".*", misbehaviour.lying_digest(digest_of(b"x")))
+    with pytest.raises(RegistryError, match="stored"):
+        await wrote(registry)
+
+
+@pytest.mark.parametrize("content", [b"{}", b"rubbish"])
+async def test_what_is_no_manifest_is_not_sent(registry, content):
+    with pytest.raises(CacheError):
+        await wrote(registry, content)
+    assert registry.requests == []
+
+
+async def test_a_manifest_is_not_written_under_the_digest_of_another(registry):
+    with pytest.raises(CacheError, match="cannot be written as"):
+        await wrote(registry, version=digest_of(b"another"))
+    assert registry.requests == []
+
+
+# The list of referrers
+
+
+async def listed(registry) -> dict:
+    return json.loads(registry.honest.manifest(REPOSITORY, FALLBACK) or b"null")
+
+
+async def test_a_registry_that_lists_referrers_itself_gets_no_fallback_tag(registry):
+    await wrote(registry)
+    assert await listed(registry) is None
+
+
+@pytest.fixture
+def old():
+    with HostileRegistry(referrers=False) as registry:
+        image(registry, "v1")
+        yield registry
+
+
+async def test_a_registry_without_referrers_gets_the_fallback_tag(old):
+    digest = await wrote(old)
+    entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": len(SIGNATURE)}
+    assert await listed(old) == {
+        "schemaVersion": 2,
+        "mediaType": OCI_INDEX,
+        "manifests": [{**entry, "artifactType": "text/signature", "annotations": {"a": "b"}}],
+    }
+    async with visiting(old) as client:
+        found = await client.referrers(at(old, SUBJECT["digest"]))
+    assert [each.digest for each in found.descriptors] == [digest]
+
+
+async def test_an_entry_without_a_type_of_its_own_has_that_of_its_configuration(old):
+    await wrote(old, manifest(subject=SUBJECT))
+    (entry,) = (await listed(old))["manifests"]
+    assert entry["artifactType"] == "application/vnd.oci.image.config.v1+json"
+
+
+async def test_what_was_in_the_list_stays_as_it_was(old):
+    theirs = {"mediaType": "text/x", "digest": digest_of(b"x"), "size": 1, "urls": ["https://x"], "data": "eA=="}
+    before = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [theirs], "annotations": {"k": "v"}}
+    old.put_manifest(REPOSITORY, FALLBACK, json.dumps(before).encode(), OCI_INDEX)
+    digest = await wrote(old)
+    after = await listed(old)
+    assert after["annotations"] == {"k": "v"}
+    assert after["manifests"][0] == theirs
+    assert [each["digest"] for each in after["manifests"]] == [theirs["digest"], digest]
+
+
+async def test_no_digest_is_listed_twice(old):
+    await wrote(old)
+    await wrote(old)
+    assert len((await listed(old))["manifests"]) == 1
+
+
+@pytest.mark.parametrize("body", [manifest(), b"rubbish"])
+async def test_a_list_that_cannot_be_read_is_not_written_over(old, body):
+    old.put_manifest(REPOSITORY, FALLBACK, body, OCI_MANIFEST)
+    with pytest.raises(CacheError):
+        await wrote(old)
+    assert old.honest.manifest(REPOSITORY, FALLBACK) == body
+
+
+async def test_a_list_that_cannot_be_reached_is_not_taken_for_empty(old):
+    old.on("GET", ".*/manifests/sha256-.*", misbehaviour.failing(503))
+    with pytest.raises(RegistryError) as refused:
+        await wrote(old)
+    assert refused.value.status == 503
+    assert await listed(old) is None

@@ -1,0 +1,276 @@
+"""Who signed, and when: each way to look like somebody else is refused for what it is, in both formats."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from private_sigstore import (
+    CertificateAuthority,
+    Key,
+    LogIdentity,
+    PrivateSigstore,
+    bundle_v3,
+    edited_entry,
+    log_body,
+    pem,
+    signature_image,
+    signature_tag,
+    simple_signing,
+)
+from private_sigstore.rekor import dsse_body, hashedrekord_body
+from signing_stand import (
+    FORMATS,
+    IDENTITY,
+    IMAGE,
+    OTHER,
+    SIGNER,
+    SIGSTORE,
+    at,
+    by_key,
+    keyless,
+    policy,
+    signing_stand,
+    without_log,
+)
+
+from accelkit.kernelcache.signatures import Reason
+
+ACME = "https://github.com/acme/.*"
+USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
+
+
+@pytest.fixture
+def stand(tmp_path):
+    with signing_stand(tmp_path) as stand:
+        yield stand
+
+
+@pytest.fixture(params=FORMATS)
+def form(request):
+    return request.param
+
+
+def user_name(text: str) -> x509.OtherName:
+    """Fulcio's own form of a subject, which may hold any text."""
+    value = text.encode()
+    return x509.OtherName(USER_NAME, bytes([0x0C, len(value)]) + value)
+
+
+async def test_another_identity_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY.replace("main", "fork")))
+    refusal = await stand.refusal()
+    assert refusal.reason == Reason.IDENTITY_MISMATCH
+    assert "refs/heads/fork" in refusal.message
+
+
+async def test_another_issuer_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, issuer="https://idp.evil.test"))
+    assert await stand.reason() == Reason.IDENTITY_MISMATCH
+
+
+async def test_a_certificate_without_an_issuer_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, issuer=None))
+    assert await stand.reason() == Reason.IDENTITY_MISMATCH
+
+
+@pytest.mark.parametrize(
+    "longer",
+    [
+        "https://github.com/acme-evil/ci",
+        "https://evil.test/https://github.com/acme/ci",
+        "https://github.com/acme/ci.evil.test",
+    ],
+)
+async def test_a_name_around_the_one_that_is_meant_is_refused(stand, form, longer):
+    stand.attach(form, SIGSTORE.identity(longer))
+    assert await stand.reason(policy(keyless(subjectPattern="https://github.com/acme/ci"))) == Reason.IDENTITY_MISMATCH
+
+
+@pytest.mark.parametrize(
+    "text", ["https://github.com/acme/\0", "https://github.com/acme/\nx", "https://github.com/\u0430cme/x"]
+)
+async def test_a_subject_with_control_characters_or_lookalikes_is_refused(stand, form, text):
+    stand.attach(form, SIGSTORE.identity(user_name(text)))
+    refusal = await stand.refusal(policy(keyless(subjectPattern=ACME)))
+    assert refusal.reason == Reason.IDENTITY_MISMATCH
+    assert refusal.message.isprintable()
+
+
+async def test_a_plain_key_is_not_an_identity(stand, form):
+    stand.attach(form, SIGSTORE.key())
+    assert await stand.reason() == Reason.OTHER_KIND
+
+
+async def test_a_certificate_is_not_a_plain_key(stand, form):
+    stand.attach(form, SIGNER)
+    assert await stand.reason(policy(by_key(SIGNER))) == Reason.OTHER_KIND
+
+
+async def test_another_key_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.key(), tlog=False)
+    assert await stand.reason(policy(by_key(SIGSTORE.key()))) == Reason.SIGNATURE_INVALID
+
+
+async def test_the_certificate_of_somebody_else_beside_ones_own_signature_is_refused(stand, form):
+    stand.attach(form, replace(SIGNER, key=Key.new()))
+    assert await stand.reason() == Reason.SIGNATURE_INVALID
+
+
+@pytest.mark.parametrize("name", ["evil", "private"])
+async def test_an_authority_of_ones_own_is_refused_whatever_its_name(stand, form, name):
+    evil = CertificateAuthority.new(name, around=SIGNER.at)
+    stand.attach(form, SIGSTORE.identity(IDENTITY, authority=evil))
+    assert await stand.reason() == Reason.UNTRUSTED_ROOT
+
+
+async def test_an_authority_certificate_signs_no_images(stand, form):
+    authority = SIGSTORE.authority
+    stand.attach(form, replace(SIGNER, key=authority.key, certificate=authority.intermediate, chain=(authority.root,)))
+    refusal = await stand.refusal()
+    assert refusal.reason == Reason.UNTRUSTED_ROOT
+    assert "an authority's" in refusal.message
+
+
+async def test_a_certificate_for_servers_is_refused(stand, form):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, usage=ExtendedKeyUsageOID.SERVER_AUTH))
+    refusal = await stand.refusal()
+    assert refusal.reason == Reason.UNTRUSTED_ROOT
+    assert "signing code" in refusal.message
+
+
+async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
+    key = Key(rsa.generate_private_key(public_exponent=65537, key_size=1024))  # noqa: S505 - the weakness is the point
+    certificate = SIGSTORE.authority.issue(
+        key, x509.RFC822Name("ci@acme.test"), not_before=SIGNER.at, not_after=at(600)
+    )
+    stand.attach(form, replace(SIGNER, key=key, certificate=certificate), tlog=False)
+    signer = {"ca": {"data": pem(SIGSTORE.authority.root)}, "transparencyLog": "notRequired"}
+    assert await stand.reason(policy(signer), clock=lambda: at(60)) == Reason.UNTRUSTED_ROOT
+
+
+@pytest.mark.parametrize("how", [{"sct": False}, {"ct_log": LogIdentity()}, {"ct_log": SIGSTORE.ct_log.impostor()}])
+async def test_a_certificate_that_no_trusted_certificate_log_promised_is_refused(stand, form, how):
+    stand.attach(form, SIGSTORE.identity(IDENTITY, **how))
+    refusal = await stand.refusal()
+    assert refusal.reason == Reason.UNTRUSTED_ROOT
+    assert "certificate log" in refusal.message
+
+
+async def test_a_certificate_that_had_expired_without_proof_of_the_time_is_refused(stand, form):
+    stand.attach(form, SIGNER, tlog=False)
+    assert await stand.reason(policy(without_log(keyless()))) == Reason.CERTIFICATE_EXPIRED
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+async def test_a_time_outside_the_certificates_is_refused(stand, form, seconds):
+    stand.attach(form, SIGNER, integrated_time=at(seconds))
+    assert await stand.reason() == Reason.CERTIFICATE_EXPIRED
+
+
+@pytest.mark.parametrize("log", [LogIdentity(), SIGSTORE.rekor.impostor()], ids=["unknown", "impostor"])
+async def test_the_entry_of_another_log_is_refused(stand, form, log):
+    stand.attach(form, SIGNER, rekor=log)
+    assert await stand.reason() == Reason.LOG_ENTRY_INVALID
+
+
+async def test_a_signature_without_the_log_is_refused_where_the_policy_demands_one(stand, form):
+    stand.attach(form, SIGNER, tlog=False)
+    assert await stand.reason() == Reason.LOG_ENTRY_MISSING
+
+
+async def test_a_key_without_the_log_is_refused_where_the_policy_demands_one(stand, form):
+    signer = SIGSTORE.key()
+    stand.attach(form, signer, tlog=False)
+    assert await stand.reason(policy({"key": {"data": signer.key.public_pem.decode()}})) == Reason.LOG_ENTRY_MISSING
+
+
+async def test_an_entry_that_is_there_must_be_right_even_where_none_is_demanded(stand, form):
+    signer = SIGSTORE.key()
+    stand.attach(form, signer, rekor=LogIdentity())
+    assert await stand.reason(policy(by_key(signer))) == Reason.LOG_ENTRY_INVALID
+
+
+def entry_for(form: str, signer, digest: str) -> bytes:
+    """The body of the log's entry for a signature of its own."""
+    return log_body(bundle_v3(signer, digest)) if form == "cosign-v3" else simple_signing(signer, digest).log_body
+
+
+@pytest.mark.parametrize("digest", [OTHER.digest, IMAGE.digest], ids=["another payload", "another signature"])
+async def test_the_entry_of_another_signature_is_refused(stand, form, digest):
+    stand.attach(form, SIGNER, body=entry_for(form, SIGNER, digest))
+    assert await stand.reason() == Reason.LOG_ENTRY_INVALID
+
+
+@pytest.mark.parametrize("wrong", ["signer", "payload"])
+async def test_an_entry_that_has_this_signature_and_another_signer_or_payload_is_refused(stand, form, wrong):
+    # RSA signs alike each time, so that the entry can be about this very signature.
+    signer = SIGSTORE.key("rsa")
+    named = SIGSTORE.key("rsa").verifier_pem if wrong == "signer" else signer.verifier_pem
+    if form == "cosign-v3":
+        envelope = json.loads(bundle_v3(signer, IMAGE.digest))["dsseEnvelope"]
+        payload, signature = (
+            base64.b64decode(each) for each in (envelope["payload"], envelope["signatures"][0]["sig"])
+        )
+        body = dsse_body(b"", payload if wrong == "signer" else b"another", [signature], named)
+    else:
+        payload = simple_signing(signer, IMAGE.digest).payload
+        body = hashedrekord_body(payload if wrong == "signer" else b"another", signer.key.sign(payload), named)
+    stand.attach(form, signer, body=body)
+    refusal = await stand.refusal(policy(by_key(signer)))
+    assert refusal.reason == Reason.LOG_ENTRY_INVALID
+    assert f"another {wrong}" in refusal.message
+
+
+async def test_a_changed_entry_is_refused(stand, form):
+    if form == "cosign-v3":
+        bundle = bundle_v3(SIGNER, IMAGE.digest)
+        stand.attach_bundle(edited_entry(bundle, lambda entry: entry.update(logIndex="8")))
+    else:
+        signing = simple_signing(SIGNER, IMAGE.digest).edited_log(lambda log: log["Payload"].update(logIndex=8))
+        stand.push(signature_image([signing]), tag=signature_tag(IMAGE.digest))
+    assert await stand.reason() == Reason.LOG_ENTRY_INVALID
+
+
+def ended(period: dict) -> None:
+    period["validFor"] = {"start": "2000-01-01T00:00:00Z", "end": "2024-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda root: ended(root["tlogs"][0]["publicKey"]), Reason.LOG_ENTRY_INVALID),
+        (lambda root: ended(root["ctlogs"][0]["publicKey"]), Reason.UNTRUSTED_ROOT),
+        (lambda root: ended(root["certificateAuthorities"][0]), Reason.UNTRUSTED_ROOT),
+    ],
+    ids=["log", "certificate log", "authority"],
+)
+async def test_what_the_root_trusted_at_another_time_only_is_refused(stand, form, change, reason):
+    stand.attach(form, SIGNER)
+    assert (await stand.verify()).signatures
+    stand.trust(change)
+    refusal = await stand.refusal()
+    assert refusal.reason == reason
+    assert "trusted at 2025-06-01" in refusal.message
+
+
+async def test_a_root_without_certificate_logs_leaves_the_verdict_open(stand, form):
+    stand.attach(form, SIGNER)
+    stand.trust(lambda root: root.update(ctlogs=[]))
+    assert await stand.reason() == Reason.TRUST_ROOT_UNAVAILABLE
+
+
+async def test_another_instance_of_sigstore_is_refused(stand, form):
+    stand.attach(form, PrivateSigstore.new().identity(IDENTITY))
+    assert await stand.reason() == Reason.LOG_ENTRY_INVALID
+
+
+async def test_a_certificate_that_is_still_valid_needs_no_proof_of_the_time(stand, form):
+    stand.attach(form, SIGNER, tlog=False)
+    verification = await stand.verify(policy(without_log(keyless())), clock=lambda: at(60))
+    assert verification.signatures[0].signed_at is None

@@ -1,0 +1,33 @@
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from accelkit.cli import main
+
+COMMANDS = ["audit", "cache", "config-manager", "examples", "extender", "inspect", "node-agent", "sandbox"]
+
+
+def test_the_help_lists_every_command_with_a_sentence():
+    result = CliRunner().invoke(main, ["--help"])
+    listed = [line.split(maxsplit=1) for line in result.output.partition("Commands:\n")[2].splitlines() if line.strip()]
+    named = {words[0]: words[1] for words in listed if words[0] in COMMANDS}
+    assert sorted(named) == COMMANDS
+    assert not [text for text in named.values() if text.endswith("...")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_can_be_asked_for_help(name):
+    assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
+
+
+def test_a_command_that_is_not_there_is_wrong_usage():
+    result = CliRunner().invoke(main, ["nothing"])
+    assert result.exit_code == 2
+    assert "No such command" in result.output
+
+
+def test_a_command_does_not_wait_for_the_libraries_of_the_others():
+    script = "import sys, accelkit.cli; sys.exit(any(name in sys.modules for name in ('grpc', 'granian', 'sigstore')))"
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
