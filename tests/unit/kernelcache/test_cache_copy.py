@@ -229,12 +229,7 @@ async def test_an_interrupted_source_is_resumed(hostile_registry: HostileRegistr
     await copy(hostile_registry, other, image)
     assert other.honest.blob("mirror/app", digest_of(body)) == body
     assert (
-<<<<<<< HEAD
-        hostile_registry.received("GET", f".*/blobs/{digest_of(body)}")[-1].headers["Range"]
-        == f"bytes=70000-{len(body) - 1}"
-=======
         hostile_registry.received("GET", f".*/blobs/{digest_of(body)}")[-1].headers["Range"].startswith("bytes=70000-")
->>>>>>> h6
     )
 
 
