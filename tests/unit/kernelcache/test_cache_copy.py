@@ -228,7 +228,9 @@ async def test_an_interrupted_source_is_resumed(hostile_registry: HostileRegistr
     hostile_registry.on("GET", f".*/blobs/{digest_of(body)}", misbehaviour.cut_after(70_000))
     await copy(hostile_registry, other, image)
     assert other.honest.blob("mirror/app", digest_of(body)) == body
-    assert hostile_registry.received("GET", f".*/blobs/{digest_of(body)}")[-1].headers["Range"].startswith("bytes=70000-")
+    assert (
+        hostile_registry.received("GET", f".*/blobs/{digest_of(body)}")[-1].headers["Range"].startswith("bytes=70000-")
+    )
 
 
 async def test_what_the_source_changed_does_not_arrive(
