@@ -49,14 +49,17 @@ async def copy_image(
         source_client: open, for the registry that has it.
         source: by tag or digest.
         client: open, for the registry that gets it; may be the same.
-        target: repository, and the tag it gets there; without a tag it is written by digest.
+        target: repository, and the tag it gets there; without a tag it is written by digest. A digest must be that of
+            the image.
         signatures: whether signatures come along.
 
     Raises:
         RegistryError: either registry refuses or fails.
-        CacheError: the image, or the list of what signs it, cannot be read.
+        CacheError: the image, or the list of what signs it, cannot be read, or the target names another digest.
     """
     raw = await source_client.manifest(source)
+    if target.digest not in {"", raw.digest}:
+        raise CacheError(f"{source} has the digest {raw.digest}, so it cannot be written as {target}")
     copying = _Copying(source_client, source, client, target, Copied(raw.digest))
     await copying.image(raw, target.tag)
     if signatures:

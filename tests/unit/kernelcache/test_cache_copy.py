@@ -254,3 +254,14 @@ async def test_a_target_without_a_tag_is_written_by_digest(
     assert [each.path for each in other.received("PUT", ".*/manifests/.*")] == [
         f"/v2/mirror/app/manifests/{image.digest}"
     ]
+
+
+async def test_a_target_with_another_digest_is_refused_and_nothing_is_written(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
+    image = put(hostile_registry, IMAGE)
+    async with client_of(hostile_registry) as reading, client_of(other) as writing:
+        where = Reference(other.host, "mirror/app", "v1", "sha256:" + "0" * 64)
+        with pytest.raises(CacheError, match="cannot be written as"):
+            await copy_image(reading, image, writing, where)
+    assert other.requests == []
