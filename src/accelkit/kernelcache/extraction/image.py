@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility import Fit, Verdicts, judge
+from accelkit.kernelcache.compatibility import Fit, NodeFacts, Verdicts, judge
 from accelkit.kernelcache.extraction.conveyor import in_thread, to_the_end
 from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place, completed, locked
 from accelkit.kernelcache.extraction.group_paths import relocate_group_files
@@ -25,6 +25,7 @@ from accelkit.kernelcache.extraction.order import Extracted, Order
 from accelkit.kernelcache.extraction.record import CompletionRecord, boot, measured
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
+from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.cache import FORMATS
 from accelkit.kernelcache.images import CacheImage, read_cache_image
 from accelkit.kernelcache.oci import Descriptor
@@ -66,7 +67,7 @@ async def extract_image(client: RegistryClient, order: Order) -> Extracted:
             if (present := await asyncio.to_thread(completed, place)) is not None:
                 record = _renewed(present, order, verification)
                 await to_the_end(lambda: place.renew(record))
-                return Extracted(place, record, fresh=False)
+                return _there(place, record, order)
             image, verdicts = judged or await _judged(client, order, raw)
             record = await _extract(client, image, place, order, verification)
         except OSError as exc:
@@ -105,7 +106,12 @@ async def _found(order: Order, digest: str) -> Extracted | None:
     # Other policies than those that were satisfied then have to be satisfied anew.
     if record is None or order.policy_digest not in {"", record.policy_digest}:
         return None
-    return Extracted(place, record, fresh=False)
+    return _there(place, record, order)
+
+
+def _there(place: Place, record: CompletionRecord, order: Order) -> Extracted:
+    """A cache that is there whole. It may be another node's that extracted it, and so fit no card of this one."""
+    return Extracted(place, record, fresh=False, verdicts=_fitting(record.labels, order.node))
 
 
 async def _judged(client: RegistryClient, order: Order, raw: RawManifest) -> tuple[CacheImage, Verdicts | None]:
@@ -117,16 +123,20 @@ async def _judged(client: RegistryClient, order: Order, raw: RawManifest) -> tup
             f"{image.reference} says that its cache is of the format {image.labels.format!a}, which is not known",
             next_step="use a newer accelkit, if there is one that knows it",
         )
-    if order.node is None:
-        return image, None
-    verdicts = judge(image.labels, order.node)
+    return image, _fitting(image.labels, order.node)
+
+
+def _fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
+    if node is None:
+        return None
+    verdicts = judge(labels, node)
     if verdicts.fit is Fit.NONE:
         reasons = [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons if reason.hard)]
         told = "; ".join(dict.fromkeys(f"{reason.code}: {reason.message}" for reason in reasons))
         raise CacheError(
             f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
         )
-    return image, verdicts
+    return verdicts
 
 
 async def _extract(
@@ -147,6 +157,7 @@ async def _extract(
         policy_digest=order.policy_digest,
         signatures=_sentences(verification),
         extracted_at=order.clock().isoformat(timespec="seconds"),
+        labels=image.labels,
         boot=boot(),
     )
     await to_the_end(lambda: place.publish(record))
