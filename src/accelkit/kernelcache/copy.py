@@ -105,8 +105,9 @@ class _Copying:
             self.done.signatures += 1
         listed = await self.source_client.referrers(image)
         if listed.problems:
+            problems = "; ".join(each.message for each in listed.problems)
             raise CacheError(
-                f"the image was copied, but what signs it cannot be listed: {'; '.join(listed.problems)}",
+                f"the image was copied, but what signs it cannot be listed: {problems}",
                 next_step="copy it without signatures and sign it anew, if that is right",
             )
         for referrer in listed.descriptors:

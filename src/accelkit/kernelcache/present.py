@@ -43,7 +43,10 @@ async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
     raw = await _present(client, image.tagged(signature_tag(image.digest)))
     if raw is not None:
         found[raw.digest] = SIGN_PREDICATE
-    for each in (await client.referrers(image)).descriptors:
+    listed = await client.referrers(image)
+    if listed.problems:
+        raise listed.problems[0]
+    for each in listed.descriptors:
         if not may_be_bundle(each):
             continue
         raw = await _present(client, image.at(each.digest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -36,7 +37,11 @@ _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
 _TAGS_A_PAGE = 1000
 # What registries answer that do not know the referrers API.
+_NOT_THERE = 404
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
+
+
+Problem = RegistryError | CacheError
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,10 @@ class RawManifest:
 
 @dataclass(frozen=True)
 class Referrers:
-    """What points at a manifest. `problems` says what could not be read, which is not the same as nothing."""
+    """What points at a manifest. `problems` is why something could not be read, which is not the same as nothing."""
 
     descriptors: tuple[Descriptor, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 class _Tags(msgspec.Struct, frozen=True):
@@ -153,23 +158,39 @@ class RegistryClient:
             raise RegistryError(f"{endpoint.registry} lists tags of {endpoint.repository} that can be none")
         return found
 
+    async def manifests(self, reference: Reference) -> tuple[list[RawManifest], list[Problem]]:
+        """Read a manifest from the registry and from each of its mirrors, for tags that may differ there.
+
+        Returns:
+            Those that are there, each once, and why the registry itself could not tell.
+        """
+        outcomes = await self._everywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
+        found = {each.digest: each for each in outcomes if isinstance(each, RawManifest)}
+        return list(found.values()), _problems(
+            [() if isinstance(each, RawManifest) else _problem(each) for each in outcomes]
+        )
+
     async def referrers(self, reference: Reference) -> Referrers:
         """What points at the manifest of a reference with a digest: by the referrers API and by the fallback tag.
 
-        Both are asked, because some registries answer the first with an empty list and keep only the second.
+        Both are asked, because some registries answer the first with an empty list and keep only the second. And all
+        mirrors are asked beside the registry: behind a gap, only they have anything.
 
         Raises:
             CacheError: the reference has no digest.
-            RegistryError: the registry cannot be reached, so that nothing is known.
         """
         if not reference.digest:
             raise CacheError(f"what refers to {reference} can only be asked by digest")
-        listed, tagged = await asyncio.gather(self._listed(reference), self._tagged(reference))
-        by_digest = {descriptor.digest: descriptor for descriptor in (*tagged.descriptors, *listed.descriptors)}
-        return Referrers(tuple(by_digest.values()), (*listed.problems, *tagged.problems))
+        by_digest: dict[str, Descriptor] = {}
+        troubles: list[Problem] = []
+        for ask in (self._listed, self._tagged):
+            outcomes = await self._everywhere(reference, functools.partial(ask, reference))
+            lists = [each if isinstance(each, Referrers) else Referrers((), _problem(each)) for each in outcomes]
+            by_digest |= {descriptor.digest: descriptor for each in lists for descriptor in each.descriptors}
+            troubles += _problems([each.problems for each in lists])
+        return Referrers(tuple(by_digest.values()), tuple(troubles))
 
-    async def _listed(self, reference: Reference) -> Referrers:
-        endpoint = self._settings.origin(reference)
+    async def _listed(self, reference: Reference, endpoint: Endpoint) -> Referrers:
         found: list[Descriptor] = []
         try:
             async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
@@ -177,26 +198,15 @@ class RegistryClient:
         except RegistryError as exc:
             if exc.status in _UNSUPPORTED and not found:
                 return Referrers()
-            if exc.retryable:
-                raise
-            return Referrers(tuple(found), (f"the referrers API: {exc}",))
+            return Referrers(tuple(found), (exc,))
         except CacheError as exc:
-            return Referrers(tuple(found), (f"the referrers API: {exc}",))
+            return Referrers(tuple(found), (exc,))
         return Referrers(tuple(found))
 
-    async def _tagged(self, reference: Reference) -> Referrers:
+    async def _tagged(self, reference: Reference, endpoint: Endpoint) -> Referrers:
         tag = reference.digest.replace(":", "-")
-        try:
-            raw = await self._manifest(self._settings.origin(reference), reference.tagged(tag))
-            return Referrers(_index(raw.content).manifests)
-        except RegistryError as exc:
-            if exc.status == 404:  # noqa: PLR2004 - HTTP's word for "not there"
-                return Referrers()
-            if exc.retryable:
-                raise
-            return Referrers((), (f"the tag {tag}: {exc}",))
-        except CacheError as exc:
-            return Referrers((), (f"the tag {tag}: {exc}",))
+        raw = await self._manifest(endpoint, reference.tagged(tag))
+        return Referrers(_index(raw.content).manifests)
 
     async def _manifest(self, endpoint: Endpoint, reference: Reference) -> RawManifest:
         url = endpoint.url(f"manifests/{reference.version}")
@@ -227,6 +237,21 @@ class RegistryClient:
             url = str(following)
         raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
 
+    async def _everywhere(
+        self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]
+    ) -> list[T | RegistryError | CacheError]:
+        """What all mirrors and, last, the registry itself say, or why they cannot say anything."""
+
+        async def one(endpoint: Endpoint) -> T | RegistryError | CacheError:
+            try:
+                return await ask(endpoint)
+            except (RegistryError, CacheError) as exc:
+                return exc
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(endpoint)) for endpoint in self._settings.endpoints(reference)]
+        return [task.result() for task in tasks]
+
     async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]) -> T:
         """What the first mirror that can says, else the registry itself."""
         *mirrors, origin = self._settings.endpoints(reference)
@@ -236,7 +261,7 @@ class RegistryClient:
                 return await ask(mirror)
             except RegistryError as exc:
                 # That it lacks something is no trouble.
-                troubles += [] if exc.status == 404 else [exc.message]  # noqa: PLR2004 - HTTP's word for "not there"
+                troubles += [] if exc.status == _NOT_THERE else [exc.message]
         try:
             return await ask(origin)
         except RegistryError as exc:
@@ -250,3 +275,13 @@ def _index(content: bytes) -> Index:
     if not isinstance(document, Index):
         raise CacheError("an image stands where a list of referrers is due")
     return document
+
+
+def _problem(exc: Problem) -> tuple[Problem, ...]:
+    """What could not be read. That it is not there is an answer."""
+    return () if isinstance(exc, RegistryError) and exc.status == _NOT_THERE else (exc,)
+
+
+def _problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
+    """What ails mirrors counts only where the registry itself, which is the last one, cannot tell."""
+    return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

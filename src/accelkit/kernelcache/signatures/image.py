@@ -136,18 +136,17 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
 
 async def _gather(client: RegistryClient, image: Reference) -> _Found:
     """All that can be read. What cannot is a failure beside it: one good signature is enough, wherever it lies."""
-    new, old = await asyncio.gather(_bundles(client, image), _simple(client, image))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each(client, image)) for each in (_bundles, _simple)]
+    new, old = (task.result() for task in tasks)
     return _Found((*new.evidence, *old.evidence), (*new.failures, *old.failures))
 
 
 async def _bundles(client: RegistryClient, image: Reference) -> _Found:
     """The bundles that refer to an image."""
-    try:
-        referrers = await client.referrers(image)
-    except RegistryError as exc:
-        return _Found((), (_unread(exc, "referrers"),))
+    referrers = await client.referrers(image)
     evidence: list[Evidence] = []
-    failures = [Failure(Reason.UNREADABLE, problem) for problem in referrers.problems]
+    failures = [_unread(problem, "referrers") for problem in referrers.problems]
     candidates = _candidates(referrers.descriptors)
     if len(candidates) > MAX_SIGNATURES:
         failures.append(Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at"))
@@ -189,25 +188,22 @@ async def _bundle(client: RegistryClient, image: Reference, referrer: Descriptor
 
 
 async def _simple(client: RegistryClient, image: Reference) -> _Found:
-    """The layers of the signature image that cosign 2 tags."""
+    """The layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
     tag = simple_signing.signature_tag(image.digest)
-    try:
-        document = (await client.manifest(image.tagged(tag))).decode()
-    except RegistryError as exc:
-        missing = exc.status == 404  # noqa: PLR2004 - HTTP's word for "not there"
-        return _Found((), () if missing else (_unread(exc, tag),))
-    except CacheError as exc:
-        return _Found((), (_unread(exc, tag),))
-    if not isinstance(document, Manifest):
-        return _Found((), (Failure(Reason.UNREADABLE, "it is an index, not an image", tag),))
-    layers = [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
+    manifests, problems = await client.manifests(image.tagged(tag))
+    failures = [_unread(problem, tag) for problem in problems]
+    layers: dict[tuple[str, str], Descriptor] = {}
+    for raw in manifests:
+        try:
+            layers |= {_key(layer): layer for layer in _simple_layers(raw)}
+        except CacheError as exc:
+            failures.append(_unread(exc, tag))
     evidence: list[Evidence] = []
-    failures: list[Failure] = []
     if len(layers) > MAX_SIGNATURES:
         failures.append(
             Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are looked at", tag)
         )
-    for number, layer in enumerate(layers[:MAX_SIGNATURES], 1):
+    for number, layer in enumerate(list(layers.values())[:MAX_SIGNATURES], 1):
         source = f"{tag} layer {number}"
         try:
             payload = await client.blob(image, layer, limit=MAX_SIGNATURE_BYTES)
@@ -217,6 +213,18 @@ async def _simple(client: RegistryClient, image: Reference) -> _Found:
         except RegistryError as exc:
             failures.append(_unread(exc, source))
     return _Found(tuple(evidence), tuple(failures))
+
+
+def _simple_layers(raw: RawManifest) -> list[Descriptor]:
+    document = raw.decode()
+    if not isinstance(document, Manifest):
+        raise CacheError("it is an index, not an image")
+    return [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
+
+
+def _key(layer: Descriptor) -> tuple[str, str]:
+    # Several signatures of one image have the same payload; what tells them apart are the annotations.
+    return layer.digest, repr(sorted(layer.annotations.items()))
 
 
 def _unread(exc: RegistryError | CacheError, source: str = "") -> Failure:
