@@ -16,7 +16,8 @@ author:
 description:
   - Verifies an image, judges it against cards, and extracts its cache into a folder that is named by the digest, once.
   - Nothing is written before a signature holds, and nothing is visible before every byte has been proven.
-  - A cache that is there already is verified again where other policies are given, and never extracted again.
+  - A cache that is there already is verified again where other policies are given. It is neither judged nor extracted
+    again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -134,8 +135,7 @@ signatures:
   sample: ["ci@acme.example (cosign-v3, policy acme)"]
 compatibility:
   description: >-
-    Whether the cards can use the cache; null where no cards were given, and where nothing
-    had to be asked of the registry.
+    Whether the cards can use the cache; null where no cards were given, and where the cache was there already.
   returned: success
   type: dict
   contains:
@@ -207,7 +207,7 @@ with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.extracted import list_extracted
     from accelkit.kernelcache.extraction import Limits, Order, extract_image
-    from accelkit.kernelcache.preview import preview_extraction
+    from accelkit.kernelcache.extraction.preview import preview_extraction
     from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
     from accelkit.kernelcache.views import extracted_view, preview_view
@@ -216,7 +216,7 @@ RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
 }
 # What may change of a cache that is there: who signed it, where other policies are given.
-SHOWN = ("image", "path", "mount_path", "signatures")
+SHOWN = ("digest", "path", "mount_path", "signatures")
 
 
 async def extracted(module):

@@ -11,6 +11,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction.rules import safe_path
 from accelkit.kernelcache.formats import Cache, Target, labels, read_cache
 from accelkit.kernelcache.images import own_architecture
 from accelkit.kernelcache.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
@@ -85,16 +87,15 @@ async def build_image(
         present: the digest that the tag leads to already; an image with it is not pushed again.
 
     Raises:
-        CacheError: the folder is no cache, or changes meanwhile.
+        CacheError: the folder is no cache, changes meanwhile, or could not be extracted again; or the disk is full.
         RegistryError: the registry refuses it.
     """
     architecture = recipe.architecture or own_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
+    _check_names(cache, folder)
     # A layer may be larger than memory; it has to be written before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
-        layer = await asyncio.to_thread(
-            write_layer, cache, folder, file, compression=recipe.compression, media=recipe.media
-        )
+        layer = await asyncio.to_thread(_write_layer, cache, folder, file, recipe)
         title = reference.repository.rpartition("/")[2]
         named = labels(cache, title=title, gpu_product=recipe.gpu_product)
         config = image_config(layer, named, architecture=architecture)
@@ -113,6 +114,27 @@ async def build_image(
                 uploaded += blob.size
         await client.uploads.push_manifest(reference, manifest, manifest_type)
     return replace(built, pushed=True, uploaded_bytes=uploaded)
+
+
+def _check_names(cache: Cache, folder: Path) -> None:
+    """Nobody is helped by an image that no extraction takes."""
+    for path in cache.files:
+        try:
+            safe_path(f"io.{cache.format}.cache/{path}")
+        except CacheError as exc:
+            raise CacheError(
+                f"an image of {folder} could not be extracted: {exc.message}", next_step="rename or remove that file"
+            ) from exc
+
+
+def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: Recipe) -> LayerInfo:
+    try:
+        return write_layer(cache, folder, file, compression=recipe.compression, media=recipe.media)
+    except OSError as exc:
+        raise CacheError(
+            f"the layer cannot be written to {tempfile.gettempdir()}: {exc.strerror or exc}",
+            next_step="free some space there, or set TMPDIR to a folder on a larger disk",
+        ) from exc
 
 
 def _of_file(file: BinaryIO) -> Callable[[], AsyncIterator[bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from accelkit.errors import RegistryError
+from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci import Descriptor, Index, Manifest
 from accelkit.kernelcache.present import may_be_bundle
 from accelkit.kernelcache.reference import Reference
@@ -14,6 +14,8 @@ from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
 
 _PARALLEL_BLOBS = 4
+# Of one image with its members and signatures; an index may name indexes, and so on.
+_MAX_MANIFESTS = 1024
 
 
 @dataclass
@@ -47,14 +49,17 @@ async def copy_image(
         source_client: open, for the registry that has it.
         source: by tag or digest.
         client: open, for the registry that gets it; may be the same.
-        target: repository, and the tag it gets there; without a tag it is written by digest.
+        target: repository, and the tag it gets there; without a tag it is written by digest. A digest must be that of
+            the image.
         signatures: whether signatures come along.
 
     Raises:
         RegistryError: either registry refuses or fails.
-        CacheError: the image cannot be read.
+        CacheError: the image, or the list of what signs it, cannot be read, or the target names another digest.
     """
     raw = await source_client.manifest(source)
+    if target.digest not in {"", raw.digest}:
+        raise CacheError(f"{source} has the digest {raw.digest}, so it cannot be written as {target}")
     copying = _Copying(source_client, source, client, target, Copied(raw.digest))
     await copying.image(raw, target.tag)
     if signatures:
@@ -69,17 +74,20 @@ class _Copying:
     client: RegistryClient
     target: Reference
     done: Copied
+    _begun: int = 0
 
     async def image(self, raw: RawManifest, tag: str) -> None:
         """Blobs and members first, so that a manifest never names what is not there."""
+        self._begun += 1
+        if self._begun > _MAX_MANIFESTS:
+            raise CacheError(f"{self.source} has more than {_MAX_MANIFESTS} manifests")
         document = raw.decode()
         if isinstance(document, Index):
             for member in document.manifests:
                 await self.image(await self.source_client.manifest(self.source.at(member.digest)), "")
         else:
             await self._blobs(document)
-        where = self.target.tagged(tag) if tag else self.target.at(raw.digest)
-        place = where if tag else Reference(where.registry, where.repository, "", raw.digest)
+        place = self.target.tagged(tag) if tag else self.target.tagged("").at(raw.digest)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
         self.done.manifests += 1
@@ -95,7 +103,13 @@ class _Copying:
         else:
             await self.image(raw, tag)
             self.done.signatures += 1
-        for referrer in (await self.source_client.referrers(image)).descriptors:
+        listed = await self.source_client.referrers(image)
+        if listed.problems:
+            raise CacheError(
+                f"the image was copied, but what signs it cannot be listed: {'; '.join(listed.problems)}",
+                next_step="copy it without signatures and sign it anew, if that is right",
+            )
+        for referrer in listed.descriptors:
             if not may_be_bundle(referrer):
                 continue
             raw = await self.source_client.manifest(image.at(referrer.digest))

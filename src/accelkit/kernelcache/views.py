@@ -7,9 +7,9 @@ import msgspec
 from accelkit.kernelcache.build import BuiltImage
 from accelkit.kernelcache.compatibility import Verdicts
 from accelkit.kernelcache.extraction import Extracted
+from accelkit.kernelcache.extraction.preview import Preview
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import CacheImage
-from accelkit.kernelcache.preview import Preview
 from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError, Verification
 
 
@@ -207,8 +207,8 @@ def preview_view(preview: Preview) -> ExtractedView | PreviewView:
     """Describe what an extraction would leave: what is there, with whoever signs it now, or what would be."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
-        record = msgspec.structs.replace(preview.present, signatures=preview.signatures)
-        return extracted_view(Extracted(place, record, fresh=False, verdicts=verdicts))
+        record = msgspec.structs.replace(preview.present, image=preview.image, signatures=preview.signatures)
+        return extracted_view(Extracted(place, record, fresh=False))
     return PreviewView(
         image=preview.image,
         digest=place.digest,

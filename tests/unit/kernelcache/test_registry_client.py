@@ -67,6 +67,15 @@ async def test_a_digest_header_that_lies_is_refused(registry):
             await client.manifest(at(registry, "v1"))
 
 
+async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
+    image(registry, "v1")
+    registry.on("GET", MANIFESTS, misbehaviour.lying_digest("sha256:\x9b2J\u202e"))
+    async with visiting(registry) as client:
+        with pytest.raises(RegistryError, match="its bytes are") as refused:
+            await client.manifest(at(registry, "v1"))
+    assert refused.value.message.isprintable()
+
+
 async def test_a_manifest_without_end_is_left_at_4_mib(registry):
     registry.on("GET", MANIFESTS, misbehaviour.endless(OCI_MANIFEST))
     async with visiting(registry) as client:

@@ -109,4 +109,13 @@ async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry):
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
             with pytest.raises(RegistryError) as refused:
                 await client.manifest(at(registry, "v1"))
-    assert refused.value.status == 404
+    assert (refused.value.status, refused.value.retryable) == (404, False)
+    assert f"{mirror.host} answers HTTP 503" in refused.value.message
+
+
+async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry):
+    with HostileRegistry() as mirror:
+        async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
+            with pytest.raises(RegistryError) as refused:
+                await client.manifest(at(registry, "v1"))
+    assert mirror.host not in refused.value.message

@@ -100,6 +100,14 @@ async def test_of_a_hundred_bundles_no_more_than_the_limit_are_read(stand):
     assert any("only 64 of 100" in each.message for each in refusal.failures)
 
 
+async def test_a_signature_is_found_behind_any_number_of_attestations(stand):
+    says = {"annotations": {"dev.sigstore.bundle.predicateType": "https://example.test/sbom/v1"}}
+    sboms = [bundle_referrer(f"sbom {number}".encode(), IMAGE).descriptor | says for number in range(70)]
+    signature = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
+    stand.registry.on("GET", REFERRERS, misbehaviour.paged_referrers([*sboms, signature.descriptor], page=100))
+    assert (await stand.verify()).signatures[0].identity == IDENTITY
+
+
 # The second is what cosign 3 writes into the fallback tag.
 @pytest.mark.parametrize("said", [{}, {"artifactType": "application/vnd.oci.empty.v1+json"}], ids=["nothing", "empty"])
 async def test_what_a_list_says_of_a_referrer_does_not_matter(stand, said):

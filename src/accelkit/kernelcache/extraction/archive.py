@@ -6,6 +6,7 @@ memory and would follow more kinds of entries than a cache has.
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,15 @@ from accelkit.errors import CacheError
 
 _BLOCK = 512
 _MAX_EXTENDED_BYTES = 64 << 10
+# Extended headers before one entry, and the padding after the end. Both compress to nothing and are no entries, so no
+# limit on the entries stops them.
+_MAX_EXTENDED = 8
+_MAX_PADDING_BYTES = 1 << 20
+_SHOWN_CHARACTERS = 255
+_RECORD = re.compile(rb"([0-9]{1,9}) ([^=\n]+)=")
+_LINE_FEED = ord("\n")
+_SIZE = re.compile(r"[0-9]{1,20}", re.ASCII)
+_EXTENDED = frozenset({tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME})
 _FILES = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE})
 _KINDS = {
     tarfile.LNKTYPE: "a hard link",
@@ -77,48 +87,58 @@ def entries(pieces: Pieces) -> Iterator[Entry]:
         CacheError: it is no archive, ends in the middle, or has an entry that is neither file nor folder.
     """
     extended: dict[str, str] = {}
-    while True:
-        header = pieces.exactly(_BLOCK)
-        if not any(header):
-            break
+    headers = 0
+    while any(header := pieces.exactly(_BLOCK)):
         info = _parsed(header)
-        if info.type in {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE}:
-            extended |= _records(_extended(pieces, info))
+        if info.type not in _EXTENDED:
+            yield from _entry(pieces, info, extended)
+            extended, headers = {}, 0
             continue
-        if info.type == tarfile.XGLTYPE:
-            _extended(pieces, info)
-            continue
+        headers += 1
+        if headers > _MAX_EXTENDED:
+            raise CacheError(f"an archive has more than {_MAX_EXTENDED} extended headers in a row")
+        content = _extended(pieces, info)
         if info.type == tarfile.GNUTYPE_LONGNAME:
-            extended["path"] = _text(_extended(pieces, info).rstrip(b"\0"))
-            continue
-        yield from _entry(pieces, info, extended)
-        extended = {}
-    while rest := pieces.some(_BLOCK * _BLOCK):
-        if any(rest):
+            extended["path"] = _text(content.rstrip(b"\0"))
+        elif info.type != tarfile.XGLTYPE:
+            extended |= _records(content)
+    _check_end(pieces)
+
+
+def _check_end(pieces: Pieces) -> None:
+    padding = 0
+    while rest := pieces.some(_MAX_PADDING_BYTES):
+        padding += len(rest)
+        if any(rest) or padding > _MAX_PADDING_BYTES:
             raise CacheError("something follows the end of an archive")
 
 
 def _entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[Entry]:
-    name = extended.get("path", info.name)
+    # An empty record takes back what others said.
+    name = extended.get("path") or info.name
+    shown = ascii(name[:_SHOWN_CHARACTERS])
     if any(key.startswith("GNU.sparse") for key in extended):
-        raise CacheError(f"the archive has {name!a}, a sparse file")
-    try:
-        size = int(extended.get("size", info.size))
-    except ValueError as exc:
-        raise CacheError(f"the archive gives {name!a} no size that can be read") from exc
+        raise CacheError(f"the archive has {shown}, a sparse file")
+    size = _size(extended["size"], shown) if extended.get("size") else info.size
     if info.type == tarfile.DIRTYPE:
         yield Entry(name, 0, is_folder=True)
         return
     if info.type not in _FILES or "linkpath" in extended:
         kind = _KINDS.get(info.type, f"an entry of the type {info.type!r}")
         raise CacheError(
-            f"the archive has {name!a}, {kind}; a cache has files and folders only",
+            f"the archive has {shown}, {kind}; a cache has files and folders only",
             next_step="build the image anew from the cache's folder",
         )
     if size < 0:
-        raise CacheError(f"the archive gives {name!a} a negative size")
+        raise CacheError(f"the archive gives {shown} a negative size")
     yield Entry(name, size, is_folder=False)
     pieces.exactly(-size % _BLOCK)
+
+
+def _size(text: str, shown: str) -> int:
+    if not _SIZE.fullmatch(text):
+        raise CacheError(f"the archive gives {shown} no size that can be read")
+    return int(text)
 
 
 def _parsed(header: bytes) -> tarfile.TarInfo:
@@ -139,17 +159,16 @@ def _extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 def _records(content: bytes) -> dict[str, str]:
     """The records of an extended header: length, key=value and a line feed, the length counting all of it."""
     found = {}
-    while content:
-        length, space, _ = content.partition(b" ")
-        if not space or not length.isdigit() or not len(length) + 1 < int(length) <= len(content):
+    start = 0
+    while start < len(content):
+        match = _RECORD.match(content, start)
+        end = start + int(match[1]) if match else 0
+        if match is None or not match.end() < end <= len(content) or content[end - 1] != _LINE_FEED:
             raise CacheError("an archive has an extended header that cannot be read")
-        record, content = content[len(length) + 1 : int(length)], content[int(length) :]
-        key, equals, value = record.removesuffix(b"\n").partition(b"=")
-        if not equals or not record.endswith(b"\n"):
-            raise CacheError("an archive has an extended header that cannot be read")
-        name = _text(key)
+        name, value = _text(match[2]), content[match.end() : end - 1]
         if name in {"path", "size", "linkpath"} or name.startswith("GNU.sparse"):
             found[name] = _text(value)
+        start = end
     return found
 
 

@@ -2,6 +2,7 @@
 
     DIR/.sha256-<hex>.lock            held while somebody extracts it
     DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next try
+    DIR/.sha256-<hex>.displaced/      what was in its way and had no record to be understood; the same
     DIR/sha256-<hex>/cache/           the framework's files
     DIR/sha256-<hex>/manifest.json    what the image says of them, where it says so
     DIR/sha256-<hex>/complete.json    the completion record
@@ -22,42 +23,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction.record import CompletionRecord, read_record, still_whole, write_record
 
-VERSION = 1
 CACHE = "cache"
 MANIFEST = "manifest.json"
-RECORD = "complete.json"
-_MAX_RECORD_BYTES = 1 << 20
 _LOCK_POLL_SECONDS = 0.1
-
-
-class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """That a cache was extracted whole, and what was checked before.
-
-    Attributes:
-        image: reference with the digest.
-        format: `triton`, `vllm` or `habana`.
-        mount_path: where the group files say that the cache lies.
-        files: how many.
-        size_bytes: of the files.
-        policy_digest: of the signer policies that it satisfied; empty where nobody asked for a signature.
-        signatures: who signed, as sentences.
-        extracted_at: RFC 3339.
-        version: of this record.
-    """
-
-    image: str
-    format: str
-    mount_path: str
-    files: int
-    size_bytes: int
-    policy_digest: str
-    signatures: tuple[str, ...]
-    extracted_at: str
-    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -79,9 +50,10 @@ class Place:
         if mount_path is None:
             folder = base.absolute() / name
             return cls(digest, folder, str(folder / CACHE))
-        path = mount_path.rstrip("/") or "/"
-        if not path.startswith("/") or {"..", "."} & set(path.split("/")) or not path.isprintable():
+        parts = [part for part in mount_path.split("/") if part]
+        if not mount_path.startswith("/") or {"..", "."} & set(parts) or not mount_path.isprintable():
             raise CacheError(f"the mount path {mount_path!r} is not an absolute path without '..'")
+        path = "/" + "/".join(parts)
         suffix = hashlib.sha256(path.encode()).hexdigest()[:8]
         return cls(digest, base.absolute() / f"{name}-{suffix}", path)
 
@@ -96,6 +68,11 @@ class Place:
         return self.folder.with_name(f".{self.folder.name}.partial")
 
     @property
+    def displaced(self) -> Path:
+        """What was in the way of a complete cache."""
+        return self.folder.with_name(f".{self.folder.name}.displaced")
+
+    @property
     def lock(self) -> Path:
         """The file that is locked meanwhile."""
         return self.folder.with_name(f".{self.folder.name}.lock")
@@ -106,10 +83,10 @@ class Place:
         Raises:
             OSError: the disk is full, or cannot be written.
         """
-        _write_record(self.partial, record)
-        # Something without a record is in the way only where somebody meddled; it is not a cache.
+        write_record(self.partial, record)
+        # Readers see the old folder whole, or none, or the new one whole.
         if self.folder.exists():
-            shutil.rmtree(self.folder)
+            self.folder.rename(self.displaced)
         self.partial.rename(self.folder)
         _sync_folder(self.folder.parent)
 
@@ -119,22 +96,20 @@ class Place:
         Raises:
             OSError: the disk is full, or cannot be written.
         """
-        if record != completed(self):
-            _write_record(self.folder, record)
+        if record != read_record(self.folder):
+            write_record(self.folder, record)
 
-    def clear_partial(self) -> None:
-        """Delete what an extraction left that did not end."""
-        if self.partial.exists():
-            shutil.rmtree(self.partial)
+    def clear_leftovers(self) -> None:
+        """Delete what an extraction left that did not end, and what was in its way.
 
-
-def _write_record(folder: Path, record: CompletionRecord) -> None:
-    new = folder / f".{RECORD}.new"
-    with new.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(folder / RECORD)
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        for path in (self.partial, self.displaced):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -148,16 +123,15 @@ def _sync_folder(folder: Path) -> None:
 def completed(place: Place) -> CompletionRecord | None:
     """The record of a cache that is there whole, or None.
 
-    A record of a newer version counts as none: what it means is unknown here.
+    A record of a newer version counts as none: what it means is unknown here. So does that of another place, since
+    folders can be copied and renamed.
     """
-    path = place.folder / RECORD
-    try:
-        with path.open("rb") as file:
-            record = msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=CompletionRecord)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    record = read_record(place.folder)
+    if record is None or not record.image.endswith(f"@{place.digest}") or record.mount_path != place.mount_path:
         return None
-    usable = record.version == VERSION and record.mount_path == place.mount_path and place.cache.is_dir()
-    return record if usable else None
+    if not place.cache.is_dir():
+        return None
+    return record if still_whole(record, place.cache) else None
 
 
 @asynccontextmanager

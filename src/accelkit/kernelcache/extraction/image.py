@@ -7,86 +7,32 @@ every byte holds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility import Fit, NodeFacts, Verdicts, judge
-from accelkit.kernelcache.extraction.conveyor import in_thread
-from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, CompletionRecord, Place, completed, locked
+from accelkit.kernelcache.extraction.checks import bounded, judged, sentences
+from accelkit.kernelcache.extraction.conveyor import in_thread, to_the_end
+from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place, completed, locked
 from accelkit.kernelcache.extraction.group_paths import relocate_group_files
 from accelkit.kernelcache.extraction.merge import merge
+from accelkit.kernelcache.extraction.order import Extracted, Order
+from accelkit.kernelcache.extraction.record import CompletionRecord, boot, measured
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
-from accelkit.kernelcache.formats import ImageLabels
-from accelkit.kernelcache.images import CacheImage, read_cache_image
+from accelkit.kernelcache.images import CacheImage
 from accelkit.kernelcache.oci import Descriptor
-from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient
-from accelkit.kernelcache.signatures import SignerPolicies, verify_image
+from accelkit.kernelcache.signatures import verify_image
 from accelkit.kernelcache.signatures.image import Verification
 
-LOCK_SECONDS = 900.0
 _PARALLEL_LAYERS = 3
-# What an image's files may exceed the size that its label gives: the manifest beside the cache, and rounding.
-_SLACK_BYTES = 16 << 20
-_SLACK_SHARE = 100
-
-
-@dataclass(frozen=True)
-class Extracted:
-    """An extracted cache.
-
-    Attributes:
-        place: where it lies.
-        record: what was checked and written.
-        fresh: whether it was extracted now, and not found complete.
-        verdicts: on the node's cards; None where it was found complete or no cards were given.
-    """
-
-    place: Place
-    record: CompletionRecord
-    fresh: bool
-    verdicts: Verdicts | None = None
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to extract, and how.
-
-    Attributes:
-        image: by tag or digest.
-        base: the folder that gets the digest-named one.
-        policies: who may have signed; None only where the caller said so in as many words.
-        namespace: for which namespace the policies are asked.
-        mount_path: where workloads will see the cache; None for where it is extracted.
-        limits: on its size.
-        node: the cards that it is for; None to extract it whatever they are.
-        clock: now.
-        lock_seconds: how long somebody else's extraction of the same image is waited for.
-    """
-
-    image: Reference
-    base: Path
-    policies: SignerPolicies | None
-    namespace: str = ""
-    mount_path: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    node: NodeFacts | None = None
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    lock_seconds: float = LOCK_SECONDS
-
-    @property
-    def policy_digest(self) -> str:
-        """Of the policies and the namespace they were asked for; empty where there are none."""
-        return f"{self.policies.digest}/{self.namespace}" if self.policies is not None else ""
+_MORE_ROOM = "free some space, or extract to another disk"
 
 
 async def extract_image(client: RegistryClient, order: Order) -> Extracted:
@@ -98,7 +44,7 @@ async def extract_image(client: RegistryClient, order: Order) -> Extracted:
             nothing of it is visible.
         RegistryError: the registry failed; the same.
     """
-    if order.image.digest and (found := _found(order, order.image.digest)) is not None:
+    if order.image.digest and (found := await _found(order, order.image.digest)) is not None:
         return found
     verification = None
     if order.policies is not None:
@@ -106,21 +52,21 @@ async def extract_image(client: RegistryClient, order: Order) -> Extracted:
             client, order.image, order.policies, namespace=order.namespace, clock=order.clock
         )
     raw = verification.manifest if verification is not None else await client.manifest(order.image)
-    image = await read_cache_image(client, order.image.at(raw.digest), raw)
-    verdicts = _fitting(image.labels, order.node)
     place = Place.of(order.base, raw.digest, order.mount_path)
+    checked = None if await asyncio.to_thread(completed, place) else await judged(client, order, raw)
     async with locked(place, order.lock_seconds):
         try:
             # It was there, or somebody else was faster.
-            if (present := completed(place)) is not None:
+            if (present := await asyncio.to_thread(completed, place)) is not None:
                 record = _renewed(present, order, verification)
-                place.renew(record)
-                return Extracted(place, record, fresh=False, verdicts=verdicts)
+                await to_the_end(lambda: place.renew(record))
+                return Extracted(place, record, fresh=False)
+            image, verdicts = checked or await judged(client, order, raw)
             record = await _extract(client, image, place, order, verification)
         except OSError as exc:
             raise _of_disk(exc, place) from exc
         finally:
-            await asyncio.to_thread(place.clear_partial)
+            await to_the_end(lambda: _tidy(place))
     return Extracted(place, record, fresh=True, verdicts=verdicts)
 
 
@@ -128,81 +74,61 @@ def _renewed(record: CompletionRecord, order: Order, verification: Verification 
     """The record of a cache that satisfies what is asked now; what was satisfied once is not lost without a reason."""
     if verification is None:
         return record
-    return msgspec.structs.replace(record, policy_digest=order.policy_digest, signatures=_sentences(verification))
+    return msgspec.structs.replace(
+        record,
+        image=str(verification.image),
+        policy_digest=order.policy_digest,
+        signatures=sentences(verification),
+    )
 
 
-def _sentences(verification: Verification | None) -> tuple[str, ...]:
-    signatures = verification.signatures if verification is not None else ()
-    return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)
+def _tidy(place: Place) -> None:
+    # What cannot be deleted now is in nobody's way, and the next try says so if it still cannot be.
+    with contextlib.suppress(OSError):
+        place.clear_leftovers()
 
 
-def _found(order: Order, digest: str) -> Extracted | None:
+async def _found(order: Order, digest: str) -> Extracted | None:
     place = Place.of(order.base, digest, order.mount_path)
-    record = completed(place)
+    record = await asyncio.to_thread(completed, place)
     # Other policies than those that were satisfied then have to be satisfied anew.
-    if record is None or record.policy_digest != order.policy_digest:
+    if record is None or order.policy_digest not in {"", record.policy_digest}:
         return None
     return Extracted(place, record, fresh=False)
-
-
-def _fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
-    if node is None:
-        return None
-    verdicts = judge(labels, node)
-    if verdicts.fit is Fit.NONE:
-        reasons = [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons if reason.hard)]
-        told = "; ".join(dict.fromkeys(f"{reason.code}: {reason.message}" for reason in reasons))
-        raise CacheError(
-            f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
-        )
-    return verdicts
 
 
 async def _extract(
     client: RegistryClient, image: CacheImage, place: Place, order: Order, verification: Verification | None
 ) -> CompletionRecord:
-    await asyncio.to_thread(place.clear_partial)
-    limits = _limits(image.labels, order.limits)
-    _check_room(place, image, limits)
+    limits = bounded(image, order.limits)
+    await to_the_end(place.clear_leftovers)
+    _check_room(place, image)
     place.partial.mkdir(mode=0o700)
     trees = await _unpack_layers(client, image, place.partial, limits)
-    written = await asyncio.to_thread(_finish, image, place, trees)
+    files, size_bytes = await to_the_end(lambda: _finish(image, place, trees))
     record = CompletionRecord(
         image=str(order.image.at(place.digest)),
         format=image.labels.format,
         mount_path=place.mount_path,
-        files=written[0],
-        size_bytes=written[1],
+        files=files,
+        size_bytes=size_bytes,
         policy_digest=order.policy_digest,
-        signatures=_sentences(verification),
+        signatures=sentences(verification),
         extracted_at=order.clock().isoformat(timespec="seconds"),
+        boot=boot(),
     )
-    await asyncio.to_thread(place.publish, record)
+    await to_the_end(lambda: place.publish(record))
     return record
 
 
-def _limits(labels: ImageLabels, limits: Limits) -> Limits:
-    """An image may not be larger than it says, either."""
-    if labels.size_bytes is None:
-        return limits
-    claimed = labels.size_bytes + labels.size_bytes // _SLACK_SHARE + _SLACK_BYTES
-    if labels.size_bytes > limits.total_bytes:
-        raise CacheError(
-            f"the image says that its cache has {labels.size_bytes} bytes; {limits.total_bytes} are allowed",
-            next_step="raise the limit if that is right",
-        )
-    return Limits(min(claimed, limits.total_bytes), min(claimed, limits.file_bytes), limits.files)
-
-
-def _check_room(place: Place, image: CacheImage, limits: Limits) -> None:
+def _check_room(place: Place, image: CacheImage) -> None:
     """Tell a full disk before it is full, as far as the image says what it needs."""
     needed = image.labels.size_bytes or sum(layer.size for layer in image.manifest.layers)
     disk = os.statvfs(place.folder.parent)
     free = disk.f_bavail * disk.f_frsize
     if needed > free:
         raise CacheError(
-            f"{place.folder.parent} has {free} bytes left and the cache needs {needed} of {limits.total_bytes} allowed",
-            next_step="free some space, or extract to another disk",
+            f"{place.folder.parent} has {free} bytes left and the cache needs {needed}", next_step=_MORE_ROOM
         )
 
 
@@ -231,7 +157,11 @@ async def _unpack_layers(client: RegistryClient, image: CacheImage, partial: Pat
 
 
 def _finish(image: CacheImage, place: Place, trees: list[Path]) -> tuple[int, int]:
-    """Put the layers together, and make the group files say where workloads will find their files."""
+    """Put the layers together, and make the group files say where workloads will find their files.
+
+    Returns:
+        How many files there are, and their bytes.
+    """
     tree = merge(trees)
     cache = tree / f"io.{image.labels.format}.cache"
     if not cache.is_dir():
@@ -243,13 +173,14 @@ def _finish(image: CacheImage, place: Place, trees: list[Path]) -> tuple[int, in
     for each in trees:
         shutil.rmtree(each, ignore_errors=True)
     place.partial.chmod(0o755)
-    return relocate_group_files(place.partial / CACHE, place.mount_path)
+    relocate_group_files(place.partial / CACHE, place.mount_path)
+    return measured(place.partial / CACHE)
 
 
 def _of_disk(exc: OSError, place: Place) -> CacheError:
     if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
         return CacheError(
             f"the disk of {place.folder.parent} is full; nothing of the cache was kept",
-            next_step="free some space, or extract to another disk",
+            next_step=_MORE_ROOM,
         )
     return CacheError(f"{place.folder.parent} cannot be written: {exc.strerror or exc}")

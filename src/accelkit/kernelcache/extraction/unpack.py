@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.archive import Entry, Pieces, entries
+from accelkit.kernelcache.extraction.archive import Pieces, entries
 from accelkit.kernelcache.extraction.inflate import inflated
 from accelkit.kernelcache.extraction.rules import Limits, safe_path
 
@@ -28,18 +27,18 @@ class Allowance:
         self.files = 0
         self.bytes = 0
 
-    def take(self, entry: Entry) -> None:
-        """Count one entry before it is written.
+    def take(self, path: str, size: int) -> None:
+        """Count one entry of `size` bytes before it is written.
 
         Raises:
             CacheError: it is too large, or there are too many.
         """
         with self._lock:
             self.files += 1
-            self.bytes += entry.size
+            self.bytes += size
             files, total = self.files, self.bytes
-        if entry.size > self._limits.file_bytes:
-            raise CacheError(f"{entry.name} has {entry.size} bytes; a file may have {self._limits.file_bytes}")
+        if size > self._limits.file_bytes:
+            raise CacheError(f"{path} of the image has {size} bytes; a file may have {self._limits.file_bytes}")
         if total > self._limits.total_bytes:
             raise CacheError(
                 f"the image's files have more than {self._limits.total_bytes} bytes",
@@ -49,17 +48,9 @@ class Allowance:
             raise CacheError(f"the image has more than {self._limits.files} files and folders")
 
 
-@dataclass
-class Unpacked:
-    """What was written: paths relative to the folder, and how many bytes."""
-
-    files: list[str] = field(default_factory=list)
-    size_bytes: int = 0
-
-
 def unpack(
     chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
-) -> Unpacked:
+) -> None:
     """Write the entries of one layer that lie below some folders of the archive.
 
     Owner, mode and time of the archive are not taken over: files are readable by all, writable by who extracts, and
@@ -77,37 +68,41 @@ def unpack(
         OSError: the disk is full, or cannot be written.
     """
     pieces = Pieces(inflated(chunks, media_type))
-    done = Unpacked()
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     folders = {""}
     try:
         for entry in entries(pieces):
-            allowance.take(entry)
             path = safe_path(entry.name)
+            allowance.take(path, entry.size)
             if not any(path == each or path.startswith(each + "/") for each in prefixes):
                 _pass_over(pieces, entry.size)
             elif entry.is_folder:
-                _make_folders(root, path, folders)
+                _make_folder(root, path, folders, allowance)
             else:
-                _make_folders(root, path.rpartition("/")[0], folders)
+                _make_parent(root, path, folders, allowance)
                 _write(root, path, entry.size, pieces)
-                done.files.append(path)
-                done.size_bytes += entry.size
     finally:
         os.close(root)
-    return done
 
 
-def _make_folders(root: int, path: str, known: set[str]) -> None:
+def _make_folder(root: int, path: str, known: set[str], allowance: Allowance) -> None:
     if path in known:
         return
-    _make_folders(root, path.rpartition("/")[0], known)
+    _make_parent(root, path, known, allowance)
     try:
         os.mkdir(path, dir_fd=root)
         os.chmod(path, _FOLDER_MODE, dir_fd=root)
     except FileExistsError as exc:
         raise CacheError(f"the archive has {path} as a file and as a folder") from exc
     known.add(path)
+
+
+def _make_parent(root: int, path: str, known: set[str], allowance: Allowance) -> None:
+    """Make the folder that a path lies in. Where the archive has no entry for it, it counts all the same."""
+    parent = path.rpartition("/")[0]
+    if parent not in known:
+        allowance.take(parent, 0)
+        _make_folder(root, parent, known, allowance)
 
 
 def _write(root: int, path: str, size: int, pieces: Pieces) -> None:

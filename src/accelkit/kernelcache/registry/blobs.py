@@ -38,7 +38,7 @@ async def stream_blob(exchange: Exchange, endpoint: Endpoint, blob: Descriptor) 
     Raises:
         RegistryError: it is not there, is of another size, has another digest, or breaks off too often.
     """
-    arrival = _Arrival(blob, f"blob {blob.digest[:19]}… of {endpoint.repository}")
+    arrival = _Arrival(blob, f"blob {blob.digest[:19]}… of {endpoint.registry}/{endpoint.repository}")
     while not arrival.complete:
         reason = "it ended early"
         try:

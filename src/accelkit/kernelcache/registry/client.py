@@ -209,7 +209,7 @@ class RegistryClient:
         if reference.digest and digest != reference.digest:
             raise RegistryError(f"{endpoint.registry} sends for {reference} a manifest with the digest {digest}")
         if said.startswith("sha256:") and said != digest:
-            raise RegistryError(f"{endpoint.registry} calls {what} {said[:71]}, its bytes are {digest}")
+            raise RegistryError(f"{endpoint.registry} calls {what} {said[:71]!a}, its bytes are {digest}")
         return RawManifest(answer.content, answer.headers.get("Content-Type", ""), digest)
 
     async def _pages(self, endpoint: Endpoint, url: str) -> AsyncGenerator[bytes, None]:
@@ -229,11 +229,20 @@ class RegistryClient:
 
     async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]) -> T:
         """What the first mirror that can says, else the registry itself."""
-        endpoints = self._settings.endpoints(reference)
-        for mirror in endpoints[:-1]:
-            with contextlib.suppress(RegistryError):
+        *mirrors, origin = self._settings.endpoints(reference)
+        troubles: list[str] = []
+        for mirror in mirrors:
+            try:
                 return await ask(mirror)
-        return await ask(endpoints[-1])
+            except RegistryError as exc:
+                # That it lacks something is no trouble.
+                troubles += [] if exc.status == 404 else [exc.message]  # noqa: PLR2004 - HTTP's word for "not there"
+        try:
+            return await ask(origin)
+        except RegistryError as exc:
+            # Where only mirrors can be reached, what ails them is what has to be mended.
+            exc.message += f" (and before: {'; '.join(troubles)})" if troubles else ""
+            raise
 
 
 def _index(content: bytes) -> Index:

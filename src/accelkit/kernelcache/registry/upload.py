@@ -133,7 +133,7 @@ class Uploads:
             said = response.headers.get("Docker-Content-Digest", digest)
             kept_subject = "OCI-Subject" in response.headers
         if said != digest:
-            raise RegistryError(f"{endpoint.registry} stored {digest} as {said}")
+            raise RegistryError(f"{endpoint.registry} stored {digest} as {said[:71]!a}")
         if document.subject is not None and not kept_subject:
             kind = document.artifact if isinstance(document, Manifest) else document.artifact_type
             entry = Descriptor(media_type, digest, len(content), artifact_type=kind, annotations=document.annotations)

@@ -21,6 +21,8 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 # Signatures of one image that are looked at, per format, and failures that are kept.
 MAX_SIGNATURES = 64
 MAX_FAILURES = 64
+# Where cosign repeats, in the list of referrers, what a bundle states.
+_PREDICATE = "dev.sigstore.bundle.predicateType"
 
 
 @dataclass(frozen=True)
@@ -163,12 +165,14 @@ async def _bundles(client: RegistryClient, image: Reference) -> _Found:
 
 
 def _candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
-    """The referrers that may be bundles, those first that are said to be.
+    """The referrers that may be bundles, those first that are said to be, and attestations after signatures.
 
     An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
     cosign 3 itself writes into the fallback tag: then the manifest tells.
     """
     said = [each for each in referrers if each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)]
+    # No more than an order: what a bundle states, it says itself. Attestations of every night would crowd it out.
+    said.sort(key=lambda each: each.annotations.get(_PREDICATE, bundles.SIGN_PREDICATE) != bundles.SIGN_PREDICATE)
     return said + [each for each in referrers if each.artifact_type in {"", OCI_EMPTY}]
 
 

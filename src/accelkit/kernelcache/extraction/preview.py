@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from accelkit.kernelcache.compatibility import Verdicts
 from accelkit.kernelcache.extraction import CompletionRecord, Order, completed
+from accelkit.kernelcache.extraction.checks import bounded, judged, sentences
 from accelkit.kernelcache.extraction.folder import Place
-from accelkit.kernelcache.extraction.image import _fitting, _sentences
-from accelkit.kernelcache.images import read_cache_image
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
 
@@ -42,7 +41,7 @@ async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
 
     Raises:
         UnverifiedError: its signatures do not satisfy the policies.
-        CacheError: it is no cache image, or fits no card of the node.
+        CacheError: it is no cache image, fits no card of the node, or is too large.
         RegistryError: the registry failed.
     """
     if order.image.digest:
@@ -56,12 +55,14 @@ async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
             client, order.image, order.policies, namespace=order.namespace, clock=order.clock
         )
     raw = verification.manifest if verification is not None else await client.manifest(order.image)
-    image = await read_cache_image(client, order.image.at(raw.digest), raw)
-    verdicts = _fitting(image.labels, order.node)
     place = Place.of(order.base, raw.digest, order.mount_path)
     present = await asyncio.to_thread(completed, place)
-    signatures = _sentences(verification)
-    if present is not None and verification is None:
-        signatures = present.signatures
-    pinned = str(order.image.at(raw.digest))
-    return Preview(place, pinned, image.labels.format, signatures, present, verdicts)
+    if present is not None:
+        if verification is None:
+            return Preview(place, present.image, present.format, present.signatures, present)
+        return Preview(place, str(verification.image), present.format, sentences(verification), present)
+    image, verdicts = await judged(client, order, raw)
+    bounded(image, order.limits)
+    return Preview(
+        *(place, str(order.image.at(raw.digest)), image.labels.format, sentences(verification)), verdicts=verdicts
+    )

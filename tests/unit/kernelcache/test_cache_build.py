@@ -1,0 +1,206 @@
+"""The same cache gives the same image, the registry gets it once, and what comes out of it is what went in."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from kernel_cache_trees import (
+    cuda_kernel,
+    habana,
+    real_cache,
+    triton_kernel,
+    vllm_binary,
+    vllm_bundle,
+    vllm_triton,
+    write,
+)
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from served_images import client_of, extract, files_of, unsigned
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.build import BuiltImage, Recipe, build_image
+from accelkit.kernelcache.layer_writer import Compression
+from accelkit.kernelcache.reference import Reference, digest_of
+
+NOWHERE = Reference("registry.test", "team/app", "v1")
+TREES = {
+    "triton": triton_kernel,
+    "cuda": cuda_kernel,
+    "vllm triton": vllm_triton,
+    "vllm binary": vllm_binary,
+    "vllm aot": vllm_bundle,
+    "habana": habana,
+}
+REAL = ["vector-add-cache", "vector-add-cache-rocm", "vllm-cache"]
+
+
+async def build(
+    registry: HostileRegistry, folder: Path, *, tag: str = "v1", recipe: Recipe | None = None
+) -> BuiltImage:
+    async with client_of(registry) as client:
+        return await build_image(folder, Reference(registry.host, "team/app", tag), recipe or Recipe(), client)
+
+
+def pushed(registry: HostileRegistry) -> int:
+    """How many blobs were sent."""
+    return len(registry.received("PUT", ".*/blobs/uploads/.*"))
+
+
+async def test_without_a_client_nothing_is_sent(tmp_path: Path) -> None:
+    built = await build_image(triton_kernel(tmp_path), NOWHERE, Recipe())
+    assert (built.pushed, built.uploaded_bytes) == (False, 0)
+    assert built.digest == digest_of(built.manifest)
+
+
+async def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(first / "A" / "extra", b"1")
+    write(first / "B" / "extra", b"2")
+    triton_kernel(first)
+    before = os.umask(0o077)
+    try:
+        triton_kernel(second)
+        write(second / "B" / "extra", b"2")
+        write(second / "A" / "extra", b"1")
+    finally:
+        os.umask(before)
+    for number, path in enumerate(second.rglob("*")):
+        os.utime(path, (number, number))
+    (second / "A" / "extra").chmod(0o4711)
+    assert (await build_image(first, NOWHERE, Recipe())).digest == (await build_image(second, NOWHERE, Recipe())).digest
+
+
+async def test_another_file_gives_another_digest(tmp_path: Path) -> None:
+    first, second = triton_kernel(tmp_path / "first"), triton_kernel(tmp_path / "second")
+    write(second / "K" / "extra", b"")
+    assert (await build_image(first, NOWHERE, Recipe())).digest != (await build_image(second, NOWHERE, Recipe())).digest
+
+
+async def test_what_was_pushed_is_what_was_built(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+    built = await build(hostile_registry, triton_kernel(tmp_path))
+    manifest = hostile_registry.honest.manifest("team/app", "v1")
+    assert manifest == built.manifest
+    document = json.loads(manifest)
+    sizes = [len(hostile_registry.honest.blob("team/app", each["digest"]) or b"") for each in document["layers"]]
+    assert sizes == [built.layer.size_bytes]
+    config = json.loads(hostile_registry.honest.blob("team/app", document["config"]["digest"]) or b"")
+    assert config["config"]["Labels"] == built.labels
+    assert built.uploaded_bytes == built.layer.size_bytes + document["config"]["size"]
+
+
+async def test_a_second_push_sends_the_manifest_only(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+    first = await build(hostile_registry, triton_kernel(tmp_path))
+    sent = pushed(hostile_registry)
+    second = await build(hostile_registry, tmp_path)
+    assert (second.digest, second.uploaded_bytes) == (first.digest, 0)
+    assert pushed(hostile_registry) == sent == 2
+
+
+async def test_the_tag_moves_to_the_new_image(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+    first = await build(hostile_registry, triton_kernel(tmp_path))
+    write(tmp_path / "K" / "extra", b"more")
+    second = await build(hostile_registry, tmp_path)
+    assert hostile_registry.honest.manifest("team/app", "v1") == second.manifest != first.manifest
+    assert hostile_registry.honest.manifest("team/app", first.digest) == first.manifest
+
+
+async def test_a_refused_push_leaves_the_tag_alone(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+    first = await build(hostile_registry, triton_kernel(tmp_path))
+    write(tmp_path / "K" / "extra", b"more")
+    hostile_registry.on("POST", ".*/blobs/uploads/", misbehaviour.failing(403))
+    with pytest.raises(RegistryError):
+        await build(hostile_registry, tmp_path)
+    assert hostile_registry.honest.manifest("team/app", "v1") == first.manifest
+
+
+@pytest.mark.parametrize("tree", TREES)
+async def test_what_is_built_extracts_to_the_same_files(
+    hostile_registry: HostileRegistry, tmp_path: Path, tree: str
+) -> None:
+    await round_trip(hostile_registry, TREES[tree](tmp_path / "cache"), tmp_path / "out", Recipe())
+
+
+@pytest.mark.parametrize("name", REAL)
+async def test_real_caches_extract_to_the_same_files(
+    hostile_registry: HostileRegistry, tmp_path: Path, name: str
+) -> None:
+    await round_trip(hostile_registry, real_cache(name), tmp_path / "out", Recipe())
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
+async def test_each_compression_extracts_to_the_same_files(
+    hostile_registry: HostileRegistry, tmp_path: Path, compression: Compression
+) -> None:
+    folder = vllm_triton(tmp_path / "cache")
+    await round_trip(hostile_registry, folder, tmp_path / "out", Recipe(compression=compression))
+
+
+async def test_images_of_docker_s_types_extract_to_the_same_files(
+    hostile_registry: HostileRegistry, tmp_path: Path
+) -> None:
+    built = await round_trip(hostile_registry, habana(tmp_path / "cache"), tmp_path / "out", Recipe(media="docker"))
+    types = [built.media_type, *(each["mediaType"] for each in json.loads(built.manifest)["layers"])]
+    assert types == [
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    ]
+
+
+async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe: Recipe) -> BuiltImage:
+    """Build, push, extract and compare; group files must name what lies beside them."""
+    built = await build(registry, folder, recipe=recipe)
+    image = Reference(registry.host, "team/app", "", built.digest)
+    done = await extract(registry, unsigned(image, out))
+    packed, unpacked = files_of(folder), files_of(done.place.cache)
+    assert packed.keys() == unpacked.keys()
+    for name, content in packed.items():
+        if not Path(name).name.startswith("__grp__"):
+            assert unpacked[name] == content
+            continue
+        children = json.loads(unpacked[name])["child_paths"]
+        beside = (done.place.cache / name).parent
+        assert {child: str(beside / child) for child in json.loads(content)["child_paths"]} == children
+    assert done.record.size_bytes == sum(map(len, unpacked.values()))
+    listing = json.loads((done.place.folder / "manifest.json").read_bytes())
+    assert list(listing) == [done.record.format]
+    return built
+
+
+async def test_a_folder_that_is_no_cache_is_told_in_a_sentence(tmp_path: Path) -> None:
+    write(tmp_path / "notes.txt", "nothing")
+    with pytest.raises(CacheError, match=r"holds no kernel cache that is known.*; name the root of the cache"):
+        await build_image(tmp_path, NOWHERE, Recipe())
+
+
+@pytest.mark.parametrize(
+    "name", ["back\\slash", ".wh.gone", "d/" * 40 + "deep", "\u202egnp.so", ("n" * 200 + "/") * 6 + "x"]
+)
+async def test_what_could_not_be_extracted_is_not_built(tmp_path: Path, name: str) -> None:
+    triton_kernel(tmp_path)
+    write(tmp_path / name, b"")
+    with pytest.raises(CacheError, match=r"could not be extracted|nested deeper"):
+        await build_image(tmp_path, NOWHERE, Recipe())
+
+
+async def test_a_full_disk_for_the_layer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: str) -> BinaryIO:
+        return Path("/dev/full").open("r+b", buffering=0)
+
+    monkeypatch.setattr("accelkit.kernelcache.build.tempfile.TemporaryFile", full)
+    with pytest.raises(CacheError, match="No space left on device; free some space there, or set TMPDIR"):
+        await build_image(triton_kernel(tmp_path), NOWHERE, Recipe())
+
+
+async def test_other_builders_read_the_layer(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+    built = await build(hostile_registry, vllm_binary(tmp_path / "cache"))
+    layer = tmp_path / "layer.tar.gz"
+    layer.write_bytes(hostile_registry.honest.blob("team/app", built.layer.digest) or b"")
+    with tarfile.open(layer) as archive:
+        archive.extractall(tmp_path / "out", filter="data")
+    assert files_of(tmp_path / "out" / "io.vllm.cache") == files_of(tmp_path / "cache")

@@ -1,0 +1,288 @@
+"""What is extracted, what is asked of the registry for it, and what is refused before a byte of a layer is fetched."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hand_made_archives import GZIP, PLAIN, ZSTD, archive, file, packed
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+from registries.memory import MANIFEST
+from served_images import (
+    DOCKER_MANIFEST,
+    HELLO,
+    LABELS,
+    extract,
+    files_of,
+    image_of,
+    index_of,
+    put,
+    put_layers,
+    unsigned,
+    visible,
+)
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.compatibility import Fit
+from accelkit.kernelcache.extraction import CompletionRecord, Limits, completed
+from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.node_facts import GpuFacts, NodeFacts
+
+BLOBS = ".*/blobs/.*"
+MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a", warp_size=64)
+H100 = GpuFacts(id="1", backend="cuda", arch="90", warp_size=32)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "caches"
+
+
+# What is written
+
+
+async def test_the_cache_lies_in_a_folder_named_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = archive(file("io.triton.cache/K/k.json", b"{}"), file("io.triton.manifest/manifest.json", b"[]"))
+    image = put_layers(hostile_registry, [layer])
+    done = await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == [image.digest.replace(":", "-")]
+    assert done.fresh
+    assert done.place.cache == done.place.folder / "cache"
+    found = files_of(base / image.digest.replace(":", "-"))
+    assert sorted(found) == ["cache/K/k.json", "complete.json", "manifest.json"]
+    assert (found["cache/K/k.json"], found["manifest.json"]) == (b"{}", b"[]")
+
+
+async def test_the_record_says_what_was_written(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    done = await extract(hostile_registry, unsigned(image, base, clock=lambda: at))
+    document = json.loads((done.place.folder / "complete.json").read_bytes())
+    assert {name: document[name] for name in ("image", "format", "files", "size_bytes", "extracted_at", "version")} == {
+        "image": str(image),
+        "format": "triton",
+        "files": 1,
+        "size_bytes": 2,
+        "extracted_at": "2026-01-02T03:04:05+00:00",
+        "version": 1,
+    }
+    assert completed(done.place) == done.record
+
+
+async def test_an_image_by_tag_is_extracted_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    done = await extract(hostile_registry, unsigned(image.tagged("v1"), base))
+    assert done.place.digest == image.digest
+    assert done.record.image == f"{image.name}:v1@{image.digest}"
+
+
+@pytest.mark.parametrize("compression", [GZIP, ZSTD, PLAIN])
+async def test_layers_of_each_compression_are_extracted(
+    hostile_registry: HostileRegistry, base: Path, compression: str
+) -> None:
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [HELLO], compression), base))
+    assert files_of(done.place.cache) == {"K/k.json": b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("manifest_type", "layer_type"),
+    [
+        (DOCKER_MANIFEST, "application/vnd.docker.image.rootfs.diff.tar.gzip"),
+        (MANIFEST, "application/vnd.docker.image.rootfs.diff.tar.gzip"),
+        (MANIFEST, "application/cache.triton.content.layer.v1+triton"),
+    ],
+    ids=["docker", "mixed", "legacy"],
+)
+async def test_docker_and_legacy_types_are_extracted(
+    hostile_registry: HostileRegistry, base: Path, manifest_type: str, layer_type: str
+) -> None:
+    image = put(hostile_registry, image_of([(gzip.compress(HELLO), layer_type)], media_type=manifest_type))
+    done = await extract(hostile_registry, unsigned(image, base))
+    assert files_of(done.place.cache) == {"K/k.json": b"{}"}
+
+
+async def test_later_layers_lie_over_earlier_ones(hostile_registry: HostileRegistry, base: Path) -> None:
+    layers = [
+        archive(*(file(f"io.triton.cache/K/{name}.json", b"%d" % number) for name in names))
+        for number, names in enumerate(["abcde", "bcde", "cde", "de", "e"])
+    ]
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, layers), base))
+    assert files_of(done.place.cache) == {f"K/{name}.json": b"%d" % number for number, name in enumerate("abcde")}
+    assert done.record.files == 5
+
+
+@pytest.mark.parametrize("turned", [False, True])
+async def test_a_file_in_one_layer_and_a_folder_in_another_are_refused(
+    hostile_registry: HostileRegistry, base: Path, turned: bool
+) -> None:
+    layers = [archive(file("io.triton.cache/K", b"")), archive(file("io.triton.cache/K/k.json", b""))]
+    image = put_layers(hostile_registry, layers[::-1] if turned else layers)
+    with pytest.raises(CacheError, match="K as a file and as a folder"):
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == []
+
+
+async def test_the_limits_are_those_of_all_layers_together(hostile_registry: HostileRegistry, base: Path) -> None:
+    layers = [archive(file(f"io.triton.cache/{number}", bytes(1000))) for number in range(5)]
+    image = put_layers(hostile_registry, layers)
+    with pytest.raises(CacheError, match="more than 4000 bytes"):
+        await extract(hostile_registry, unsigned(image, base, limits=Limits(total_bytes=4000)))
+    assert visible(base) == []
+
+
+async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: HostileRegistry, base: Path) -> None:
+    images = [image_of([(packed(archive(file("io.triton.cache/cpu", cpu)), GZIP), GZIP)]) for cpu in (b"own", b"else")]
+    for image in images:
+        put(hostile_registry, image, None)
+    unknown = {"os": "unknown", "architecture": "unknown"}
+    index = index_of(
+        (images[1], {"os": "linux", "architecture": "s390x"}),
+        (images[1], unknown),
+        (images[0], {"os": "linux", "architecture": own_architecture()}),
+    )
+    named = put(hostile_registry, index)
+    done = await extract(hostile_registry, unsigned(named, base))
+    assert files_of(done.place.cache) == {"cpu": b"own"}
+    assert done.place.digest == index.digest
+
+
+# Where workloads see it
+
+
+def group(*names: str, at: str = "/build/.triton/cache/K") -> bytes:
+    return json.dumps({"child_paths": {name: f"{at}/{name}" for name in names}}).encode()
+
+
+async def test_triton_finds_its_files_where_they_were_extracted(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = archive(file("io.triton.cache/K/__grp__k.json", group("k.ttir")), file("io.triton.cache/K/k.ttir"))
+    done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer]), base))
+    found = json.loads((done.place.cache / "K/__grp__k.json").read_bytes())
+    assert Path(found["child_paths"]["k.ttir"]).read_bytes() == b"content"
+
+
+async def test_group_files_say_the_mount_path(hostile_registry: HostileRegistry, base: Path) -> None:
+    where = "torch_compile_cache/edf531ca35/rank_0_0/triton_cache/K"
+    layer = archive(file(f"io.vllm.cache/{where}/__grp__k.json", group("k.cubin")))
+    labels = {"cache.vllm.image/summary": '{"targets":[]}'}
+    image = put_layers(hostile_registry, [layer], labels=labels)
+    done = await extract(hostile_registry, unsigned(image, base, mount_path="/home/vllm//.cache/vllm/"))
+    found = json.loads((done.place.cache / where / "__grp__k.json").read_bytes())
+    assert found == {"child_paths": {"k.cubin": f"/home/vllm/.cache/vllm/{where}/k.cubin"}}
+    assert done.record.mount_path == "/home/vllm/.cache/vllm"
+
+
+async def test_another_mount_path_is_another_folder(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    paths = [None, "/a", "/b", "/a/"]
+    done = [await extract(hostile_registry, unsigned(image, base, mount_path=path)) for path in paths]
+    assert [each.fresh for each in done] == [True, True, True, False]
+    assert done[1].place.folder == done[3].place.folder
+    assert len(visible(base)) == 3
+
+
+@pytest.mark.parametrize("path", ["cache", "", "/a/../b", "/a/./b", "/a\nb"])
+async def test_a_mount_path_is_absolute_and_plain(hostile_registry: HostileRegistry, base: Path, path: str) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    with pytest.raises(CacheError, match="is not an absolute path"):
+        await extract(hostile_registry, unsigned(image, base, mount_path=path))
+    assert hostile_registry.requests == []
+
+
+async def test_a_group_file_that_names_other_folders_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = archive(file("io.triton.cache/K/__grp__k.json", b'{"child_paths": {"../x": "/y"}}'))
+    with pytest.raises(CacheError, match="group file"):
+        await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer]), base))
+    assert visible(base) == []
+
+
+# What the registry sends
+
+
+@pytest.mark.parametrize("change", ["other bytes", "longer", "shorter"])
+async def test_a_layer_that_is_not_what_the_manifest_says_leaves_nothing(
+    hostile_registry: HostileRegistry, base: Path, change: str
+) -> None:
+    layer = HELLO + bytes(4096)
+    other = archive(file("io.triton.cache/K/k.json", b"[]")) + bytes(4096)
+    sent = {"other bytes": other, "longer": layer + bytes(512), "shorter": layer[:-512]}[change]
+    image = put(hostile_registry, image_of([(layer, PLAIN)]))
+    digest = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
+    hostile_registry.on("GET", f".*/blobs/{digest}", misbehaviour.changed(sent))
+    with pytest.raises(RegistryError):
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == []
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+async def test_a_layer_announced_with_another_size_leaves_nothing(
+    hostile_registry: HostileRegistry, base: Path, off_by: int
+) -> None:
+    image = put(hostile_registry, image_of([(HELLO, PLAIN)], sizes=[len(HELLO) + off_by]))
+    with pytest.raises((RegistryError, CacheError)):
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == []
+
+
+async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRegistry, base: Path) -> None:
+    layer = archive(file("io.triton.cache/big", bytes(300_000)))
+    image = put(hostile_registry, image_of([(layer, PLAIN)]))
+    digest = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
+    hostile_registry.on("GET", f".*/blobs/{digest}", misbehaviour.cut_after(100_000))
+    done = await extract(hostile_registry, unsigned(image, base))
+    assert done.record.size_bytes == 300_000
+    assert hostile_registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"].startswith("bytes=100000-")
+
+
+async def test_of_two_failing_layers_one_sentence_is_told(hostile_registry: HostileRegistry, base: Path) -> None:
+    bad = archive(file("../x"))
+    with pytest.raises(CacheError, match="leads elsewhere"):
+        await extract(hostile_registry, unsigned(put_layers(hostile_registry, [bad, HELLO, bad]), base))
+    assert visible(base) == []
+
+
+# The node's cards
+
+
+async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetched(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    node = NodeFacts(cpu_architecture="amd64", gpus=(H100,))
+    with pytest.raises(CacheError, match="fits no card of this node"):
+        await extract(hostile_registry, unsigned(image, base, node=node))
+    assert len(hostile_registry.received("GET", BLOBS)) == 1  # the configuration
+    assert not base.exists()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fit"),
+    [((MI210,), Fit.ALL), ((MI210, H100), Fit.SOME), (None, Fit.UNKNOWN), ((GpuFacts(id="0"),), Fit.UNKNOWN)],
+)
+async def test_an_image_that_may_fit_is_extracted(
+    hostile_registry: HostileRegistry, base: Path, gpus: tuple[GpuFacts, ...] | None, fit: Fit
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    node = NodeFacts(cpu_architecture="amd64", gpus=gpus)
+    done = await extract(hostile_registry, unsigned(image, base, node=node))
+    assert done.verdicts is not None
+    assert done.verdicts.fit is fit
+
+
+# What the labels say
+
+
+async def test_an_image_without_labels_of_a_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+    with pytest.raises(CacheError, match="no labels of a kernel cache"):
+        await extract(hostile_registry, unsigned(put_layers(hostile_registry, [HELLO], labels={}), base))
+    assert not base.exists()
+
+
+async def test_a_size_on_the_label_holds_the_cache(hostile_registry: HostileRegistry, base: Path) -> None:
+    labels = LABELS | {"cache.triton.image/cache-size-bytes": "2"}
+    image = put_layers(hostile_registry, [HELLO], labels=labels)
+    done = await extract(hostile_registry, unsigned(image, base, limits=Limits(total_bytes=2)))
+    assert isinstance(done.record, CompletionRecord)

@@ -1,0 +1,258 @@
+"""Whatever ends an extraction too early, nothing of it is visible, and the next one succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from hand_made_archives import PLAIN, archive, file
+from registries.hostile import Handler, HostileRegistry
+from registries.memory import digest_of
+from served_images import HELLO, client_of, extract, files_of, image_of, put, put_layers, unsigned, visible
+
+from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction import completed, extract_image
+from accelkit.kernelcache.extraction.folder import Place, locked
+from accelkit.kernelcache.reference import Reference
+
+DEADLINE = 20.0
+BIG = archive(*(file(f"io.triton.cache/{number}", bytes(1000)) for number in range(200)))
+BIG_BLOB = f".*/blobs/{digest_of(BIG)}"
+
+# What a killed process was doing: extracts argv[1] into argv[2].
+EXTRACTING = """
+import asyncio, pathlib, sys
+from accelkit.kernelcache.extraction import Order, extract_image
+from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.registry import RegistryClient
+from accelkit.kernelcache.registry.settings import RegistrySettings
+
+async def main():
+    image = parse_reference(sys.argv[1])
+    async with RegistryClient(RegistrySettings(plain_http=frozenset({image.registry}))) as client:
+        done = await extract_image(client, Order(image=image, base=pathlib.Path(sys.argv[2]), policies=None))
+        print("fresh" if done.fresh else "found")
+
+asyncio.run(main())
+"""
+
+
+def half_and_then(body: bytes, begun: threading.Event, go_on: threading.Event) -> Handler:
+    """Sends one half, says so, and sends the rest when it may."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        answer.content_length = len(body)
+        await answer.prepare(request)
+        await answer.write(body[: len(body) // 2])
+        begun.set()
+        await asyncio.to_thread(go_on.wait, DEADLINE)
+        await answer.write(body[len(body) // 2 :])
+        return answer
+
+    return handler
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "caches"
+
+
+@pytest.fixture
+def big(hostile_registry: HostileRegistry) -> Reference:
+    return put(hostile_registry, image_of([(BIG, PLAIN)]))
+
+
+@pytest.fixture
+def stalling(hostile_registry: HostileRegistry) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The big layer comes by half; the events say that it did, and that the rest may come."""
+    begun, go_on = threading.Event(), threading.Event()
+    hostile_registry.on("GET", BIG_BLOB, half_and_then(BIG, begun, go_on))
+    yield begun, go_on
+    go_on.set()
+
+
+# Several at once
+
+
+async def test_of_two_at_once_one_extracts_and_the_other_finds_it(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = stalling
+    async with client_of(hostile_registry) as one, client_of(hostile_registry) as other:
+        first = asyncio.ensure_future(extract_image(one, unsigned(big, base)))
+        assert await asyncio.to_thread(begun.wait, DEADLINE)
+        second = asyncio.ensure_future(extract_image(other, unsigned(big, base)))
+        assert visible(base) == [f".{big.digest.replace(':', '-')}.partial"]
+        go_on.set()
+        done = await asyncio.wait_for(asyncio.gather(first, second), DEADLINE)
+    assert [each.fresh for each in done] == [True, False]
+    assert len(hostile_registry.received("GET", BIG_BLOB)) == 1
+
+
+async def test_a_process_waits_for_another_one(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = stalling
+    with extracting(big, base) as process:
+        assert await asyncio.to_thread(begun.wait, DEADLINE)
+        with pytest.raises(CacheError, match="somebody else has been extracting"):
+            await extract(hostile_registry, unsigned(big, base, lock_seconds=0.1))
+        ours = asyncio.ensure_future(extract(hostile_registry, unsigned(big, base)))
+        go_on.set()
+        assert await asyncio.to_thread(process.communicate, timeout=DEADLINE) == (b"fresh\n", None)
+        assert not (await asyncio.wait_for(ours, DEADLINE)).fresh
+    assert len(hostile_registry.received("GET", BIG_BLOB)) == 1
+
+
+def extracting(image: Reference, base: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", EXTRACTING, str(image), str(base)], stdout=subprocess.PIPE)
+
+
+async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    place = Place.of(base, image.digest, None)
+    async with locked(place, 1):
+        with pytest.raises(CacheError, match=r"for more than 0 s; wait, or find who holds .*\.lock"):
+            await extract(hostile_registry, unsigned(image, base, lock_seconds=0))
+    assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
+
+
+async def test_two_images_do_not_wait_for_each_other(hostile_registry: HostileRegistry, base: Path) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    async with locked(Place.of(base, "sha256:" + "0" * 64, None), 1):
+        assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
+
+
+async def test_a_reader_sees_the_folder_whole_or_not_at_all(
+    hostile_registry: HostileRegistry, base: Path, big: Reference
+) -> None:
+    folder = Place.of(base, big.digest, None).folder
+    seen: set[tuple[int, bool]] = set()
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            if folder.exists():
+                seen.add((len(files_of(folder / "cache")), (folder / "complete.json").is_file()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        await extract(hostile_registry, unsigned(big, base))
+    finally:
+        ended.set()
+        reader.join(DEADLINE)
+    assert seen <= {(200, True)}
+    assert len(files_of(folder / "cache")) == 200
+
+
+# Ended too early
+
+
+async def test_a_killed_extraction_leaves_nothing_visible_and_the_next_one_succeeds(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = stalling
+    with extracting(big, base) as process:
+        assert await asyncio.to_thread(begun.wait, DEADLINE)
+        process.kill()
+    assert process.returncode < 0
+    (left,) = visible(base)
+    assert left.endswith(".partial")
+    assert completed(Place.of(base, big.digest, None)) is None
+    go_on.set()
+    done = await extract(hostile_registry, unsigned(big, base, lock_seconds=0))
+    assert done.fresh
+    assert len(files_of(done.place.cache)) == 200
+    assert visible(base) == [done.place.folder.name]
+
+
+def working_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("ThreadPoolExecutor")]
+
+
+async def test_a_cancelled_extraction_leaves_nothing_and_no_lock(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = stalling
+    async with client_of(hostile_registry) as client:
+        task = asyncio.ensure_future(extract_image(client, unsigned(big, base)))
+        assert await asyncio.to_thread(begun.wait, DEADLINE)
+        assert working_threads()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, DEADLINE)
+        assert working_threads() == []
+        assert visible(base) == []
+        go_on.set()
+        assert (await extract_image(client, unsigned(big, base, lock_seconds=0))).fresh
+
+
+async def test_a_full_disk_is_told_and_nothing_is_kept(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = 0
+
+    def write(descriptor: int, data: memoryview) -> int:
+        nonlocal written
+        written += len(data)
+        if written > 100_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    real = os.write
+    monkeypatch.setattr("accelkit.kernelcache.extraction.unpack.os.write", write)
+    with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
+        await extract(hostile_registry, unsigned(big, base))
+    monkeypatch.undo()
+    assert visible(base) == []
+    assert (await extract(hostile_registry, unsigned(big, base))).fresh
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 128 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounting.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounting.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: HostileRegistry, small_disk: Path) -> None:
+    layer = archive(*(file(f"io.triton.cache/{number}", bytes(200_000)) for number in range(2)))
+    image = put_layers(hostile_registry, [layer])
+    with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
+        await extract(hostile_registry, unsigned(image, small_disk))
+    assert visible(small_disk) == []
+
+
+async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
+    hostile_registry: HostileRegistry, small_disk: Path, big: Reference
+) -> None:
+    with pytest.raises(CacheError, match="bytes left and the cache needs"):
+        await extract(hostile_registry, unsigned(big, small_disk))
+    assert hostile_registry.received("GET", BIG_BLOB) == []
+    assert visible(small_disk) == []
+
+
+@pytest.mark.parametrize("under", ["/proc/accelkit", "/dev/null/caches"])
+async def test_a_folder_that_cannot_be_written_is_told(
+    hostile_registry: HostileRegistry, big: Reference, under: str
+) -> None:
+    with pytest.raises(CacheError, match=f"{under} cannot be written"):
+        await extract(hostile_registry, unsigned(big, Path(under)))
+    assert hostile_registry.received("GET", BIG_BLOB) == []
