@@ -16,8 +16,7 @@ author:
 description:
   - Verifies an image, judges it against cards, and extracts its cache into a folder that is named by the digest, once.
   - Nothing is written before a signature holds, and nothing is visible before every byte has been proven.
-  - A cache that is there already is verified again where other policies are given. It is neither judged nor extracted
-    again.
+  - A cache that is there already is verified again where other policies are given, and never extracted again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -135,7 +134,7 @@ signatures:
   sample: ["ci@acme.example (cosign-v3, policy acme)"]
 compatibility:
   description: >-
-    Whether the cards can use the cache; null where no cards were given, and where the cache was there already.
+    Whether the cards can use the cache; null where no cards were given.
   returned: success
   type: dict
   contains:

@@ -272,6 +272,20 @@ async def test_an_image_that_may_fit_is_extracted(
     assert done.verdicts.fit is fit
 
 
+@pytest.mark.parametrize("version", ["v1", ""])
+async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
+    hostile_registry: HostileRegistry, base: Path, version: str
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    await extract(hostile_registry, unsigned(image, base))
+    again = image.tagged(version) if version else image
+    fits = await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(MI210, H100))))
+    assert (fits.fresh, fits.verdicts is not None and fits.verdicts.fit) == (False, Fit.SOME)
+    with pytest.raises(CacheError, match="fits no card of this node"):
+        await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(H100,))))
+    assert visible(base) == [fits.place.folder.name]
+
+
 # What the labels say
 
 

@@ -12,6 +12,7 @@ from private_sigstore import (
     edited,
     fallback_index,
     fallback_tag,
+    signature_image,
     signature_tag,
     simple_signing,
 )
@@ -98,6 +99,13 @@ async def test_of_a_hundred_bundles_no_more_than_the_limit_are_read(stand):
     assert len(refusal.failures) == 64
     assert len(stand.registry.received("GET", ".*/manifests/sha256:.*")) == 64
     assert any("only 64 of 100" in each.message for each in refusal.failures)
+
+
+async def test_of_more_signatures_than_are_looked_at_it_is_said_how_many_are_not(stand):
+    layers = [simple_signing(ELSE, IMAGE.digest, optional={"number": str(number)}) for number in range(70)]
+    stand.push(signature_image(layers), tag=signature_tag(IMAGE.digest))
+    refusal = await stand.refusal()
+    assert any("only 64 of 70" in each.message for each in refusal.failures)
 
 
 async def test_a_signature_is_found_behind_any_number_of_attestations(stand):

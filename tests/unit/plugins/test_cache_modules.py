@@ -153,6 +153,21 @@ def test_info_lists_what_is_extracted_and_what_is_not_whole(run_module, cache_be
     assert answer["unusable"] == [str(broken)]
 
 
+def test_info_judges_what_is_extracted_without_the_registry(run_module, cache_bed):
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
+    answer = run_module(cache_info, {"folder": str(cache_bed.base), "cards": ["cuda:80"]})
+    assert answer["extracted"][0]["compatibility"]["fit"] == "none"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_cache_that_is_there_is_judged_for_the_cards_of_now(run_module, cache_bed, check):
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
+    given = cache_bed.extracting(**{UNSIGNED: True})
+    answer = run_module(cache_extract, {**given, "cards": ["cuda:90"]}, check=check)
+    assert (answer["changed"], answer["compatibility"]["fit"]) == (False, "all")
+    assert "fits no card" in run_module(cache_extract, {**given, "cards": ["cuda:80"]}, check=check)["msg"]
+
+
 def test_where_nothing_was_extracted_nothing_is_listed(run_module, tmp_path):
     answer = run_module(cache_info, {"folder": str(tmp_path / "none")})
     assert (answer["extracted"], answer["unusable"]) == ([], [])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility import Fit, Verdicts, judge
+from accelkit.kernelcache.compatibility import Fit, NodeFacts, Verdicts, judge
 from accelkit.kernelcache.extraction.order import Order
 from accelkit.kernelcache.extraction.rules import Limits
-from accelkit.kernelcache.formats.cache import FORMATS
+from accelkit.kernelcache.formats import FORMATS, ImageLabels
 from accelkit.kernelcache.images import CacheImage, read_cache_image
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.image import Verification
@@ -32,16 +32,25 @@ async def judged(client: RegistryClient, order: Order, raw: RawManifest) -> tupl
             f"{image.reference} says that its cache is of the format {image.labels.format!a}, which is not known",
             next_step="use a newer accelkit, if there is one that knows it",
         )
-    if order.node is None:
-        return image, None
-    verdicts = judge(image.labels, order.node)
+    return image, fitting(image.labels, order.node)
+
+
+def fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
+    """Judge a cache for a node's cards; None where no node is given.
+
+    Raises:
+        CacheError: it fits none of them.
+    """
+    if node is None:
+        return None
+    verdicts = judge(labels, node)
     if verdicts.fit is Fit.NONE:
         reasons = [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons if reason.hard)]
         told = "; ".join(dict.fromkeys(f"{reason.code}: {reason.message}" for reason in reasons))
         raise CacheError(
             f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
         )
-    return image, verdicts
+    return verdicts
 
 
 def bounded(image: CacheImage, limits: Limits) -> Limits:

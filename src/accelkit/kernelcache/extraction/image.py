@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.checks import bounded, judged, sentences
+from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
 from accelkit.kernelcache.extraction.conveyor import in_thread, to_the_end
 from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place, completed, locked
 from accelkit.kernelcache.extraction.group_paths import relocate_group_files
@@ -60,7 +60,7 @@ async def extract_image(client: RegistryClient, order: Order) -> Extracted:
             if (present := await asyncio.to_thread(completed, place)) is not None:
                 record = _renewed(present, order, verification)
                 await to_the_end(lambda: place.renew(record))
-                return Extracted(place, record, fresh=False)
+                return _there(place, record, order)
             image, verdicts = checked or await judged(client, order, raw)
             record = await _extract(client, image, place, order, verification)
         except OSError as exc:
@@ -94,7 +94,12 @@ async def _found(order: Order, digest: str) -> Extracted | None:
     # Other policies than those that were satisfied then have to be satisfied anew.
     if record is None or order.policy_digest not in {"", record.policy_digest}:
         return None
-    return Extracted(place, record, fresh=False)
+    return _there(place, record, order)
+
+
+def _there(place: Place, record: CompletionRecord, order: Order) -> Extracted:
+    """A cache that is there whole. It may be another node's that extracted it, and so fit no card of this one."""
+    return Extracted(place, record, fresh=False, verdicts=fitting(record.labels, order.node))
 
 
 async def _extract(
@@ -115,6 +120,7 @@ async def _extract(
         policy_digest=order.policy_digest,
         signatures=sentences(verification),
         extracted_at=order.clock().isoformat(timespec="seconds"),
+        labels=image.labels,
         boot=boot(),
     )
     await to_the_end(lambda: place.publish(record))

@@ -25,7 +25,7 @@ class Extracted:
         place: where it lies.
         record: what was checked and written.
         fresh: whether it was extracted now, and not found complete.
-        verdicts: on the node's cards; None where it was found complete or no cards were given.
+        verdicts: on the node's cards; None where no cards were given.
     """
 
     place: Place

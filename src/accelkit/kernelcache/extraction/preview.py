@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import msgspec
+
 from accelkit.kernelcache.compatibility import Verdicts
 from accelkit.kernelcache.extraction import CompletionRecord, Order, completed
-from accelkit.kernelcache.extraction.checks import bounded, judged, sentences
+from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
@@ -22,7 +24,7 @@ class Preview:
         image: reference with the digest.
         format: of the cache.
         signatures: who signed, as sentences.
-        present: the record of the cache that lies there already; None where it would be extracted.
+        present: the record that the cache has which lies there already; None where it would be extracted.
         verdicts: on the node's cards, as extraction gives them.
     """
 
@@ -46,9 +48,9 @@ async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
     """
     if order.image.digest:
         place = Place.of(order.base, order.image.digest, order.mount_path)
-        record = await asyncio.to_thread(completed, place)
-        if record is not None and order.policy_digest in {"", record.policy_digest}:
-            return Preview(place, record.image, record.format, record.signatures, record)
+        present = await asyncio.to_thread(completed, place)
+        if present is not None and order.policy_digest in {"", present.policy_digest}:
+            return _of_present(place, present, order)
     verification = None
     if order.policies is not None:
         verification = await verify_image(
@@ -58,11 +60,16 @@ async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
     place = Place.of(order.base, raw.digest, order.mount_path)
     present = await asyncio.to_thread(completed, place)
     if present is not None:
-        if verification is None:
-            return Preview(place, present.image, present.format, present.signatures, present)
-        return Preview(place, str(verification.image), present.format, sentences(verification), present)
+        if verification is not None:
+            signatures = sentences(verification)
+            present = msgspec.structs.replace(present, image=str(verification.image), signatures=signatures)
+        return _of_present(place, present, order)
     image, verdicts = await judged(client, order, raw)
     bounded(image, order.limits)
-    return Preview(
-        *(place, str(order.image.at(raw.digest)), image.labels.format, sentences(verification)), verdicts=verdicts
-    )
+    pinned = str(order.image.at(raw.digest))
+    return Preview(place, pinned, image.labels.format, sentences(verification), verdicts=verdicts)
+
+
+def _of_present(place: Place, present: CompletionRecord, order: Order) -> Preview:
+    verdicts = fitting(present.labels, order.node)
+    return Preview(place, present.image, present.format, present.signatures, present, verdicts)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from accelkit.kernelcache.formats import ImageLabels
+
 VERSION = 1
 RECORD = "complete.json"
 _MAX_RECORD_BYTES = 1 << 20
@@ -27,6 +29,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
             signature.
         signatures: who signed, as sentences.
         extracted_at: RFC 3339.
+        labels: what the image says of it, so that it can be judged for cards without the image.
         boot: during which run of the kernel; empty where that is unknown.
         version: of this record.
     """
@@ -39,6 +42,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     policy_digest: str
     signatures: tuple[str, ...]
     extracted_at: str
+    labels: ImageLabels
     boot: str = ""
     version: int = VERSION
 

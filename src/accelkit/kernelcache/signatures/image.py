@@ -203,6 +203,10 @@ async def _simple(client: RegistryClient, image: Reference) -> _Found:
     layers = [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
     evidence: list[Evidence] = []
     failures: list[Failure] = []
+    if len(layers) > MAX_SIGNATURES:
+        failures.append(
+            Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are looked at", tag)
+        )
     for number, layer in enumerate(layers[:MAX_SIGNATURES], 1):
         source = f"{tag} layer {number}"
         try:
