@@ -134,8 +134,7 @@ signatures:
   sample: ["ci@acme.example (cosign-v3, policy acme)"]
 compatibility:
   description: >-
-    Whether the cards can use the cache; null where no cards were given, and where nothing
-    had to be asked of the registry.
+    Whether the cards can use the cache; null where no cards were given.
   returned: success
   type: dict
   contains:
@@ -216,7 +215,7 @@ RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
 }
 # What may change of a cache that is there: who signed it, where other policies are given.
-SHOWN = ("image", "path", "mount_path", "signatures")
+SHOWN = ("digest", "path", "mount_path", "signatures")
 
 
 async def extracted(module):

@@ -177,6 +177,23 @@ extracted:
       description: When it was extracted, in RFC 3339.
       type: str
       sample: "2026-06-01T12:00:00+00:00"
+    compatibility:
+      description: >-
+        Whether the cards can use the cache; null where no cards were given.
+      type: dict
+      contains:
+        fit:
+          description: V(all), V(some), V(none) or V(unknown).
+          type: str
+          sample: all
+        reasons:
+          description: What concerns all cards.
+          type: list
+          elements: str
+        cards:
+          description: For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+          type: list
+          elements: dict
 unusable:
   description: Folders that are named like a cache and are not there whole, or were written by a newer accelkit.
   returned: when O(folder) is given
@@ -190,6 +207,7 @@ retryable:
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
@@ -211,29 +229,34 @@ with suppress(ImportError):
     from accelkit.kernelcache.views import extracted_view, image_view
 
 RULES = {"required_one_of": [("image", "folder")]}
-# These are of an extraction, not of what it left.
-PASSING = ("changed", "compatibility")
 
 
 async def told(module):
     given = module.params
-    result = {"changed": False}
+    result, node = {"changed": False}, await cards_of(module)
     if given["image"]:
-        result["cache"] = builtins(await described(module))
+        result["cache"] = await described(module, node)
     if given["folder"]:
         listing = list_extracted(Path(given["folder"]))
-        views = [builtins(extracted_view(each)) for each in listing.caches]
-        result["extracted"] = [{name: each[name] for name in each if name not in PASSING} for each in views]
+        result["extracted"] = [lying(each, node) for each in listing.caches]
         result["unusable"] = [str(each) for each in listing.unusable]
     return result
 
 
-async def described(module):
-    reference, node = parse_reference(module.params["image"]), await cards_of(module)
+async def described(module, node):
+    reference = parse_reference(module.params["image"])
     async with RegistryClient(settings_of(module)) as client:
         raw = await client.manifest(reference)
         image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return image_view(image, raw.digest, judge(image.labels, node) if node is not None else None)
+    return builtins(image_view(image, raw.digest, judge(image.labels, node) if node else None))
+
+
+def lying(cache, node):
+    """What is told of a cache on the disk; whether it was extracted now is not."""
+    verdicts = judge(cache.record.labels, node) if node else None
+    view = builtins(extracted_view(replace(cache, verdicts=verdicts)))
+    del view["changed"]
+    return view
 
 
 def main():

@@ -207,8 +207,7 @@ def preview_view(preview: Preview) -> ExtractedView | PreviewView:
     """Describe what an extraction would leave: what is there, with whoever signs it now, or what would be."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
-        record = msgspec.structs.replace(preview.present, signatures=preview.signatures)
-        return extracted_view(Extracted(place, record, fresh=False, verdicts=verdicts))
+        return extracted_view(Extracted(place, preview.present, fresh=False, verdicts=verdicts))
     return PreviewView(
         image=preview.image,
         digest=place.digest,

@@ -56,7 +56,7 @@ def test_a_cache_is_extracted_once(run_module, cache_bed):
     folder = cache_bed.base / cache_bed.image.digest.replace(":", "-") / "cache"
     assert (answer["changed"], answer["path"], answer["mount_path"]) == (True, str(folder), str(folder))
     assert answer["diff"]["before"] == {}
-    assert answer["diff"]["after"]["image"] == f"{cache_bed.name}@{cache_bed.image.digest}"
+    assert answer["diff"]["after"]["digest"] == cache_bed.image.digest
     assert len([*folder.rglob("*.cubin")]) == 1
     again = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))
     assert again["changed"] is False
@@ -89,6 +89,23 @@ def test_an_image_that_fits_no_card_is_not_extracted(run_module, cache_bed, chec
     answer = run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "cards": ["cuda:80"]}), check=check)
     assert "the cache fits no card of this node (ArchMismatch" in answer["msg"]
     assert not cache_bed.base.exists()
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_an_image_that_is_too_large_is_not_extracted(run_module, cache_bed, check):
+    answer = run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "max_gib": 0}), check=check)
+    assert "bytes; 0 are allowed" in answer["msg"]
+    assert [*cache_bed.base.glob("sha256-*")] == []
+
+
+def test_another_tag_of_a_cache_that_is_there_changes_nothing(run_module, cache_bed):
+    cache_bed.sign()
+    run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))
+    cache_bed.caches.publish(cache_bed.host, cache_bed.source, tag="v2")
+    other = {**cache_bed.extracting(policy=cache_bed.policy), "image": f"{cache_bed.host}/team/cache:v2"}
+    checked, answer = run_module(cache_extract, other, check=True), run_module(cache_extract, other)
+    assert (checked["changed"], answer["changed"], checked["image"]) == (False, False, answer["image"])
+    assert answer["image"].startswith(f"{cache_bed.host}/team/cache:v2@")
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -134,6 +151,21 @@ def test_info_lists_what_is_extracted_and_what_is_not_whole(run_module, cache_be
     assert [each["digest"] for each in answer["extracted"]] == [cache_bed.image.digest] * 2
     assert "/cache" in {each["mount_path"] for each in answer["extracted"]}
     assert answer["unusable"] == [str(broken)]
+
+
+def test_info_judges_what_is_extracted_without_the_registry(run_module, cache_bed):
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
+    answer = run_module(cache_info, {"folder": str(cache_bed.base), "cards": ["cuda:80"]})
+    assert answer["extracted"][0]["compatibility"]["fit"] == "none"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_cache_that_is_there_is_judged_for_the_cards_of_now(run_module, cache_bed, check):
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
+    given = cache_bed.extracting(**{UNSIGNED: True})
+    answer = run_module(cache_extract, {**given, "cards": ["cuda:90"]}, check=check)
+    assert (answer["changed"], answer["compatibility"]["fit"]) == (False, "all")
+    assert "fits no card" in run_module(cache_extract, {**given, "cards": ["cuda:80"]}, check=check)["msg"]
 
 
 def test_where_nothing_was_extracted_nothing_is_listed(run_module, tmp_path):

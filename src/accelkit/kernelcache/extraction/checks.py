@@ -5,10 +5,17 @@ from __future__ import annotations
 from accelkit.errors import CacheError
 from accelkit.kernelcache.compatibility import Fit, NodeFacts, Verdicts, judge
 from accelkit.kernelcache.extraction.order import Order
+from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
 from accelkit.kernelcache.images import CacheImage, read_cache_image
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.image import Verification
+
+# What an image's files may exceed the size that its label gives: the manifest beside the cache, and rounding.
+_SLACK_BYTES = 16 << 20
+_SLACK_SHARE = 100
+# Of one file in an archive: its header, its name where that is long, and padding.
+_HEADER_BYTES = 2048
 
 
 async def judged(client: RegistryClient, order: Order, raw: RawManifest) -> tuple[CacheImage, Verdicts | None]:
@@ -44,6 +51,26 @@ def fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
             f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
         )
     return verdicts
+
+
+def bounded(image: CacheImage, limits: Limits) -> Limits:
+    """The limits on an image's files: an image may not be larger than it says, either.
+
+    Raises:
+        CacheError: what it says is beyond the limits already.
+    """
+    packed = sum(layer.size for layer in image.manifest.layers)
+    # Archives that are not compressed are larger than their files by their headers.
+    largest = max(packed - limits.files * _HEADER_BYTES, image.labels.size_bytes or 0)
+    if largest > limits.total_bytes:
+        raise CacheError(
+            f"the image says that it has {largest} bytes; {limits.total_bytes} are allowed",
+            next_step="check who built it, and raise the limit if that is right",
+        )
+    if image.labels.size_bytes is None:
+        return limits
+    claimed = image.labels.size_bytes + image.labels.size_bytes // _SLACK_SHARE + _SLACK_BYTES
+    return Limits(min(claimed, limits.total_bytes), min(claimed, limits.file_bytes), limits.files)
 
 
 def sentences(verification: Verification | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.checks import fitting, judged, sentences
+from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
 from accelkit.kernelcache.extraction.conveyor import in_thread, to_the_end
 from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place, completed, locked
 from accelkit.kernelcache.extraction.group_paths import relocate_group_files
@@ -32,11 +32,6 @@ from accelkit.kernelcache.signatures import verify_image
 from accelkit.kernelcache.signatures.image import Verification
 
 _PARALLEL_LAYERS = 3
-# What an image's files may exceed the size that its label gives: the manifest beside the cache, and rounding.
-_SLACK_BYTES = 16 << 20
-_SLACK_SHARE = 100
-# Of one file in an archive: its header, its name where that is long, and padding.
-_HEADER_BYTES = 2048
 _MORE_ROOM = "free some space, or extract to another disk"
 
 
@@ -110,7 +105,7 @@ def _there(place: Place, record: CompletionRecord, order: Order) -> Extracted:
 async def _extract(
     client: RegistryClient, image: CacheImage, place: Place, order: Order, verification: Verification | None
 ) -> CompletionRecord:
-    limits = _limits(image, order.limits)
+    limits = bounded(image, order.limits)
     await to_the_end(place.clear_leftovers)
     _check_room(place, image)
     place.partial.mkdir(mode=0o700)
@@ -130,22 +125,6 @@ async def _extract(
     )
     await to_the_end(lambda: place.publish(record))
     return record
-
-
-def _limits(image: CacheImage, limits: Limits) -> Limits:
-    """An image may not be larger than it says, either."""
-    packed = sum(layer.size for layer in image.manifest.layers)
-    # Archives that are not compressed are larger than their files by their headers.
-    largest = max(packed - limits.files * _HEADER_BYTES, image.labels.size_bytes or 0)
-    if largest > limits.total_bytes:
-        raise CacheError(
-            f"the image says that it has {largest} bytes; {limits.total_bytes} are allowed",
-            next_step="check who built it, and raise the limit if that is right",
-        )
-    if image.labels.size_bytes is None:
-        return limits
-    claimed = image.labels.size_bytes + image.labels.size_bytes // _SLACK_SHARE + _SLACK_BYTES
-    return Limits(min(claimed, limits.total_bytes), min(claimed, limits.file_bytes), limits.files)
 
 
 def _check_room(place: Place, image: CacheImage) -> None:

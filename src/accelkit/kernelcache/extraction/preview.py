@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import msgspec
+
 from accelkit.kernelcache.compatibility import Verdicts
 from accelkit.kernelcache.extraction import CompletionRecord, Order, completed
-from accelkit.kernelcache.extraction.checks import judged, sentences
+from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
@@ -22,7 +24,7 @@ class Preview:
         image: reference with the digest.
         format: of the cache.
         signatures: who signed, as sentences.
-        present: the record of the cache that lies there already; None where it would be extracted.
+        present: the record that the cache has which lies there already; None where it would be extracted.
         verdicts: on the node's cards, as extraction gives them.
     """
 
@@ -41,25 +43,33 @@ async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
 
     Raises:
         UnverifiedError: its signatures do not satisfy the policies.
-        CacheError: it is no cache image, or fits no card of the node.
+        CacheError: it is no cache image, fits no card of the node, or is too large.
         RegistryError: the registry failed.
     """
     if order.image.digest:
         place = Place.of(order.base, order.image.digest, order.mount_path)
-        record = await asyncio.to_thread(completed, place)
-        if record is not None and order.policy_digest in {"", record.policy_digest}:
-            return Preview(place, record.image, record.format, record.signatures, record)
+        present = await asyncio.to_thread(completed, place)
+        if present is not None and order.policy_digest in {"", present.policy_digest}:
+            return _of_present(place, present, order)
     verification = None
     if order.policies is not None:
         verification = await verify_image(
             client, order.image, order.policies, namespace=order.namespace, clock=order.clock
         )
     raw = verification.manifest if verification is not None else await client.manifest(order.image)
-    image, verdicts = await judged(client, order, raw)
     place = Place.of(order.base, raw.digest, order.mount_path)
     present = await asyncio.to_thread(completed, place)
-    signatures = sentences(verification)
-    if present is not None and verification is None:
-        signatures = present.signatures
+    if present is not None:
+        if verification is not None:
+            signatures = sentences(verification)
+            present = msgspec.structs.replace(present, image=str(verification.image), signatures=signatures)
+        return _of_present(place, present, order)
+    image, verdicts = await judged(client, order, raw)
+    bounded(image, order.limits)
     pinned = str(order.image.at(raw.digest))
-    return Preview(place, pinned, image.labels.format, signatures, present, verdicts)
+    return Preview(place, pinned, image.labels.format, sentences(verification), verdicts=verdicts)
+
+
+def _of_present(place: Place, present: CompletionRecord, order: Order) -> Preview:
+    verdicts = fitting(present.labels, order.node)
+    return Preview(place, present.image, present.format, present.signatures, present, verdicts)
