@@ -65,6 +65,11 @@ options:
       - What it was compiled for, as V(cuda:90), where the cache's files do not tell.
     type: str
     default: ''
+  allow_secrets:
+    description:
+      - Whether a cache is pushed whose own files hold variables that look like secrets.
+    type: bool
+    default: false
   sign:
     description:
       - Whether to sign the image where it bears no signature yet.
@@ -229,6 +234,7 @@ def recipe(given):
         media=given["media"],
         architecture=given["architecture"],
         gpu_product=given["gpu_product"],
+        allow_secrets=given["allow_secrets"],
         built_for=named_target(given["built_for"]),
     )
 
@@ -242,6 +248,8 @@ def main():
         architecture={"type": "str", "default": ""},
         gpu_product={"type": "str"},
         built_for={"type": "str", "default": ""},
+        # Whether there may be any is no secret.
+        allow_secrets={"type": "bool", "default": False, "no_log": False},
         sign={"type": "bool", "default": False},
         # What names a key is no secret.
         sign_key={"type": "str", "default": "", "no_log": False},

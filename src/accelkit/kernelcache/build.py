@@ -40,6 +40,7 @@ class Recipe:
         architecture: CPU of the image, and of the native launchers in it.
         gpu_product: the card it was compiled on; Inductor's part hits on cards of that name only.
         built_for: the card's backend and architecture, where the cache's files do not tell.
+        allow_secrets: whether a cache is pushed whose files hold variables that look like secrets.
     """
 
     compression: Compression = "gzip"
@@ -47,6 +48,7 @@ class Recipe:
     architecture: str = ""
     gpu_product: str | None = None
     built_for: Target | None = None
+    allow_secrets: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,18 @@ async def build_image(
         present: the digest that the tag leads to already; an image with it is not pushed again.
 
     Raises:
-        CacheError: the folder is no cache, changes meanwhile, or could not be extracted again; or the disk is full.
+        CacheError: the folder is no cache, holds secrets, changes meanwhile, or could not be extracted again; or the disk is full.
         RegistryError: the registry refuses it.
     """
     architecture = recipe.architecture or own_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
     _check_names(cache, folder)
+    if client is not None and cache.secret_names and not recipe.allow_secrets:
+        raise CacheError(
+            f"the files in {folder} hold what looks like secrets, for whoever pulls the image: "
+            f"{', '.join(cache.secret_names)}",
+            next_step="fill the cache without these variables, or allow it if they are none",
+        )
     # A layer may be larger than memory; it has to be written before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
         layer = await asyncio.to_thread(_write_layer, cache, folder, file, recipe)

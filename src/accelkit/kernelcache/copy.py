@@ -61,9 +61,12 @@ async def copy_image(
     if target.digest not in {"", raw.digest}:
         raise CacheError(f"{source} has the digest {raw.digest}, so it cannot be written as {target}")
     copying = _Copying(source_client, source, client, target, Copied(raw.digest))
-    await copying.image(raw, target.tag)
+    await copying.image(raw, "")
     if signatures:
         await copying.signatures(source.at(raw.digest))
+    if target.tag:
+        # Last, so that whoever asks by tag finds the signatures too.
+        await copying.write(raw, target.tag)
     return copying.done
 
 
@@ -87,10 +90,15 @@ class _Copying:
                 await self.image(await self.source_client.manifest(self.source.at(member.digest)), "")
         else:
             await self._blobs(document)
+        await self.write(raw, tag)
+        self.done.manifests += 1
+
+    async def write(self, raw: RawManifest, tag: str) -> None:
+        """Write a manifest whose parts are there, under a tag or, without one, under its digest."""
+        document = raw.decode()
         place = self.target.tagged(tag) if tag else self.target.tagged("").at(raw.digest)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
-        self.done.manifests += 1
 
     async def signatures(self, image: Reference) -> None:
         """What cosign 2 tagged, and the bundles that refer to the image."""

@@ -13,6 +13,7 @@ from accelkit.errors import ConfigurationError, SignatureError
 from accelkit.kernelcache.lent_login import lent_login
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RegistrySettings
+from accelkit.kernelcache.signatures.findings import plain
 
 _SIGN_SECONDS = 300.0
 _HELP_SECONDS = 30.0
@@ -79,7 +80,7 @@ class Cosign:
                 await process.wait()
         text = output.decode(errors="replace")
         if process.returncode:
-            raise SignatureError(f"{Path(program).name} {arguments[0]} failed: {' '.join(text.split())[-500:]}")
+            raise SignatureError(f"{Path(program).name} {arguments[0]} failed: {plain(' '.join(text.split())[-500:])}")
         return text
 
 

@@ -92,6 +92,7 @@ class SigningStand:
         self.root.write_text(SIGSTORE.trusted_root_json)
         self.login: Login | None = None
         self.plain_http = {registry.host}
+        self.mirrors: tuple[str, ...] = ()
         self.push(IMAGE, tag="v1")
 
     def push(self, artifact: Artifact, *, tag: str | None = None) -> Artifact:
@@ -124,7 +125,10 @@ class SigningStand:
         path = policy_file(self.folder, *(documents or (policy(keyless()),)))
         reference = parse_reference(f"{self.registry.host}/{REPOSITORY}{version}")
         logins = {self.registry.host: self.login} if self.login else {}
-        settings = RegistrySettings(Credentials(logins), plain_http=frozenset(self.plain_http), attempts=1)
+        mirrors = {self.registry.host: self.mirrors}
+        settings = RegistrySettings(
+            Credentials(logins), plain_http=frozenset(self.plain_http), mirrors=mirrors, attempts=1
+        )
         arguments = {"clock": lambda: LATER} | how
         async with RegistryClient(settings) as client:
             return await verify_image(client, reference, load_policies(path, self.root), **arguments)

@@ -139,14 +139,15 @@ async def test_referrers_that_sign_nothing_stay(hostile_registry: HostileRegistr
     assert other.honest.manifest("mirror/app", sbom.digest) is None
 
 
-async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list(
+async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the_tag_waits(
     hostile_registry: HostileRegistry, other: HostileRegistry
 ) -> None:
     image = put(hostile_registry, IMAGE)
     hostile_registry.on("GET", ".*/referrers/.*", misbehaviour.answering(200, b"[]"))
     with pytest.raises(CacheError, match="the image was copied, but what signs it cannot be listed"):
         await copy(hostile_registry, other, image)
-    assert other.honest.manifest("mirror/app", "v1") == IMAGE.manifest
+    assert other.honest.manifest("mirror/app", IMAGE.digest) == IMAGE.manifest
+    assert other.honest.manifest("mirror/app", "v1") is None
 
 
 def members() -> tuple[list[Artifact], Artifact]:

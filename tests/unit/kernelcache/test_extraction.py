@@ -150,6 +150,18 @@ async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: Hos
     assert done.place.digest == index.digest
 
 
+async def test_the_member_for_another_cpu_is_not_taken_for_ours(
+    hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = image_of([(packed(archive(file("io.triton.cache/cpu", b"x")), GZIP), GZIP)])
+    put(hostile_registry, member, None)
+    named = put(hostile_registry, index_of((member, {"os": "linux", "architecture": own_architecture()})))
+    await extract(hostile_registry, unsigned(named, base))
+    monkeypatch.setattr("accelkit.kernelcache.extraction.image.own_architecture", lambda: "riscv64")
+    with pytest.raises(CacheError, match=r"holds the cache for linux/.* of this image, and this is linux/riscv64"):
+        await extract(hostile_registry, unsigned(named, base))
+
+
 # Where workloads see it
 
 

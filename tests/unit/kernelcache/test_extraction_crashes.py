@@ -176,6 +176,31 @@ async def test_a_killed_extraction_leaves_nothing_visible_and_the_next_one_succe
     assert visible(base) == [done.place.folder.name]
 
 
+async def test_what_a_killed_extraction_left_is_cleared_by_that_of_another_image(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, _ = stalling
+    with extracting(big, base) as process:
+        assert await asyncio.to_thread(begun.wait, DEADLINE)
+        process.kill()
+    other = put(hostile_registry, image_of([(HELLO, PLAIN)]), "v2")
+    done = await extract(hostile_registry, unsigned(other, base))
+    assert visible(base) == [done.place.folder.name]
+
+
+async def test_what_somebody_is_extracting_is_not_cleared(
+    hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = stalling
+    other = put(hostile_registry, image_of([(HELLO, PLAIN)]), "v2")
+    async with client_of(hostile_registry) as client:
+        task = asyncio.ensure_future(extract_image(client, unsigned(big, base)))
+        assert await asyncio.to_thread(begun.wait, DEADLINE)
+        await extract_image(client, unsigned(other, base))
+        go_on.set()
+        assert (await asyncio.wait_for(task, DEADLINE)).fresh
+
+
 def working_threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith("ThreadPoolExecutor")]
 

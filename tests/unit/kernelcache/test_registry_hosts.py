@@ -12,6 +12,7 @@ from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import ConfigurationError, RegistryError
 from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.registry import RegistrySettings
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 
@@ -119,3 +120,11 @@ async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry):
             with pytest.raises(RegistryError) as refused:
                 await client.manifest(at(registry, "v1"))
     assert mirror.host not in refused.value.message
+
+
+def test_registries_are_meant_whatever_the_capitals_and_by_any_name_of_docker_hub():
+    settings = RegistrySettings.of_options(
+        plain_http=["Registry.Local:5000"], mirrors=["index.docker.io=mirror.example"], configs=()
+    )
+    assert settings.plain_http == {"registry.local:5000"}
+    assert settings.mirrors == {"docker.io": ("mirror.example",)}

@@ -40,6 +40,7 @@ from accelkit.output import output_option, print_value
 @click.option(
     "--built-for", default="", metavar="BACKEND:ARCH", help="Where the cache's files do not tell, e.g. cuda:90."
 )
+@click.option("--allow-secrets", is_flag=True, help="Push it although its files hold variables that look like secrets.")
 @click.option("--sign", is_flag=True, help="Sign it with cosign, as its keyless log-in or as --sign-key says.")
 @click.option("--sign-key", default="", help="Key for cosign: a file, k8s://… or a key service's URI.")
 @click.option("--no-transparency-log", is_flag=True, help="Sign without an entry of the log.")
@@ -61,6 +62,7 @@ async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuiltView
         media=cast("MediaFamily", options["media"]),
         architecture=options["architecture"],
         gpu_product=options["gpu_product"],
+        allow_secrets=options["allow_secrets"],
         built_for=named_target(options["built_for"]),
     )
     own_logins = bool(options["registry_config"])

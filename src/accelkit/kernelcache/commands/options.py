@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from accelkit.errors import RegistryError
+from accelkit.errors import ApiError, RegistryError
 from accelkit.kernelcache.card_words import chosen_cards
 from accelkit.kernelcache.node_facts import NodeFacts
 from accelkit.kernelcache.registry import RegistrySettings
@@ -119,6 +119,9 @@ def run(work: Coroutine[Any, Any, _Result]) -> _Result:
         for failure in exc.failures if len(exc.failures) > 1 else ():
             click.echo(f"  {failure}", err=True)
         sys.exit(UNKNOWN if exc.reason.retryable else 1)
+    except ApiError as exc:
+        click.echo(f"Error: {exc}", err=True)
+        sys.exit(UNKNOWN if exc.unanswered else 1)
     except RegistryError as exc:
         click.echo(f"Error: {exc}", err=True)
         sys.exit(UNKNOWN if exc.retryable else 1)

@@ -1,7 +1,7 @@
 """Where extracted caches lie: one folder per digest, whole or not there.
 
     DIR/.sha256-<hex>.lock            held while somebody extracts it
-    DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next try
+    DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next one
     DIR/.sha256-<hex>.displaced/      what was in its way and had no record to be understood; the same
     DIR/sha256-<hex>/cache/           the framework's files
     DIR/sha256-<hex>/manifest.json    what the image says of them, where it says so
@@ -28,6 +28,8 @@ from accelkit.kernelcache.extraction.record import CompletionRecord, read_record
 
 CACHE = "cache"
 MANIFEST = "manifest.json"
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_MODE = 0o600
 _LOCK_POLL_SECONDS = 0.1
 
 
@@ -111,6 +113,20 @@ class Place:
             else:
                 path.unlink(missing_ok=True)
 
+    def clear_abandoned(self) -> None:
+        """Delete what other extractions into the same base left when they were killed: their locks are free.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        for partial in self.folder.parent.glob(".sha256-*.partial"):
+            file = os.open(partial.with_suffix(".lock"), _LOCK_FLAGS, _LOCK_MODE)
+            try:
+                if _try_lock(file):
+                    shutil.rmtree(partial)
+            finally:
+                os.close(file)
+
 
 def _sync_folder(folder: Path) -> None:
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -143,7 +159,7 @@ async def locked(place: Place, seconds: float) -> AsyncIterator[None]:
     """
     try:
         place.folder.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        file = os.open(place.lock, _LOCK_FLAGS, _LOCK_MODE)
     except OSError as exc:
         raise CacheError(f"{place.folder.parent} cannot be written: {exc.strerror}") from exc
     try:

@@ -25,7 +25,7 @@ from accelkit.kernelcache.extraction.order import Extracted, Order
 from accelkit.kernelcache.extraction.record import CompletionRecord, boot, measured
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
-from accelkit.kernelcache.images import CacheImage
+from accelkit.kernelcache.images import CacheImage, own_architecture
 from accelkit.kernelcache.oci import Descriptor
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
@@ -86,6 +86,7 @@ def _tidy(place: Place) -> None:
     # What cannot be deleted now is in nobody's way, and the next try says so if it still cannot be.
     with contextlib.suppress(OSError):
         place.clear_leftovers()
+        place.clear_abandoned()
 
 
 async def _found(order: Order, digest: str) -> Extracted | None:
@@ -99,6 +100,12 @@ async def _found(order: Order, digest: str) -> Extracted | None:
 
 def _there(place: Place, record: CompletionRecord, order: Order) -> Extracted:
     """A cache that is there whole. It may be another node's that extracted it, and so fit no card of this one."""
+    own = own_architecture()
+    if record.cpu not in {"", own}:
+        raise CacheError(
+            f"{place.folder} holds the cache for linux/{record.cpu} of this image, and this is linux/{own}",
+            next_step="extract to another folder",
+        )
     return Extracted(place, record, fresh=False, verdicts=fitting(record.labels, order.node))
 
 
@@ -121,6 +128,7 @@ async def _extract(
         signatures=sentences(verification),
         extracted_at=order.clock().isoformat(timespec="seconds"),
         labels=image.labels,
+        cpu=own_architecture() if image.reference.digest != place.digest else "",
         boot=boot(),
     )
     await to_the_end(lambda: place.publish(record))

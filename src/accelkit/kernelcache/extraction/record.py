@@ -30,6 +30,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
         signatures: who signed, as sentences.
         extracted_at: RFC 3339.
         labels: what the image says of it, so that it can be judged for cards without the image.
+        cpu: of the member that was taken where the image has one for each CPU; else empty.
         boot: during which run of the kernel; empty where that is unknown.
         version: of this record.
     """
@@ -43,6 +44,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     signatures: tuple[str, ...]
     extracted_at: str
     labels: ImageLabels
+    cpu: str = ""
     boot: str = ""
     version: int = VERSION
 

@@ -91,6 +91,7 @@ class _Arrival:
 
     def pause(self, reason: str) -> float:
         """Seconds to wait before the next attempt."""
+        self.require_time()
         self._breaks += 1
         self._breaks_in_a_row += 1
         if self._breaks_in_a_row > _BREAKS_IN_A_ROW or self._breaks > _BREAKS_AT_MOST:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from accelkit.kernelcache.signatures.certificates import check_identity, check_path, key_of
 from accelkit.kernelcache.signatures.evidence import Evidence
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.keys import PublicKey
 from accelkit.kernelcache.signatures.policy import Signer
 from accelkit.kernelcache.signatures.timestamps import proven_times
 from accelkit.kernelcache.signatures.transparency import check_log_trusted, check_record
@@ -44,7 +45,7 @@ def judge(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -
         RejectedError: with the reason.
     """
     try:
-        held = _by_key(evidence, signer, trust) if signer.keys else _by_certificate(evidence, signer, trust, now)
+        held = _by_key(evidence, signer, trust, now) if signer.keys else _by_certificate(evidence, signer, trust, now)
     except RejectedError:
         raise
     except Exception as exc:
@@ -56,7 +57,7 @@ def judge(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -
     return held
 
 
-def _by_key(evidence: Evidence, signer: Signer, trust: TrustRoot) -> Held:
+def _by_key(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -> Held:
     if evidence.certificate is not None:
         raise RejectedError(Reason.OTHER_KIND, "it is by a certificate, not by a key")
     named = [key for key in signer.keys if key.hint == evidence.hint]
@@ -68,12 +69,14 @@ def _by_key(evidence: Evidence, signer: Signer, trust: TrustRoot) -> Held:
         except RejectedError as exc:
             rejected = exc
             continue
-        if evidence.record is None and not signer.log_required:
+        if evidence.record is None:
+            if signer.log_required:
+                raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
             return Held(key.fingerprint)
-        moment = check_record(evidence, key, trust)
-        if evidence.record is not None and moment is not None:
-            check_log_trusted(evidence.record, trust, moment)
-        return Held(key.fingerprint, log_index=_index(evidence), signed_at=moment)
+        times = _times(evidence, key, trust)
+        for at in times or [now]:
+            _check_log(evidence, trust, at)
+        return Held(key.fingerprint, log_index=_index(evidence), signed_at=min(times) if times else None)
     raise rejected
 
 
@@ -85,13 +88,10 @@ def _by_certificate(evidence: Evidence, signer: Signer, trust: TrustRoot, now: d
         raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
     key = key_of(certificate)
     evidence.check(key)
-    times = proven_times(evidence, trust.timestampers) if evidence.timestamps else []
-    if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
-        times.append(moment)
+    times = _times(evidence, key, trust)
     path: list[x509.Certificate] = []
     for at in times or [now]:
-        if evidence.record is not None:
-            check_log_trusted(evidence.record, trust, at)
+        _check_log(evidence, trust, at)
         authorities = trust.fulcio(at) if signer.authorities is None else signer.authorities
         path = check_path(certificate, evidence.chain, authorities, at)
     if signer.keyless:
@@ -101,6 +101,19 @@ def _by_certificate(evidence: Evidence, signer: Signer, trust: TrustRoot, now: d
     if signer.keyless and evidence.bundle is not None and isinstance(key.key, ec.EllipticCurvePublicKey):
         _ask_sigstore(evidence, trust)
     return Held(identity, issuer, _index(evidence), min(times) if times else None)
+
+
+def _times(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
+    """The moments at which timestamp authorities and the log saw the signature. What the log has is checked as well."""
+    times = proven_times(evidence, trust.timestampers) if evidence.timestamps else []
+    if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
+        times.append(moment)
+    return times
+
+
+def _check_log(evidence: Evidence, trust: TrustRoot, at: datetime) -> None:
+    if evidence.record is not None:
+        check_log_trusted(evidence.record, trust, at)
 
 
 def _index(evidence: Evidence) -> int | None:

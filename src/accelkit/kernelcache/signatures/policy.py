@@ -32,6 +32,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from accelkit import __version__
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.signatures.findings import RejectedError
@@ -163,7 +164,8 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
         raise ConfigurationError(f"the signer policy {path} cannot be read: {exc}", next_step=_NEXT) from exc
     if not documents:
         raise ConfigurationError(f"{path} holds no signer policy", next_step=_NEXT)
-    seen = _Seen(content)
+    # What was verified by another release may have been verified less well.
+    seen = _Seen(__version__.encode() + b"\n" + content)
     policies = tuple(_policy(document, path, seen) for document in documents)
     trust = TrustRoot(trusted_root)
     if trusted_root is None:
