@@ -25,7 +25,8 @@ options:
     description:
       - For each registry, the hosts that are asked before it, as one text or a list.
       - A host may have a port and a prefix of paths, as in V(mirror.example:5000/quay).
-      - Only images are read there; signatures, and whatever is written, are the registry's own.
+      - Images and signatures are read there. Nothing is written there, nor is what is about to be written compared
+        with it.
     type: dict
     default: {}
   registry_logins:
