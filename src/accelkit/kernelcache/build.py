@@ -89,7 +89,8 @@ async def build_image(
         present: the digest that the tag leads to already; an image with it is not pushed again.
 
     Raises:
-        CacheError: the folder is no cache, holds secrets, changes meanwhile, or could not be extracted again; or the disk is full.
+        CacheError: the folder is no cache, holds secrets, changes meanwhile, or could not be extracted again; or the
+            disk is full.
         RegistryError: the registry refuses it.
     """
     architecture = recipe.architecture or own_architecture()

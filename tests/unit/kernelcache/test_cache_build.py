@@ -204,3 +204,13 @@ async def test_other_builders_read_the_layer(hostile_registry: HostileRegistry, 
     with tarfile.open(layer) as archive:
         archive.extractall(tmp_path / "out", filter="data")
     assert files_of(tmp_path / "out" / "io.vllm.cache") == files_of(tmp_path / "cache")
+
+
+async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
+    tmp_path: Path, hostile_registry: HostileRegistry
+) -> None:
+    folder = vllm_binary(tmp_path, VLLM_API_KEY="sk-1")
+    with pytest.raises(CacheError, match="VLLM_API_KEY"):
+        await build(hostile_registry, folder)
+    assert hostile_registry.requests == []
+    assert (await build(hostile_registry, folder, recipe=Recipe(allow_secrets=True))).pushed

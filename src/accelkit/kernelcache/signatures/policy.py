@@ -161,7 +161,8 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
             raise ConfigurationError(f"{path} is larger than {MAX_POLICY_BYTES} bytes, too large for a policy")
         documents = [each for each in YAML(typ="safe", pure=True).load_all(content.decode()) if each is not None]
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
-        raise ConfigurationError(f"the signer policy {path} cannot be read: {exc}", next_step=_NEXT) from exc
+        why = " ".join(str(exc).split())
+        raise ConfigurationError(f"the signer policy {path} cannot be read: {why}", next_step=_NEXT) from exc
     if not documents:
         raise ConfigurationError(f"{path} holds no signer policy", next_step=_NEXT)
     # What was verified by another release may have been verified less well.
