@@ -283,32 +283,3 @@ async def test_a_policy_changed_after_the_verdict_shows_in_its_digest(stand):
     before = await stand.verify()
     path = policy_file(stand.folder, policy({"keyless": {"issuer": "i", "subject": "s"}}))
     assert load_policies(path, stand.root).digest != before.policy_digest
-
-
-@pytest.mark.parametrize("form", FORMATS)
-async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, tmp_path, form):
-    other = tmp_path / "mirror"
-    other.mkdir()
-    with signing_stand(other) as mirror:
-        mirror.attach(form, SIGNER)
-        stand.mirrors, stand.plain_http = (mirror.registry.host,), {stand.registry.host, mirror.registry.host}
-        stand.registry.on("GET", ".*", misbehaviour.failing(503))
-        assert (await stand.verify()).signatures[0].format == form
-
-
-@pytest.mark.parametrize("form", FORMATS)
-async def test_a_mirror_that_is_behind_hides_no_signature_of_the_registry(stand, tmp_path, form):
-    other = tmp_path / "mirror"
-    other.mkdir()
-    with signing_stand(other) as mirror:
-        mirror.attach(form, ELSE)
-        stand.attach(form, SIGNER)
-        stand.mirrors, stand.plain_http = (mirror.registry.host,), {stand.registry.host, mirror.registry.host}
-        assert (await stand.verify()).signatures[0].format == form
-
-
-async def test_a_list_of_referrers_that_fails_does_not_hide_the_fallback_tag(stand):
-    referrer = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
-    stand.push(fallback_index([referrer]), tag=fallback_tag(IMAGE.digest))
-    stand.registry.on("GET", REFERRERS, misbehaviour.failing(500))
-    assert (await stand.verify()).signatures[0].format == "cosign-v3"

@@ -1,0 +1,46 @@
+"""Signatures are looked for at a registry and at its mirrors; neither hides what the other has."""
+
+from __future__ import annotations
+
+import pytest
+from private_sigstore import bundle_referrer, bundle_v3, fallback_index, fallback_tag
+from registries import misbehaviour
+from signing_stand import FORMATS, IDENTITY, IMAGE, REPOSITORY, SIGNER, SIGSTORE, signing_stand
+
+REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
+ELSE = SIGSTORE.identity(IDENTITY.replace("main", "fork"))
+
+
+@pytest.fixture
+def stand(tmp_path):
+    with signing_stand(tmp_path) as stand:
+        yield stand
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, tmp_path, form):
+    other = tmp_path / "mirror"
+    other.mkdir()
+    with signing_stand(other) as mirror:
+        mirror.attach(form, SIGNER)
+        stand.mirrors, stand.plain_http = (mirror.registry.host,), {stand.registry.host, mirror.registry.host}
+        stand.registry.on("GET", ".*", misbehaviour.failing(503))
+        assert (await stand.verify()).signatures[0].format == form
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_mirror_that_is_behind_hides_no_signature_of_the_registry(stand, tmp_path, form):
+    other = tmp_path / "mirror"
+    other.mkdir()
+    with signing_stand(other) as mirror:
+        mirror.attach(form, ELSE)
+        stand.attach(form, SIGNER)
+        stand.mirrors, stand.plain_http = (mirror.registry.host,), {stand.registry.host, mirror.registry.host}
+        assert (await stand.verify()).signatures[0].format == form
+
+
+async def test_a_list_of_referrers_that_fails_does_not_hide_the_fallback_tag(stand):
+    referrer = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
+    stand.push(fallback_index([referrer]), tag=fallback_tag(IMAGE.digest))
+    stand.registry.on("GET", REFERRERS, misbehaviour.failing(500))
+    assert (await stand.verify()).signatures[0].format == "cosign-v3"
