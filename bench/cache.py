@@ -25,10 +25,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from accelkit.kernelcache.build import Recipe, build_image
+from accelkit.kernelcache.publishing.build import Recipe, build_image
+from accelkit.kernelcache.publishing.signing import Cosign
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
-from accelkit.kernelcache.signing import Cosign
 
 PROGRAMS = ("docker-registry", "skopeo", "cosign", "tar")
 KERNELS = 32

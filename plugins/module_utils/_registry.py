@@ -18,7 +18,7 @@ try:
     import msgspec
 
     from accelkit.errors import AccelkitError, RegistryError
-    from accelkit.kernelcache.card_words import chosen_cards
+    from accelkit.kernelcache.compatibility.card_words import chosen_cards
     from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
     from accelkit.kernelcache.signatures import UnverifiedError, load_policies
     from accelkit.kernelcache.views import refusal_view

@@ -190,12 +190,12 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
-    from accelkit.kernelcache.build import Recipe, build_image
-    from accelkit.kernelcache.card_words import named_target
-    from accelkit.kernelcache.present import bears_signature, present_digest
+    from accelkit.kernelcache.compatibility.card_words import named_target
+    from accelkit.kernelcache.publishing.build import Recipe, build_image
+    from accelkit.kernelcache.publishing.present import bears_signature, present_digest
+    from accelkit.kernelcache.publishing.signing import Cosign, sign_image
     from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
-    from accelkit.kernelcache.signing import Cosign, sign_image
     from accelkit.kernelcache.views import built_view
 
 

@@ -98,8 +98,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
-    from accelkit.kernelcache.copy import copy_image
-    from accelkit.kernelcache.present import attached, present_digest
+    from accelkit.kernelcache.publishing.copy import copy_image
+    from accelkit.kernelcache.publishing.present import attached, present_digest
     from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
 

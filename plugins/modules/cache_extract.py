@@ -204,8 +204,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
-    from accelkit.kernelcache.extracted import list_extracted
     from accelkit.kernelcache.extraction import Limits, Order, extract_image
+    from accelkit.kernelcache.extraction.listing import list_extracted
     from accelkit.kernelcache.extraction.preview import preview_extraction
     from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient

@@ -221,8 +221,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
-    from accelkit.kernelcache.compatibility import judge
-    from accelkit.kernelcache.extracted import list_extracted
+    from accelkit.kernelcache.compatibility.verdicts import judge
+    from accelkit.kernelcache.extraction.listing import list_extracted
     from accelkit.kernelcache.images import read_cache_image
     from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient

@@ -19,7 +19,7 @@ from private_sigstore import (
 )
 from registries.artifact import Artifact, push
 
-from accelkit.kernelcache.build import Recipe, build_image
+from accelkit.kernelcache.publishing.build import Recipe, build_image
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 

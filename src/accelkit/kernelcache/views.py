@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.kernelcache.build import BuiltImage
-from accelkit.kernelcache.compatibility import Verdicts
+from accelkit.kernelcache.compatibility.verdicts import Verdicts
 from accelkit.kernelcache.extraction import Extracted
 from accelkit.kernelcache.extraction.preview import Preview
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import CacheImage
+from accelkit.kernelcache.publishing.build import BuiltImage
 from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError, Verification
 
 

@@ -24,8 +24,8 @@ from registries.hostile import HostileRegistry
 from served_images import client_of, extract, files_of, unsigned
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.build import BuiltImage, Recipe, build_image
-from accelkit.kernelcache.layer_writer import Compression
+from accelkit.kernelcache.publishing.build import BuiltImage, Recipe, build_image
+from accelkit.kernelcache.publishing.layer_writer import Compression
 from accelkit.kernelcache.reference import Reference, digest_of
 
 NOWHERE = Reference("registry.test", "team/app", "v1")
@@ -192,7 +192,7 @@ async def test_a_full_disk_for_the_layer_is_told(tmp_path: Path, monkeypatch: py
     def full(**_: str) -> BinaryIO:
         return Path("/dev/full").open("r+b", buffering=0)
 
-    monkeypatch.setattr("accelkit.kernelcache.build.tempfile.TemporaryFile", full)
+    monkeypatch.setattr("accelkit.kernelcache.publishing.build.tempfile.TemporaryFile", full)
     with pytest.raises(CacheError, match="No space left on device; free some space there, or set TMPDIR"):
         await build_image(triton_kernel(tmp_path), NOWHERE, Recipe())
 

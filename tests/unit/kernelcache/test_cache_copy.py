@@ -29,9 +29,9 @@ from served_images import (
 )
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.copy import Copied, copy_image
 from accelkit.kernelcache.extraction import Order
 from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.publishing.copy import Copied, copy_image
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.signatures.findings import UnverifiedError
 
@@ -185,7 +185,7 @@ async def test_an_index_without_a_member_does_not_arrive(
 async def test_indexes_within_indexes_come_to_an_end(
     hostile_registry: HostileRegistry, other: HostileRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelkit.kernelcache.copy._MAX_MANIFESTS", 20)
+    monkeypatch.setattr("accelkit.kernelcache.publishing.copy._MAX_MANIFESTS", 20)
     inner = IMAGE
     for _ in range(25):
         put(hostile_registry, inner, None)

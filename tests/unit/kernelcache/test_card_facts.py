@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kernelcache.card_architecture import architecture_of
-from accelkit.kernelcache.ptx import cuda_of_driver, loads_ptx, parse_version
+from accelkit.kernelcache.compatibility.card_architecture import architecture_of
+from accelkit.kernelcache.compatibility.ptx import cuda_of_driver, loads_ptx, parse_version
 
 
 @pytest.mark.parametrize(

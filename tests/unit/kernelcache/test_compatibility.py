@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kernelcache.compatibility import (
+from accelkit.kernelcache.compatibility.verdicts import (
     CardVerdict,
     Code,
     Fit,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from accelkit.errors import ConfigurationError, SignatureError
-from accelkit.kernelcache.lent_login import lent_login
+from accelkit.kernelcache.publishing.lent_login import lent_login
+from accelkit.kernelcache.publishing.signing import Cosign, sign_image
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
-from accelkit.kernelcache.signing import Cosign, sign_image
 
 IMAGE = Reference("registry.example:5000", "acme/cache", "v1", f"sha256:{'1' * 64}")
 

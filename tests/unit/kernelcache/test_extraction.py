@@ -27,10 +27,10 @@ from served_images import (
 )
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.compatibility import Fit
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts
+from accelkit.kernelcache.compatibility.verdicts import Fit
 from accelkit.kernelcache.extraction import CompletionRecord, Limits, completed
 from accelkit.kernelcache.images import own_architecture
-from accelkit.kernelcache.node_facts import GpuFacts, NodeFacts
 
 BLOBS = ".*/blobs/.*"
 MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a", warp_size=64)

@@ -18,7 +18,7 @@ from kernel_cache_trees import real_cache, triton_kernel, vllm_binary, write
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import Cache, labels, manifest, read_cache, read_labels
-from accelkit.kernelcache.layer_writer import Compression, LayerInfo, image_config, write_layer
+from accelkit.kernelcache.publishing.layer_writer import Compression, LayerInfo, image_config, write_layer
 
 
 def _read(folder: Path) -> Cache:

@@ -23,7 +23,7 @@ from registries.memory import INDEX
 from registries.visiting import REPOSITORY, at, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.present import attached, bears_signature, present_digest
+from accelkit.kernelcache.publishing.present import attached, bears_signature, present_digest
 
 IMAGE = example_image()
 KEY = PrivateSigstore.new().key()

@@ -9,13 +9,13 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.build import Recipe, build_image
-from accelkit.kernelcache.card_words import named_target
 from accelkit.kernelcache.commands.options import registry_options, run, settings_of
-from accelkit.kernelcache.layer_writer import Compression, MediaFamily
+from accelkit.kernelcache.compatibility.card_words import named_target
+from accelkit.kernelcache.publishing.build import Recipe, build_image
+from accelkit.kernelcache.publishing.layer_writer import Compression, MediaFamily
+from accelkit.kernelcache.publishing.signing import Cosign, sign_image
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
-from accelkit.kernelcache.signing import Cosign, sign_image
 from accelkit.kernelcache.views import BuiltView, built_view
 from accelkit.model.units import format_bytes
 from accelkit.output import output_option, print_value

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.kernelcache.commands.options import registry_options, run, settings_of
-from accelkit.kernelcache.copy import Copied, copy_image
+from accelkit.kernelcache.publishing.copy import Copied, copy_image
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.model.units import format_bytes

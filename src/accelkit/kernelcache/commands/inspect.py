@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.kernelcache.commands.options import card_options, node_of, registry_options, run, settings_of
-from accelkit.kernelcache.compatibility import judge
+from accelkit.kernelcache.compatibility.verdicts import judge
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import read_cache_image
 from accelkit.kernelcache.reference import parse_reference

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from accelkit.errors import ApiError, RegistryError
-from accelkit.kernelcache.card_words import chosen_cards
-from accelkit.kernelcache.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.card_words import chosen_cards
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility import Fit, NodeFacts, Verdicts, judge
+from accelkit.kernelcache.compatibility.verdicts import Fit, NodeFacts, Verdicts, judge
 from accelkit.kernelcache.extraction.order import Order
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.formats import FORMATS, ImageLabels

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from accelkit.kernelcache.compatibility import NodeFacts, Verdicts
+from accelkit.kernelcache.compatibility.verdicts import NodeFacts, Verdicts
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import CompletionRecord
 from accelkit.kernelcache.extraction.rules import Limits

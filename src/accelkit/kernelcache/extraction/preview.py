@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from accelkit.kernelcache.compatibility import Verdicts
+from accelkit.kernelcache.compatibility.verdicts import Verdicts
 from accelkit.kernelcache.extraction import CompletionRecord, Order, completed
 from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
 from accelkit.kernelcache.extraction.folder import Place

@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import CacheError
+from accelkit.kernelcache.extraction.group_files import is_group_file
 from accelkit.kernelcache.formats.cache import Target, sorted_targets
 from accelkit.kernelcache.formats.entries import Kernel
 from accelkit.kernelcache.formats.tree import Tree
-from accelkit.kernelcache.group_files import is_group_file
 
 # What MCV writes where it cannot ask Triton, and so always where none is installed.
 UNKNOWN_TRITON_KEY: Final = "unknown-triton-key"

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, WorkloadFacts
+from accelkit.kernelcache.compatibility.reasons import Code, Reason
 from accelkit.kernelcache.formats import ImageLabels
-from accelkit.kernelcache.node_facts import GpuFacts, WorkloadFacts
-from accelkit.kernelcache.reasons import Code, Reason
 
 
 class Hit(StrEnum):

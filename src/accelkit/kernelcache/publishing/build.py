@@ -15,7 +15,6 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.rules import safe_path
 from accelkit.kernelcache.formats import Cache, Target, labels, read_cache
 from accelkit.kernelcache.images import own_architecture
-from accelkit.kernelcache.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
 from accelkit.kernelcache.oci import (
     DOCKER_CONFIG,
     DOCKER_MANIFEST,
@@ -24,6 +23,7 @@ from accelkit.kernelcache.oci import (
     Descriptor,
     Manifest,
 )
+from accelkit.kernelcache.publishing.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
 from accelkit.kernelcache.reference import Reference, digest_of
 from accelkit.kernelcache.registry import RegistryClient
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci import Descriptor, Index, Manifest
-from accelkit.kernelcache.present import may_be_bundle
+from accelkit.kernelcache.publishing.present import may_be_bundle
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX

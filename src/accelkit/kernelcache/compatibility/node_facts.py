@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from accelkit.kernelcache.card_architecture import BACKENDS, architecture_of
+from accelkit.kernelcache.compatibility.card_architecture import BACKENDS, architecture_of
 from accelkit.model.card import Card
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.errors import ConfigurationError
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts
+from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import own_architecture
-from accelkit.kernelcache.node_facts import GpuFacts, NodeFacts
-from accelkit.kernelcache.node_reading import read_node
 
 
 async def chosen_cards(

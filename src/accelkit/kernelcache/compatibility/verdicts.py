@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
+from accelkit.kernelcache.compatibility.hits import Hit, likelihood, mismatches
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
+from accelkit.kernelcache.compatibility.ptx import Version, cuda_of_driver, loads_ptx, parse_version
+from accelkit.kernelcache.compatibility.reasons import Code, Reason
 from accelkit.kernelcache.formats import FORMATS, ImageLabels, Target
-from accelkit.kernelcache.hits import Hit, likelihood, mismatches
-from accelkit.kernelcache.node_facts import GpuFacts, NodeFacts, WorkloadFacts
-from accelkit.kernelcache.ptx import Version, cuda_of_driver, loads_ptx, parse_version
-from accelkit.kernelcache.reasons import Code, Reason
 
 __all__ = [
     "CardVerdict",

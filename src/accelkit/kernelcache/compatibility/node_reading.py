@@ -6,7 +6,7 @@ import msgspec
 
 from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError, InventoryError
-from accelkit.kernelcache.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError, SignatureError
-from accelkit.kernelcache.lent_login import lent_login
+from accelkit.kernelcache.publishing.lent_login import lent_login
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures.findings import plain

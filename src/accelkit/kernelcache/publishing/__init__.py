@@ -1,0 +1,1 @@
+"""Caches on their way into a registry: built, signed, copied."""
