@@ -6,7 +6,7 @@ import os
 import posixpath
 from pathlib import Path
 
-from accelkit.kernelcache.extraction.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocated
+from accelkit.kernelcache.formats.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocated
 
 
 def relocate_group_files(cache: Path, mount_path: str) -> None:
