@@ -124,6 +124,7 @@ class BuiltView(msgspec.Struct, frozen=True):
     compressed_bytes: int
     uploaded_bytes: int
     pushed: bool
+    signed: bool
     secrets: tuple[str, ...]
     labels: dict[str, str]
 
@@ -219,8 +220,8 @@ def preview_view(preview: Preview) -> ExtractedView | PreviewView:
     )
 
 
-def built_view(image: str, built: BuiltImage) -> BuiltView:
-    """Describe a built image."""
+def built_view(image: str, built: BuiltImage, *, signed: bool = False) -> BuiltView:
+    """Describe a built image, which was signed now or was not."""
     return BuiltView(
         image=image,
         digest=built.digest,
@@ -231,6 +232,7 @@ def built_view(image: str, built: BuiltImage) -> BuiltView:
         compressed_bytes=built.layer.size_bytes,
         uploaded_bytes=built.uploaded_bytes,
         pushed=built.pushed,
+        signed=signed,
         secrets=built.cache.secret_names,
         labels=built.labels,
     )

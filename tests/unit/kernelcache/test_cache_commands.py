@@ -233,7 +233,7 @@ def test_a_second_extraction_says_that_it_is_there(bed):
 
 
 def test_who_asked_for_no_signature_is_told_so(bed):
-    assert lines(bed.extract("--insecure-skip-signatures"))[-1] == "  signed  nobody asked"
+    assert lines(bed.extract("--insecure-skip-signatures"))[-1] == "  signed  not checked"
 
 
 def test_nothing_is_written_of_an_image_that_is_refused(bed):
@@ -246,7 +246,7 @@ def test_nothing_is_written_of_an_image_that_is_refused(bed):
 def test_nothing_is_written_of_an_image_that_fits_no_card(bed):
     result = bed.extract("--insecure-skip-signatures", "--card", "cuda:80")
     assert result.exit_code == 1
-    assert "fits no card of this node (ArchMismatch: it was compiled for 90, and the card is 80)" in result.stderr
+    assert "fits none of the cards (ArchMismatch: it was compiled for 90, and the card is 80)" in result.stderr
     assert not (bed.folder / "caches").exists()
 
 
@@ -267,6 +267,16 @@ def test_build_tells_the_digest_without_pushing(bed):
         f"  holds   1 entry in 3 files, {lines(result)[2].split(', ')[1]}",
     ]
     assert bed.registry.honest.manifest("team/cache", "v2") is None
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_build_tells_whether_it_signed(bed, signed):
+    program = bed.folder / "cosign"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    result = bed("build", bed.source, f"{bed.host}/team/cache:v3", "--cosign", program, *(["--sign"] if signed else []))
+    assert result.exit_code == 0
+    assert ("  signed  by cosign" in lines(result)) == signed
 
 
 def test_build_pushes_what_it_tells(bed):

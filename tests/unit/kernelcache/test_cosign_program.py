@@ -89,6 +89,16 @@ async def test_its_own_words_are_told_when_it_fails(called):
         await Cosign(program).sign(IMAGE)
 
 
+async def test_what_cosign_says_twice_is_told_once_and_without_its_warnings(called):
+    words = (
+        "echo WARNING: tags move; echo Error: signing: no such key; echo error during command execution: no such key"
+    )
+    program, _ = called(deed=f"({words}) >&2; exit 1")
+    with pytest.raises(SignatureError) as failed:
+        await Cosign(program).sign(IMAGE)
+    assert failed.value.message == "cosign sign failed: no such key"
+
+
 async def test_a_missing_program_is_said_with_the_next_step():
     with pytest.raises(ConfigurationError, match=r"/nowhere/cosign is not there to sign .*; install cosign"):
         await Cosign("/nowhere/cosign").sign(IMAGE)

@@ -215,7 +215,7 @@ async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetch
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
     node = NodeFacts(cpu_architecture="amd64", gpus=(H100,))
-    with pytest.raises(CacheError, match="fits no card of this node"):
+    with pytest.raises(CacheError, match="fits none of the cards"):
         await extract(hostile_registry, unsigned(image, base, node=node))
     assert len(hostile_registry.received("GET", BLOBS)) == 1  # the configuration
     assert not base.exists()
@@ -244,7 +244,7 @@ async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
     again = image.tagged(version) if version else image
     fits = await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(MI210, H100))))
     assert (fits.fresh, fits.verdicts is not None and fits.verdicts.fit) == (False, Fit.SOME)
-    with pytest.raises(CacheError, match="fits no card of this node"):
+    with pytest.raises(CacheError, match="fits none of the cards"):
         await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(H100,))))
     assert visible(base) == [fits.place.folder.name]
 

@@ -167,6 +167,18 @@ async def test_nobody_listening_is_a_thing_of_the_moment():
             with pytest.raises(RegistryError, match="cannot be reached") as refused:
                 await client.manifest(Reference(host, "app", "v1"))
     assert (refused.value.status, refused.value.retryable) == (0, True)
+    assert "ssl" not in refused.value.message
+
+
+@pytest.mark.parametrize(("plain_http", "advised"), [(False, True), (True, False)])
+async def test_plain_http_is_advised_only_where_it_is_not_allowed_yet(plain_http, advised):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{taken.getsockname()[1]}"
+        async with visiting(plain_names=(host,) if plain_http else (), attempts=1) as client:
+            with pytest.raises(RegistryError) as refused:
+                await client.manifest(Reference(host, "app", "v1"))
+    assert ("without TLS" in refused.value.next_step) == advised
 
 
 async def test_a_host_without_an_address_is_a_registry_error():

@@ -87,7 +87,7 @@ def test_a_refused_image_is_not_extracted(run_module, cache_bed, check):
 @pytest.mark.parametrize("check", [True, False])
 def test_an_image_that_fits_no_card_is_not_extracted(run_module, cache_bed, check):
     answer = run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "cards": ["cuda:80"]}), check=check)
-    assert "the cache fits no card of this node (ArchMismatch" in answer["msg"]
+    assert "the cache fits none of the cards (ArchMismatch" in answer["msg"]
     assert not cache_bed.base.exists()
 
 
@@ -165,7 +165,7 @@ def test_a_cache_that_is_there_is_judged_for_the_cards_of_now(run_module, cache_
     given = cache_bed.extracting(**{UNSIGNED: True})
     answer = run_module(cache_extract, {**given, "cards": ["cuda:90"]}, check=check)
     assert (answer["changed"], answer["compatibility"]["fit"]) == (False, "all")
-    assert "fits no card" in run_module(cache_extract, {**given, "cards": ["cuda:80"]}, check=check)["msg"]
+    assert "fits none of the cards" in run_module(cache_extract, {**given, "cards": ["cuda:80"]}, check=check)["msg"]
 
 
 def test_where_nothing_was_extracted_nothing_is_listed(run_module, tmp_path):

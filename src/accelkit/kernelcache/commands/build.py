@@ -42,7 +42,9 @@ from accelkit.output import output_option, print_value
 )
 @click.option("--allow-secrets", is_flag=True, help="Push it although its files hold variables that look like secrets.")
 @click.option("--sign", is_flag=True, help="Sign it with cosign, as its keyless log-in or as --sign-key says.")
-@click.option("--sign-key", default="", help="Key for cosign: a file, k8s://… or a key service's URI.")
+@click.option(
+    "--sign-key", default="", help="Sign it with this key of cosign's: a file, k8s://… or a key service's URI."
+)
 @click.option("--no-transparency-log", is_flag=True, help="Sign without an entry of the log.")
 @click.option("--cosign", "program", default="cosign", show_default=True, help="The program.")
 @registry_options
@@ -74,7 +76,7 @@ async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuiltView
     if options["sign"] or options["sign_key"]:
         cosign = Cosign(options["program"], options["sign_key"], log=not options["no_transparency_log"])
         await sign_image(reference.at(built.digest), cosign, settings, lend_login=own_logins)
-    return built_view(str(reference), built)
+    return built_view(str(reference), built, signed=bool(options["sign"] or options["sign_key"]))
 
 
 def _table(view: BuiltView) -> RenderableType:
@@ -88,6 +90,8 @@ def _table(view: BuiltView) -> RenderableType:
         ),
         Text(f"  layer   {format_bytes(view.compressed_bytes)}, {format_bytes(view.uploaded_bytes)} sent"),
     ]
+    if view.signed:
+        lines.append(Text("  signed  by cosign"))
     if view.secrets:
         names = ", ".join(view.secrets)
         lines.append(

@@ -76,5 +76,5 @@ def _table(view: ExtractedView) -> RenderableType:
         *(Text(f"  signed  {each}") for each in view.signatures),
     ]
     if not view.signatures:
-        lines.append(Text("  signed  nobody asked", style="yellow"))
+        lines.append(Text("  signed  not checked", style="yellow"))
     return Group(*lines, *compatibility_lines(view.compatibility, heading="  fits   "))

@@ -133,12 +133,14 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
         document = YAML(typ="safe", pure=True).load(path.read_text("utf-8-sig").expandtabs())
         value = _value(document, field)
         msgspec.convert(value, field.type)
-    except (OSError, UnicodeDecodeError) as exc:
+    except OSError as exc:
+        raise ExampleError(f"{path}, given as {variable}, cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
         raise ExampleError(f"{path}, given as {variable}, cannot be read: {exc}") from exc
     except (YAMLError, ValueError, RecursionError) as exc:
         reason = " ".join(str(exc).split()) or type(exc).__name__
         raise ExampleError(
-            f"{path}, given as {variable}, is no {field.name} of a pod: {reason}",
+            f"{path}, given as {variable}, cannot be a pod's {field.name}: {reason}",
             next_step=f"expected is {field.expected}, or a JSON patch that adds it",
         ) from exc
     return value

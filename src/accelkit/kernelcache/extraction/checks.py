@@ -48,7 +48,7 @@ def fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
         reasons = [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons if reason.hard)]
         told = "; ".join(dict.fromkeys(f"{reason.code}: {reason.message}" for reason in reasons))
         raise CacheError(
-            f"the cache fits no card of this node ({told})", next_step="take an image that was built for these cards"
+            f"the cache fits none of the cards ({told})", next_step="take an image that was built for these cards"
         )
     return verdicts
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats.group_files import is_group_file
 from accelkit.kernelcache.formats.cache import Target, sorted_targets
 from accelkit.kernelcache.formats.entries import Kernel
+from accelkit.kernelcache.formats.group_files import is_group_file
 from accelkit.kernelcache.formats.tree import Tree
 
 # What MCV writes where it cannot ask Triton, and so always where none is installed.

@@ -59,7 +59,9 @@ async def copy_image(
     """
     raw = await source_client.manifest(source)
     if target.digest not in {"", raw.digest}:
-        raise CacheError(f"{source} has the digest {raw.digest}, so it cannot be written as {target}")
+        raise CacheError(
+            f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
+        )
     copying = _Copying(source_client, source, client, target, Copied(raw.digest))
     await copying.image(raw, "")
     if signatures:

@@ -17,6 +17,7 @@ from accelkit.kernelcache.signatures.findings import plain
 
 _SIGN_SECONDS = 300.0
 _HELP_SECONDS = 30.0
+_NEXT = "the image is pushed: mend that and repeat, or sign its digest later"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Cosign:
         program = shutil.which(self.program)
         if program is None:
             raise ConfigurationError(
-                f"{self.program} is not there to sign {image}", next_step="install cosign 2 or 3, or sign later"
+                f"{self.program} is not there to sign {image}", next_step="install cosign 2 or 3, or sign it later"
             )
         known = await self._run(program, "sign", "--help", seconds=_HELP_SECONDS)
         options = ["--yes", *(["--key", self.key] if self.key else []), *self.arguments]
@@ -73,15 +74,23 @@ class Cosign:
             async with asyncio.timeout(seconds):
                 output, _ = await process.communicate()
         except TimeoutError as exc:
-            raise SignatureError(f"{Path(program).name} {arguments[0]} gave no answer in {seconds:.0f} s") from exc
+            raise SignatureError(
+                f"{Path(program).name} {arguments[0]} gave no answer in {seconds:.0f} s", next_step=_NEXT
+            ) from exc
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         text = output.decode(errors="replace")
         if process.returncode:
-            raise SignatureError(f"{Path(program).name} {arguments[0]} failed: {plain(' '.join(text.split())[-500:])}")
+            raise SignatureError(f"{Path(program).name} {arguments[0]} failed: {_reason(text)}", next_step=_NEXT)
         return text
+
+
+def _reason(text: str) -> str:
+    # It logs its error twice, the second time behind these words and without the warnings before.
+    said = " ".join(text.rpartition("error during command execution: ")[2].split())
+    return plain(said[-500:])
 
 
 async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySettings, *, lend_login: bool = False) -> None:

@@ -31,6 +31,8 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_BACK_OFF_SECONDS = 30.0
 _FIRST_BACK_OFF_SECONDS = 0.5
+_NEXT_WITH_TLS = "check its name and the network; a registry without TLS must be allowed by name"
+_NEXT_WITHOUT_TLS = "check its name and the network"
 # Large reads keep the event loop out of the way of a streaming layer.
 _READ_BUFFER_BYTES = 1 << 20
 
@@ -180,9 +182,9 @@ class Exchange:
             ) from exc
         except (aiohttp.ClientError, OSError, UnicodeError) as exc:
             raise RegistryError(
-                f"{endpoint.registry} cannot be reached for {endpoint.repository}: {exc or type(exc).__name__}",
+                f"{endpoint.registry} cannot be reached for {endpoint.repository}: {_told(exc)}",
                 retryable=True,
-                next_step="check its name and the network; plain HTTP must be allowed by name",
+                next_step=_NEXT_WITH_TLS if URL(endpoint.base).scheme == "https" else _NEXT_WITHOUT_TLS,
             ) from exc
         if response.status in request.accepted:
             return response
@@ -225,6 +227,12 @@ class Exchange:
             response.release()
             url = read_url(location, base=str(response.url), said_by=endpoint.registry)
         raise RegistryError(f"{endpoint.registry} redirects more than {_MAX_REDIRECTS} times for {endpoint.repository}")
+
+
+def _told(exc: Exception) -> str:
+    # The connector's own text claims TLS where there is none, and repeats the registry's name.
+    cause = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
 
 
 def _back_off(attempt: int) -> float:

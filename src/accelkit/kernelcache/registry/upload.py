@@ -127,7 +127,9 @@ class Uploads:
         digest = digest_of(content)
         document = decode_manifest(content, media_type)
         if reference.digest not in ("", digest):
-            raise CacheError(f"a manifest with the digest {digest} cannot be written as {reference}")
+            raise CacheError(
+                f"a manifest with the digest {digest} cannot be written as {reference}", next_step="name a tag"
+            )
         url = endpoint.url(f"manifests/{reference.tag or digest}")
         async with self._put(endpoint, url, content, media_type) as response:
             said = response.headers.get("Docker-Content-Digest", digest)

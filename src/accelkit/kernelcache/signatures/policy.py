@@ -251,4 +251,4 @@ def _pem(material: _Material, where: str, path: Path) -> bytes:
     try:
         return (path.parent / material.file).read_bytes()
     except OSError as exc:
-        raise ConfigurationError(f"{where}: {material.file} cannot be read: {exc}") from exc
+        raise ConfigurationError(f"{where}: {material.file} cannot be read: {exc.strerror}") from exc

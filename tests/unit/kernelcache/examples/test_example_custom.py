@@ -155,7 +155,7 @@ def test_wrong_content_is_one_sentence_with_file_variable_and_what_is_expected(
     with pytest.raises(ExampleError) as caught:
         read_custom(affinity, toleration, (None, None, third))
     words = str(caught.value)
-    assert words.startswith(f"{path}, given as {variable}, is no ")
+    assert words.startswith(f"{path}, given as {variable}, cannot be a pod's ")
     assert reason in words
     assert expected in words
     assert "\n" not in words
