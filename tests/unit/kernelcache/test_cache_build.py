@@ -214,3 +214,11 @@ async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
         await build(hostile_registry, folder)
     assert hostile_registry.requests == []
     assert (await build(hostile_registry, folder, recipe=Recipe(allow_secrets=True))).pushed
+
+
+async def test_what_is_built_has_its_own_digest(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
+    async with client_of(hostile_registry) as client:
+        named = Reference(hostile_registry.host, "team/app", "", digest_of(b"another"))
+        with pytest.raises(CacheError, match="give a tag"):
+            await build_image(triton_kernel(tmp_path), named, Recipe(), client)
+    assert hostile_registry.requests == []

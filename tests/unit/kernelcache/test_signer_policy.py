@@ -269,3 +269,8 @@ def test_the_root_of_the_public_instance_needs_neither_network_nor_home(tmp_path
     trust = load_policies(policy_file(tmp_path, policy(keyless()))).trust
     assert json.loads(trust.content)["tlogs"]
     assert trust.fulcio(SIGNER.at).roots
+
+
+def test_two_policies_of_one_name_are_a_mistake(tmp_path):
+    with pytest.raises(ConfigurationError, match="two policies of the same name"):
+        load_policies(policy_file(tmp_path, policy(keyless()), policy(keyless())))

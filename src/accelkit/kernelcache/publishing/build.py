@@ -93,6 +93,8 @@ async def build_image(
             disk is full.
         RegistryError: the registry refuses it.
     """
+    if reference.digest:
+        raise CacheError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
     architecture = recipe.architecture or own_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
     _check_names(cache, folder)

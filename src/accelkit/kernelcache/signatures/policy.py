@@ -168,6 +168,8 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
     # What was verified by another release may have been verified less well.
     seen = _Seen(__version__.encode() + b"\n" + content)
     policies = tuple(_policy(document, path, seen) for document in documents)
+    if len({each.name for each in policies}) < len(policies):
+        raise ConfigurationError(f"{path} has two policies of the same name", next_step="give each a name of its own")
     trust = TrustRoot(trusted_root)
     if trusted_root is None:
         # Its root comes with the release.
