@@ -123,6 +123,11 @@ class RegistryError(AccelkitError):
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
 
+    @property
+    def missing(self) -> bool:
+        """Whether the registry says that there is no such thing, which is an answer and no trouble."""
+        return self.status == 404  # noqa: PLR2004 - HTTP's word for "not there"
+
 
 class SignatureError(AccelkitError):
     """An image's signatures do not satisfy the signer policy, or cannot be judged."""

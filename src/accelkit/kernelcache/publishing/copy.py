@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci import Descriptor, Index, Manifest
-from accelkit.kernelcache.publishing.present import may_be_bundle
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
-from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX
+from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, may_be_bundle
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
 
 _PARALLEL_BLOBS = 4
@@ -108,7 +107,7 @@ class _Copying:
         try:
             raw = await self.source_client.manifest(image.tagged(tag))
         except RegistryError as exc:
-            if exc.status != 404:  # noqa: PLR2004 - HTTP's word for "not there"
+            if not exc.missing:
                 raise
         else:
             await self.image(raw, tag)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor, Manifest
+from accelkit.kernelcache.oci import Manifest
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
-from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, SIGN_PREDICATE
+from accelkit.kernelcache.signatures.bundles import (
+    BUNDLE_TYPE_PREFIX,
+    PREDICATE_ANNOTATION,
+    SIGN_PREDICATE,
+    may_be_bundle,
+)
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
-
-# Where cosign repeats, outside the bundle, what kind of statement is in it.
-_PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 
 
 async def present_digest(client: RegistryClient, reference: Reference) -> str | None:
@@ -52,7 +54,7 @@ async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
         raw = await _present(client, image.at(each.digest))
         document = raw.decode() if raw is not None else None
         if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
-            found[each.digest] = document.annotations.get(_PREDICATE_ANNOTATION, SIGN_PREDICATE)
+            found[each.digest] = document.annotations.get(PREDICATE_ANNOTATION, SIGN_PREDICATE)
     return found
 
 
@@ -61,18 +63,10 @@ async def bears_signature(client: RegistryClient, image: Reference) -> bool:
     return SIGN_PREDICATE in (await attached(client, image)).values()
 
 
-def may_be_bundle(referrer: Descriptor) -> bool:
-    """Whether an entry in a list of referrers may be a bundle; then its manifest tells.
-
-    Some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
-    """
-    return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
-
-
 async def _present(client: RegistryClient, reference: Reference) -> RawManifest | None:
     try:
         return await client.manifest(reference)
     except RegistryError as exc:
-        if exc.status == 404:  # noqa: PLR2004 - HTTP's word for "not there"
+        if exc.missing:
             return None
         raise

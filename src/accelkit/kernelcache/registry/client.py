@@ -37,7 +37,6 @@ _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
 _TAGS_A_PAGE = 1000
 # What registries answer that do not know the referrers API.
-_NOT_THERE = 404
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
 
@@ -261,7 +260,7 @@ class RegistryClient:
                 return await ask(mirror)
             except RegistryError as exc:
                 # That it lacks something is no trouble.
-                troubles += [] if exc.status == _NOT_THERE else [exc.message]
+                troubles += [] if exc.missing else [exc.message]
         try:
             return await ask(origin)
         except RegistryError as exc:
@@ -279,7 +278,7 @@ def _index(content: bytes) -> Index:
 
 def _problem(exc: Problem) -> tuple[Problem, ...]:
     """What could not be read. That it is not there is an answer."""
-    return () if isinstance(exc, RegistryError) and exc.status == _NOT_THERE else (exc,)
+    return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
 def _problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:

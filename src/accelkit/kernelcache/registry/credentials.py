@@ -163,9 +163,14 @@ def _nearness(key: str) -> tuple[int, bool]:
     return len(path), "*" not in host
 
 
+def registry_called(host: str) -> str:
+    """A registry as references call it: in lower case, and Docker Hub by its one name."""
+    lowered = host.lower()
+    return DOCKER_HUB if lowered in {"index.docker.io", "registry-1.docker.io"} else lowered
+
+
 def _host(key: str) -> str:
-    host = _host_and_path(key).partition("/")[0].lower()
-    return DOCKER_HUB if host in {"index.docker.io", "registry-1.docker.io"} else host
+    return registry_called(_host_and_path(key).partition("/")[0])
 
 
 def _covers(key: str, reference: Reference) -> bool:

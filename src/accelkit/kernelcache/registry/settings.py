@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.reference import DOCKER_HUB, Reference
-from accelkit.kernelcache.registry.credentials import Credentials
+from accelkit.kernelcache.registry.credentials import Credentials, registry_called
 
 # Docker Hub's name is not the name of its registry.
 _DOCKER_HUB_HOST = "registry-1.docker.io"
@@ -85,13 +85,13 @@ class RegistrySettings:
                 raise ConfigurationError(
                     f"{text!r} is no mirror", next_step="write it as quay.io=mirror.example:5000/quay"
                 )
-            name = _name(registry)
+            name = registry_called(registry)
             by_registry[name] = (*by_registry.get(name, ()), mirror)
         paths = tuple(configs)
         return cls(
             credentials=Credentials.from_files(paths) if paths else Credentials.of_user(),
             ca_file=ca_file,
-            plain_http=frozenset(map(_name, plain_http)),
+            plain_http=frozenset(map(registry_called, plain_http)),
             mirrors=by_registry,
             timeout_seconds=timeout_seconds,
         )
@@ -130,9 +130,3 @@ class RegistrySettings:
                     next_step="give a PEM file with the certificates of the authorities",
                 ) from exc
         return context
-
-
-def _name(registry: str) -> str:
-    """A registry as references call it."""
-    lowered = registry.lower()
-    return DOCKER_HUB if lowered in {"index.docker.io", _DOCKER_HUB_HOST} else lowered

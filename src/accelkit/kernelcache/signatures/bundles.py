@@ -10,12 +10,15 @@ from typing import Any
 import msgspec
 from cryptography import x509
 
+from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor
 from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
 from accelkit.kernelcache.signatures.findings import Reason, RejectedError
 
 # The one predicate that says "I sign this image"; all others say something about it.
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
+# Where cosign repeats it outside the bundle: a hint.
+PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
 _IN_TOTO = "application/vnd.in-toto+json"
 _STATEMENTS = frozenset({"https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"})
@@ -31,6 +34,14 @@ class _Statement(msgspec.Struct, frozen=True, rename={"kind": "_type", "predicat
     kind: str
     predicate_type: str
     subject: list[_Subject]
+
+
+def may_be_bundle(referrer: Descriptor) -> bool:
+    """Whether an entry in a list of referrers may be a bundle; then its manifest tells.
+
+    Some lists have no type, or that of the empty configuration, which cosign 3 itself writes.
+    """
+    return referrer.artifact_type in {"", OCI_EMPTY} or referrer.artifact_type.startswith(BUNDLE_TYPE_PREFIX)
 
 
 def read_bundle(content: bytes) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor, Manifest
+from accelkit.kernelcache.oci import Descriptor, Manifest
 from accelkit.kernelcache.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import bundles, simple_signing
@@ -22,7 +22,6 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 MAX_SIGNATURES = 64
 MAX_FAILURES = 64
 # Where cosign repeats, in the list of referrers, what a bundle states.
-_PREDICATE = "dev.sigstore.bundle.predicateType"
 
 
 @dataclass(frozen=True)
@@ -169,10 +168,17 @@ def _candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
     An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
     cosign 3 itself writes into the fallback tag: then the manifest tells.
     """
-    said = [each for each in referrers if each.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX)]
-    # No more than an order: what a bundle states, it says itself. Attestations of every night would crowd it out.
-    said.sort(key=lambda each: each.annotations.get(_PREDICATE, bundles.SIGN_PREDICATE) != bundles.SIGN_PREDICATE)
-    return said + [each for each in referrers if each.artifact_type in {"", OCI_EMPTY}]
+    candidates = [each for each in referrers if bundles.may_be_bundle(each)]
+    return sorted(candidates, key=_promise)
+
+
+def _promise(referrer: Descriptor) -> int:
+    """How early an entry is looked at; no more than an order, since what a bundle states, it says itself."""
+    if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
+        return 2
+    # Attestations of every night would crowd the signature out.
+    stated = referrer.annotations.get(bundles.PREDICATE_ANNOTATION, bundles.SIGN_PREDICATE)
+    return 0 if stated == bundles.SIGN_PREDICATE else 1
 
 
 async def _bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
