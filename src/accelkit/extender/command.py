@@ -52,6 +52,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
 @click.option("--service", help="With --lease: the Service whose EndpointSlice the leader writes.")
 @click.option(
+    "--wake/--no-wake",
+    default=False,
+    show_default=True,
+    help="Annotate nodes whose cards are freed, so that kube-scheduler tries waiting pods again (Kubernetes 1.30).",
+)
+@click.option(
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
@@ -72,6 +78,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     identity: str | None,
     advertise: str | None,
     service: str | None,
+    wake: bool,  # noqa: FBT001 - the same
     log_dir: Path | None,
 ) -> None:
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
@@ -79,5 +86,5 @@ def extender(  # noqa: PLR0917 - click passes options by name
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
     probes = Listen(address.host, probe_port) if probe_port else None
     replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)
-    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes)
+    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake)
     uvloop.run(run(options))

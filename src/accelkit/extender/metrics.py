@@ -68,6 +68,12 @@ class Metrics:
         self.errors = Counter(
             "accelkit_extender_errors", "Replies that carry an error.", ["verb"], registry=self._registry
         )
+        self.wakes = Counter(
+            "accelkit_extender_wakes",
+            "Nodes annotated so that kube-scheduler tries waiting pods again.",
+            ["result"],
+            registry=self._registry,
+        )
         leader = Gauge("accelkit_leader", "1 where this replica may bind.", registry=self._registry)
         leader.set_function(leads)
         self._registry.register(_LedgerCollector(ledger, silent_seconds))

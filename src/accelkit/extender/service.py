@@ -22,6 +22,7 @@ from accelkit.extender.metrics import Metrics
 from accelkit.extender.routes import Routes
 from accelkit.extender.server import HttpServer
 from accelkit.extender.verbs import Verbs
+from accelkit.extender.waker import Waker
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.ledger import Ledger
 from accelkit.placement.policies import Policy
@@ -47,6 +48,7 @@ class Options:
     kubeconfig: Path | None = None
     replica: Replica | None = None
     probes: Listen | None = None
+    wake: bool = False
 
 
 async def run(options: Options) -> None:
@@ -94,11 +96,25 @@ class _Service:
             if any(dialect.unhealthy_cards for dialect in dialects)
             else None
         )
+        metrics = Metrics(ledger, self._silent_seconds, self._leads)
+        self._waker = (
+            Waker(
+                api,
+                ledger,
+                feed,
+                options.policy,
+                read=lambda: not self._unread(),
+                leads=self._leads,
+                writes=metrics.wakes,
+            )
+            if options.wake
+            else None
+        )
         self._routes = Routes(
             ledger,
             Verbs(ledger, feed, dialects, options.policy),
             self._binder,
-            Metrics(ledger, self._silent_seconds, self._leads),
+            metrics,
             trouble=self._trouble,
             unread=self._unread,
             foreign=foreign_inspects(options.dialects, lambda uid: feed.created.get(uid, "")),
@@ -113,6 +129,8 @@ class _Service:
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
         if self._lists is not None:
             work.append(self._lists.run())
+        if self._waker is not None:
+            work.append(self._waker.run())
         if self._leadership is not None:
             work.append(self._leadership.run())
         if self._probes is not None:

@@ -15,6 +15,8 @@ from accelkit.model.card import MAX_CARD_ID, Card
 from accelkit.model.units import MAX_AMOUNT
 
 INVENTORY_ANNOTATION: Final = "accelkit.io/inventory"
+# When the extender last announced that cards of the node were freed.
+FREED_AT_ANNOTATION: Final = "accelkit.io/freed-at"
 INVENTORY_VERSION: Final = 1
 MAX_INVENTORY_BYTES: Final = 64 * 1024
 

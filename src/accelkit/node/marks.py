@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, our_labels
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import Dialect, load_dialect
@@ -15,7 +15,7 @@ TABLES: Final = ("capacity", "allocatable")
 # The label of another system that we put on the node: one that was there before is not ours to take off.
 SHARED_AS: Final = "accelkit.io/shared-as"
 
-_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS)
+_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FREED_AT_ANNOTATION)
 
 
 def share_label(node: Node) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ruamel.yaml import YAML
 
+from accelkit.model.inventory import FREED_AT_ANNOTATION
 from accelkit.vendors.dialects import dialect_names, load_dialect
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,6 +43,9 @@ def objects(role, **changed):
         variables["__device_plugin_corrections"] = variables["device_plugin_corrections"]
         of_dialect = own["__device_plugin_dialect_annotations"][variables["device_plugin_dialect"]]
         variables["__device_plugin_pod_annotations"] = ["accelkit.io/assignment", *of_dialect]
+    if role == "extender":
+        variables["__extender_wake"] = variables["extender_wake"]
+        variables["__extender_wake_annotation"] = own["__extender_wake_annotation"]
     text = environment.get_template("objects.yaml.j2").render(variables)
     return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(text)}
 
@@ -110,21 +114,28 @@ def test_objects_are_labelled_and_found_by_their_selector(role, name):
             assert "app.kubernetes.io/version" not in selector
 
 
-def test_the_extender_may_only_read_and_bind():
-    rules = objects("extender")["ClusterRole"]["rules"]
-    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert allowed == {
-        ("nodes", "list"),
-        ("nodes", "watch"),
-        ("pods", "get"),
-        ("pods", "list"),
-        ("pods", "watch"),
-        ("pods/binding", "create"),
-    }
-
-
 def rights(found):
     return {(resource, verb) for rule in found["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_policy_bounds_it():
+    made = objects("extender")
+    reads = {(resource, verb) for resource in ("nodes", "pods") for verb in ("list", "watch")} | {("pods", "get")}
+    binds = {("pods/binding", "create")}
+    assert rights(made["ClusterRole"]) == reads | binds | {("nodes", "patch")}
+    assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender"
+    # The bounds are there before the right.
+    assert list(made)[:2] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+    assert "--wake" in container("extender")[0]["args"]
+    without = objects("extender", extender_wake=False)
+    assert rights(without["ClusterRole"]) == reads | binds
+    assert "ValidatingAdmissionPolicy" not in without
+    assert "--wake" not in container("extender", extender_wake=False)[0]["args"]
+
+
+def test_the_policy_names_the_annotation_that_the_extender_writes():
+    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    assert own["__extender_wake_annotation"] == FREED_AT_ANNOTATION
 
 
 def test_the_node_agent_may_patch_nodes_and_pods_where_an_admission_policy_bounds_it():
@@ -143,7 +154,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
     found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
-        *("extender", "--unit", "256MiB", "--policy", "spread", "--dialect", "native"),
+        *("extender", "--unit", "256MiB", "--policy", "spread", "--dialect", "native", "--wake"),
         *("--listen", "127.0.0.1:4000", "--plain-http"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}

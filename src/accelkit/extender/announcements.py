@@ -1,0 +1,99 @@
+"""Which freed nodes are announced to kube-scheduler, how often, and for which pods.
+
+No I/O, and the clock is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from accelkit.cluster.feed import Pending
+from accelkit.model.request import PodRequest
+from accelkit.placement.ledger import Ledger
+from accelkit.placement.policies import Policy
+from accelkit.placement.verdicts import Verdicts
+
+# Between two announcements of one node.
+INTERVAL_SECONDS: Final = 2.0
+# For so long a change is remembered while no pod waits: a refusal may reach us after the change that it did not know
+# of, and a replica that begins to lead announces what its predecessor may not have.
+REMEMBERED_SECONDS: Final = 30.0
+_MAX_BACK_OFF_SECONDS: Final = 60.0
+# So many shapes of requests are judged at once; where more wait, some pod is taken to fit.
+_MAX_SHAPES: Final = 32
+
+
+@dataclass(slots=True)
+class _Node:
+    freed_at: float | None = None
+    not_before: float = 0.0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class Announcements:
+    """The nodes that were freed and are to be announced, with a pause between two announcements of the same node.
+
+    A change during the pause is announced at its end, so the last one is never lost.
+    """
+
+    _nodes: dict[str, _Node] = field(default_factory=dict)
+
+    def freed(self, names: Iterable[str], now: float) -> None:
+        """Note nodes that were freed."""
+        for name in names:
+            self._nodes.setdefault(name, _Node()).freed_at = now
+
+    def due(self, now: float) -> list[str]:
+        """Return the nodes that may be announced, those freed first in front, and forget what is long past."""
+        for name, node in list(self._nodes.items()):
+            if node.freed_at is not None and not node.failures and now - node.freed_at > REMEMBERED_SECONDS:
+                node.freed_at = None
+            if node.freed_at is None and now >= node.not_before:
+                del self._nodes[name]
+        found = {name: node.freed_at for name, node in self._nodes.items() if node.freed_at is not None}
+        return sorted((name for name in found if now >= self._nodes[name].not_before), key=found.__getitem__)
+
+    def begun(self, name: str, now: float) -> None:
+        """Note that a node is being announced: what is freed from now on needs another announcement."""
+        self._nodes[name] = _Node(None, now + INTERVAL_SECONDS, self._nodes[name].failures)
+
+    def done(self, name: str) -> None:
+        """Note that the announcement was written."""
+        self._nodes[name].failures = 0
+
+    def failed(self, name: str, now: float) -> None:
+        """Note that it was not: it is due again, later after each failure."""
+        node = self._nodes[name]
+        node.freed_at, node.failures = now, node.failures + 1
+        node.not_before = now + min(_MAX_BACK_OFF_SECONDS, INTERVAL_SECONDS * 2 ** min(node.failures - 1, 10))
+
+
+class Waiting:
+    """The pods that wait: not bound, and no Binding under way, at two looks in a row. Others are still being placed.
+
+    Args:
+        ledger: knows whose Binding is under way, and what fits.
+        policy: ranks cards where the pod does not say.
+    """
+
+    def __init__(self, ledger: Ledger, policy: Policy) -> None:
+        self._ledger = ledger
+        self._policy = policy
+        self._verdicts = Verdicts(ledger)
+        self._pending: set[str] = set()
+        self._shapes: set[PodRequest] = set()
+
+    def look(self, pending: Mapping[str, Pending]) -> None:
+        """Take over which pods are without a node now."""
+        before, self._pending = self._pending, set(pending)
+        found = (pending[uid].request for uid in before & self._pending if self._ledger.holding(uid) is None)
+        self._shapes = {request for request in found if request is not None}
+
+    def fits(self, node: str) -> bool:
+        """Return whether one of them fits a node's cards now."""
+        if len(self._shapes) > _MAX_SHAPES:
+            return True
+        return any(node in self._verdicts.judge(request, self._policy).fits for request in self._shapes)

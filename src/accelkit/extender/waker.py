@@ -1,0 +1,109 @@
+"""Wakes pods that kube-scheduler has refused, by one annotation on the node whose cards came back or were freed.
+
+kube-scheduler tries a refused pod again when something happens to the cluster. It may do so before our ledger knows of
+it, is refused again, and then leaves the pod alone for minutes. So the leader writes on the node after its ledger has
+changed: an annotation that changes is something that happens to the cluster (from Kubernetes 1.30 on).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+from prometheus_client import Counter
+
+from accelkit.cluster.client import ApiClient
+from accelkit.cluster.feed import NODES, LedgerFeed
+from accelkit.errors import ApiError
+from accelkit.extender.announcements import Announcements, Waiting
+from accelkit.model.inventory import FREED_AT_ANNOTATION
+from accelkit.placement.freed import FreedNodes
+from accelkit.placement.ledger import Ledger
+from accelkit.placement.policies import Policy
+
+log = logging.getLogger(__name__)
+
+_TURN_SECONDS = 0.5
+
+
+class Waker:
+    """Announces freed nodes while pods wait that fit them.
+
+    Args:
+        api: an open client.
+        ledger: whose changes are announced.
+        feed: knows the pods without a node.
+        policy: ranks cards where the pod does not say.
+        read: returns whether the cluster was read; what the first lists show is no change.
+        leads: returns whether this replica may write.
+        writes: counts them, by `result`.
+        clock: seconds on a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        policy: Policy,
+        *,
+        read: Callable[[], bool],
+        leads: Callable[[], bool],
+        writes: Counter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._feed = feed
+        self._read = read
+        self._leads = leads
+        self._writes = writes
+        self._clock = clock
+        self._freed = FreedNodes(ledger)
+        self._waiting = Waiting(ledger, policy)
+        self._announcements = Announcements()
+        self._begun = False
+        self._failing = False
+
+    async def run(self) -> None:
+        """Announce until cancelled."""
+        while True:
+            await asyncio.sleep(_TURN_SECONDS)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """Look at the ledger once, and write what is due."""
+        freed = self._freed.look()
+        if not self._begun:
+            self._begun = self._read()
+            return
+        # Also where another replica leads: what it may not have written is ours once it has ended.
+        self._announcements.freed(freed, self._clock())
+        self._waiting.look(self._feed.pending)
+        for name in self._announcements.due(self._clock()):
+            if self._leads() and self._waiting.fits(name) and not await self._announce(name):
+                return
+
+    async def _announce(self, name: str) -> bool:
+        """Write on a node; False where the API server does not answer."""
+        self._announcements.begun(name, self._clock())
+        text = datetime.now(UTC).isoformat(timespec="microseconds")
+        try:
+            await self._api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
+        except ApiError as exc:
+            self._writes.labels("failed").inc()
+            if exc.status == HTTPStatus.NOT_FOUND:
+                self._announcements.done(name)
+                return True
+            self._announcements.failed(name, self._clock())
+            if not self._failing:
+                log.warning("kube-scheduler cannot be told that node %s was freed, tried again: %s", name, exc)
+            self._failing = True
+            return not exc.unanswered
+        self._writes.labels("written").inc()
+        self._announcements.done(name)
+        self._failing = False
+        return True
