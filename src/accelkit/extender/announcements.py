@@ -49,7 +49,7 @@ class Announcements:
     def due(self, now: float) -> list[str]:
         """Return the nodes that may be announced, those freed first in front, and forget what is long past."""
         for name, node in list(self._nodes.items()):
-            if node.freed_at is not None and not node.failures and now - node.freed_at > REMEMBERED_SECONDS:
+            if node.freed_at is not None and now - max(node.freed_at, node.not_before) > REMEMBERED_SECONDS:
                 node.freed_at = None
             if node.freed_at is None and now >= node.not_before:
                 del self._nodes[name]

@@ -65,7 +65,7 @@ def test_a_change_nobody_waited_for_is_forgotten_after_a_while():
     assert announcements.due(0.0) == []
 
 
-def test_failures_are_tried_again_ever_later_and_never_forgotten():
+def test_failures_are_tried_again_ever_later():
     announcements, now, pauses = Announcements(), 0.0, []
     announcements.freed(["n"], now)
     for _ in range(8):
@@ -81,6 +81,15 @@ def test_failures_are_tried_again_ever_later_and_never_forgotten():
     announcements.done("n")
     announcements.freed(["n"], now)
     assert announcements.due(now + INTERVAL_SECONDS) == ["n"]
+
+
+def test_a_failure_is_forgotten_where_nobody_waits_any_more():
+    announcements = Announcements()
+    announcements.freed(["n"], 0.0)
+    announcements.begun("n", 0.0)
+    announcements.failed("n", 0.0)
+    assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS) == ["n"]
+    assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
 
 
 class Pods:
