@@ -221,3 +221,10 @@ async def test_labels_that_are_still_as_we_wrote_them_go_and_others_stay():
     assert done.before["a"]["labels"] == {ours: "1"}
     assert api.nodes["a"]["metadata"]["labels"] == {theirs: "changed", "mine": "x"}
     assert api.nodes["a"]["metadata"]["annotations"] == {}
+
+
+async def test_when_its_cards_were_last_freed_goes_too():
+    metadata = {"name": "a", "annotations": {"accelkit.io/freed-at": "2026-01-01T00:00:00.000000+00:00", "other": "x"}}
+    api = FakeApi({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
+    assert (await unshare(api, grace_seconds=0, confirm_seconds=0)).changed
+    assert api.nodes["a"]["metadata"]["annotations"] == {"other": "x"}
