@@ -9,7 +9,7 @@ import time
 
 import msgspec
 import pytest
-from extender_process import NODES, Process, client_of, inventory, until, world_of
+from extender_process import MEMORY, NODES, Process, client_of, inventory, until, world_of
 from ruamel.yaml import YAML
 from test_extender_scheduler import scheduler
 
@@ -102,7 +102,15 @@ def configuration(control_plane, url):
         "clientConnection": {"kubeconfig": str(control_plane.paths.kubeconfig("kube-scheduler"))},
         "leaderElection": {"leaderElect": False},
         "profiles": [{"schedulerName": NAME}],
-        "extenders": [{"urlPrefix": url, "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True}],
+        "extenders": [
+            {
+                "urlPrefix": url,
+                "filterVerb": "filter",
+                "bindVerb": "bind",
+                "nodeCacheCapable": True,
+                "managedResources": [{"name": MEMORY, "ignoredByScheduler": True}],
+            }
+        ],
     }
 
 
@@ -148,7 +156,7 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                 node = await world.node(1, 16, allocatable={"cpu": "64", "memory": "64Gi", "pods": "1000"})
                 card = Card(world, node)
                 await card.fails()
-                await extender.shows(node, lambda view: view["cards"][0]["cordoned"])
+                await extender.shows(node, lambda view: view["cards"] and view["cards"][0].get("cordoned"))
                 placement = {
                     "schedulerName": NAME,
                     "nodeSelector": {"accelkit-test": node},
