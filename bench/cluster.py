@@ -70,7 +70,14 @@ class World:
 
     async def start(self) -> None:
         """Start the extender and wait until it is ready."""
-        command = ["extender", "--listen", f"127.0.0.1:{self.port}", "--plain-http", "--kubeconfig", str(self.kubeconfig)]
+        command = [
+            "extender",
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--plain-http",
+            "--kubeconfig",
+            str(self.kubeconfig),
+        ]
         self.extender = subprocess.Popen([sys.executable, "-m", "accelkit", "--log-level", "error", *command])  # noqa: ASYNC220 - nothing else runs yet
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -89,6 +96,7 @@ class World:
             self.extender.wait(20)
 
     def memory_mib(self) -> int:
+        assert self.extender is not None
         pages = int(Path(f"/proc/{self.extender.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
 
@@ -115,7 +123,7 @@ class World:
         if limits is not None:
             body["spec"]["containers"][0]["resources"] = {"limits": limits}
         body.pop("status")
-        return json.loads(await self.api.post(PODS, body))["metadata"]["uid"]
+        return str(json.loads(await self.api.post(PODS, body))["metadata"]["uid"])
 
     async def bind_bare(self, name: str, uid: str, node: str, assignment: Assignment) -> None:
         annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}

@@ -43,6 +43,8 @@ def server(nodes: int, port: int) -> None:
     replies = {"/floor/filter": verbs.filter(sample), "/floor/prioritize": verbs.prioritize(sample)}
     ref, request = PodRef("default", "churn", "churn"), verbs._feed.request_of(sample.Pod)  # noqa: SLF001
 
+    assert request is not None
+
     async def handle(_method: str, path: str, body: bytes) -> Reply:
         if path == "/cpu":
             used = resource.getrusage(resource.RUSAGE_SELF)

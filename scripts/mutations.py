@@ -25,7 +25,6 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 _TEXTS = ("help", "next_step", "description", "timeout")
 _LOGGERS = ("log", "logger", "logging")
-_UNTESTED_FUNCTIONS = ("__repr__",)
 
 
 @dataclass(frozen=True, order=True)
@@ -118,17 +117,14 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            if node.name not in _UNTESTED_FUNCTIONS:
-                yield from [*node.args.defaults, *(each for each in node.args.kw_defaults if each)]
-                yield from node.body
-        case ast.ClassDef():
-            yield from node.body
-        case ast.AnnAssign():
-            if node.value is not None and not _is_length_of_wait(node.target):
-                yield node.value
-        case ast.Assign(targets=[ast.Name(id=name)]) if name == "__all__" or _is_length_of_wait(node.targets[0]):
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]) if _is_left_alone(name):
             return
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from [*node.args.defaults, *(each for each in node.args.kw_defaults if each), *node.body]
+        case ast.ClassDef():
+            yield from (each for each in node.body if getattr(each, "name", "") != "__repr__")
+        case ast.AnnAssign():
+            yield from [node.value] if node.value is not None else []
         case ast.Raise():
             # What an error says is for people; what it holds besides is not.
             yield from (child for child in ast.walk(node) if isinstance(child, ast.Compare | ast.BoolOp))
@@ -150,8 +146,9 @@ def _is_log(node: ast.AST) -> bool:
     )
 
 
-def _is_length_of_wait(target: ast.AST) -> bool:
-    return isinstance(target, ast.Name) and target.id.isupper() and "SECONDS" in target.id
+def _is_left_alone(name: str) -> bool:
+    """Tell whether a variable lists what is exported, or is the length of a wait."""
+    return name == "__all__" or (name.isupper() and "SECONDS" in name)
 
 
 def _one_line(text: str) -> str:
