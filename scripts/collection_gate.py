@@ -135,15 +135,8 @@ def importer(tarball: Path) -> None:
     lock, installed = REPOSITORY / "requirements-importer.lock", IMPORTER / "installed.lock"
     if not installed.is_file() or installed.read_text() != lock.read_text():
         run(sys.executable, "-m", "venv", "--clear", IMPORTER)
-        pip: list[str | Path] = [
-            IMPORTER / "bin" / "python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        run(*pip, "--require-hashes", "--requirement", lock)
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes")
+        run(IMPORTER / "bin" / "python", *install, "--requirement", lock)
         shutil.copyfile(lock, installed)
     environment = {
         "PATH": f"{IMPORTER / 'bin'}:{os.environ['PATH']}",

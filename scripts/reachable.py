@@ -68,7 +68,7 @@ _.graph_hash
 _.synapse_version
 _.recipe_size
 _.metadata_size
-_.split_capture
+_.split_capture  # read from labels, and for what extracts several trees later
 _.variant
 _.IO  # in a quoted type
-_.EMPTY_JSON
+_.EMPTY_JSON  # nothing writes an empty configuration yet
