@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop test e2e lint format bench build lock proto clean
+.PHONY: help demo demo-stop test e2e lint format bench mutants build lock proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -22,11 +22,13 @@ test: .venv/dev ## Unit tests, then integration tests on a real API server and s
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Ten minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
 
-lint: .venv/dev ## Formatting, ruff, mypy, import contract, yamllint, Ansible's own checks.
+lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, yamllint, Ansible's own checks.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry src
+	$(BIN)/vulture
 	$(BIN)/yamllint --strict .
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/python scripts/collection_gate.py lint
@@ -35,10 +37,13 @@ format: .venv/dev ## Rewrite the Python files as the linter wants them.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/dev ## Speed and memory as ratios, JSON.
+bench: .venv/dev ## Speed and memory as ratios, JSON; says which fall short of their aim.
 	$(BIN)/python bench/filter.py
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/cache.py
+
+mutants: .venv/dev ## Change the code a little, and count how many of the changes the unit tests notice.
+	$(BIN)/python scripts/mutants.py
 
 build: .venv/dev ## Wheel and collection tarball, into dist/.
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

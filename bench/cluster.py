@@ -8,20 +8,24 @@ Prints JSON. Takes some minutes, most of them to create the objects.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 import world
+from figures import Figure, report
 
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
@@ -29,11 +33,20 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, 
 from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
 from accelkit.sandbox.layout import SandboxPaths
 
-BATCHES, BATCH, CONCURRENCY = 10, 60, 8
-NODES, BIND_NODES = 5000, 300
+CONCURRENCY = 8
+AIM_OF_BIND_RATIO = 0.8
+AIM_OF_MEMORY_MIB = 300
 PODS = "/api/v1/namespaces/default/pods"
-PORT = 32921
-URL = f"http://127.0.0.1:{PORT}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is bound and created: `batches` of `batch` pods each way, on the first `bind_nodes` of `nodes`."""
+
+    nodes: int = 5000
+    bind_nodes: int = 300
+    batches: int = 10
+    batch: int = 60
 
 
 async def spread(work: Iterable[Awaitable[object]], at_once: int = 32) -> None:
@@ -50,18 +63,26 @@ async def spread(work: Iterable[Awaitable[object]], at_once: int = 32) -> None:
 
 
 class World:
-    def __init__(self, api: ApiClient, http: aiohttp.ClientSession, kubeconfig: Path) -> None:
+    def __init__(self, api: ApiClient, http: aiohttp.ClientSession, kubeconfig: Path, port: int) -> None:
         self.api, self.http, self.kubeconfig = api, http, kubeconfig
+        self.port, self.url = port, f"http://127.0.0.1:{port}"
         self.extender: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
         """Start the extender and wait until it is ready."""
-        command = ["extender", "--listen", f"127.0.0.1:{PORT}", "--plain-http", "--kubeconfig", str(self.kubeconfig)]
+        command = [
+            "extender",
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--plain-http",
+            "--kubeconfig",
+            str(self.kubeconfig),
+        ]
         self.extender = subprocess.Popen([sys.executable, "-m", "accelkit", "--log-level", "error", *command])  # noqa: ASYNC220 - nothing else runs yet
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
-                async with self.http.get(f"{URL}/readyz") as reply:
+                async with self.http.get(f"{self.url}/readyz") as reply:
                     if reply.status == 200:
                         return
             except aiohttp.ClientError:
@@ -75,6 +96,7 @@ class World:
             self.extender.wait(20)
 
     def memory_mib(self) -> int:
+        assert self.extender is not None
         pages = int(Path(f"/proc/{self.extender.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
 
@@ -101,7 +123,7 @@ class World:
         if limits is not None:
             body["spec"]["containers"][0]["resources"] = {"limits": limits}
         body.pop("status")
-        return json.loads(await self.api.post(PODS, body))["metadata"]["uid"]
+        return str(json.loads(await self.api.post(PODS, body))["metadata"]["uid"])
 
     async def bind_bare(self, name: str, uid: str, node: str, assignment: Assignment) -> None:
         annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
@@ -115,95 +137,109 @@ class World:
 
     async def bind_through(self, name: str, uid: str, node: str) -> None:
         args = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
-        async with self.http.post(f"{URL}/bind", json=args) as reply:
+        async with self.http.post(f"{self.url}/bind", json=args) as reply:
             answer = await reply.json()
         if answer["Error"]:
             raise RuntimeError(answer["Error"])
 
 
-async def timed(bind: Callable[[int], Awaitable[None]]) -> float:
+async def timed(bind: Callable[[int], Awaitable[None]], batch: int) -> float:
     """Bind a batch, several at once; return binds per second."""
     started = time.perf_counter()
-    await spread((bind(number) for number in range(BATCH)), CONCURRENCY)
-    return BATCH / (time.perf_counter() - started)
+    await spread((bind(number) for number in range(batch)), CONCURRENCY)
+    return batch / (time.perf_counter() - started)
 
 
-async def measure_bind(here: World) -> dict[str, float]:
-    await here.create_nodes(range(BIND_NODES))
+async def measure_bind(here: World, size: Size) -> dict[str, object]:
+    await here.create_nodes(range(size.bind_nodes))
     await here.start()
     rates: dict[str, list[float]] = {"bare": [], "extender": []}
-    for batch in range(2 * BATCHES):
+    for batch in range(2 * size.batches):
         way = "bare" if batch % 2 else "extender"
-        names = [f"bind-{batch}-{number}" for number in range(BATCH)]
+        names = [f"bind-{batch}-{number}" for number in range(size.batch)]
         uids = dict(zip(names, await asyncio.gather(*map(here.create_pod, names)), strict=True))
 
         async def bind(number: int, batch: int = batch, way: str = way, uids: dict[str, str] = uids) -> None:
-            name, node = f"bind-{batch}-{number}", (batch * BATCH + number) % BIND_NODES
+            name, node = f"bind-{batch}-{number}", (batch * size.batch + number) % size.bind_nodes
             share = Share(world.inventory(node).cards[0].id, world.GIB)
             if way == "bare":
                 await here.bind_bare(name, uids[name], world.node_name(node), Assignment({"main": (share,)}))
             else:
                 await here.bind_through(name, uids[name], world.node_name(node))
 
-        rates[way].append(await timed(bind))
+        rates[way].append(await timed(bind, size.batch))
     here.stop()
-    bare, ours = (sorted(rates[way])[BATCHES // 2] for way in ("bare", "extender"))
-    return {"bare_per_second": round(bare, 1), "extender_per_second": round(ours, 1), "ratio": round(ours / bare, 3)}
+    bare, ours = (sorted(rates[way])[size.batches // 2] for way in ("bare", "extender"))
+    return {
+        "bare_per_second": round(bare, 1),
+        "extender_per_second": round(ours, 1),
+        "ratio": Figure(round(ours / bare, 3), AIM_OF_BIND_RATIO, at_least=True),
+    }
 
 
-async def measure_memory(here: World) -> dict[str, object]:
-    await here.create_nodes(range(BIND_NODES, NODES))
+async def measure_memory(here: World, size: Size) -> dict[str, object]:
+    await here.create_nodes(range(size.bind_nodes, size.nodes))
 
     async def bound_pod(number: int, slot: int) -> None:
         name = f"pod-{number}-{slot}"
         uid = await here.create_pod(name, world.limits(number))
         await here.bind_bare(name, uid, world.node_name(number), world.assignments(number)[slot])
 
-    await spread(bound_pod(number, slot) for number in range(NODES) for slot in range(world.PODS))
+    await spread(bound_pod(number, slot) for number in range(size.nodes) for slot in range(world.PODS))
     started = time.perf_counter()
     await here.start()
     ready = time.perf_counter() - started
     after_list = here.memory_mib()
-    body = {"Pod": world.pod(24), "NodeNames": [world.node_name(number) for number in range(NODES)]}
+    body = {"Pod": world.pod(24), "NodeNames": [world.node_name(number) for number in range(size.nodes)]}
     for _ in range(20):
         for verb in ("filter", "prioritize"):
-            async with here.http.post(f"{URL}/{verb}", json=body) as reply:
+            async with here.http.post(f"{here.url}/{verb}", json=body) as reply:
                 await reply.read()
-    async with here.http.get(f"{URL}/inspect") as reply:
+    async with here.http.get(f"{here.url}/inspect") as reply:
         shown = await reply.json()
     after_use = here.memory_mib()
     here.stop()
     return {
-        "nodes": NODES,
+        "nodes": size.nodes,
         "pods": len({share["uid"] for node in shown["nodes"] for card in node["cards"] for share in card["shares"]}),
         "ready_seconds": round(ready, 1),
         "resident_mib": after_list,
-        "resident_mib_after_use": after_use,
-        "ratio_to_300_mib": round(after_use / 300, 3),
+        "resident_mib_after_use": Figure(after_use, AIM_OF_MEMORY_MIB),
     }
 
 
-async def run(paths: SandboxPaths) -> dict[str, object]:
+async def run(paths: SandboxPaths, port: int, size: Size) -> dict[str, object]:
     kubeconfig = paths.kubeconfig("admin")
     async with ApiClient(load_connection(kubeconfig)) as api, aiohttp.ClientSession() as http:
-        here = World(api, http, kubeconfig)
+        here = World(api, http, kubeconfig, port)
         try:
-            return {"bind": await measure_bind(here), "memory": await measure_memory(here)}
+            return {"bind": await measure_bind(here, size), "memory": await measure_memory(here, size)}
         finally:
             here.stop()
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=Size.nodes, help="nodes of the cluster")
+    parser.add_argument("--bind-nodes", type=int, default=Size.bind_nodes, help="nodes that pods are bound to")
+    parser.add_argument("--batches", type=int, default=Size.batches, help="batches each way")
+    parser.add_argument("--batch", type=int, default=Size.batch, help="pods in a batch")
+    size = Size(**vars(parser.parse_args()))
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
     nodes = folder / "nodes.yaml"
     nodes.write_text("nodes: [{name: node-1}]\n")
-    root = folder / "s"
+    root, port = folder / "s", free_port()
     command = [sys.executable, "-m", "accelkit", "sandbox"]
     try:
-        up = ["up", "--root", str(root), "--nodes", str(nodes), "--extender-port", str(PORT)]
+        up = ["up", "--root", str(root), "--nodes", str(nodes), "--extender-port", str(port)]
         subprocess.run([*command, *up], check=True, stdout=sys.stderr)
-        json.dump(asyncio.run(run(SandboxPaths(root))), sys.stdout, indent=2)
-        print()
+        report(asyncio.run(run(SandboxPaths(root), port, size)))
     finally:
         subprocess.run([*command, "down", "--root", str(root)], check=True, stdout=sys.stderr)
         shutil.rmtree(folder)

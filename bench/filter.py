@@ -8,26 +8,31 @@ ratios to the floor.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import http.client
 import json
 import multiprocessing
 import resource
+import socket
 import statistics
-import sys
 import time
 
 import msgspec
 import uvloop
 import world
+from figures import Figure, report
 
+from accelkit.extender.listen import Listen
 from accelkit.extender.routes import Reply
-from accelkit.extender.server import Listen, serve
+from accelkit.extender.server import HttpServer
 from accelkit.extender.wire import Args
 from accelkit.placement.holding import PodRef
 
+NODES = (1000, 5000)
 ROUNDS = 200
 WARM_UP = 20
+AIM_OF_RATIO = 1.5
 
 
 def server(nodes: int, port: int) -> None:
@@ -37,6 +42,8 @@ def server(nodes: int, port: int) -> None:
     sample = decode(json.dumps({"Pod": world.pod(24), "NodeNames": names}).encode())
     replies = {"/floor/filter": verbs.filter(sample), "/floor/prioritize": verbs.prioritize(sample)}
     ref, request = PodRef("default", "churn", "churn"), verbs._feed.request_of(sample.Pod)  # noqa: SLF001
+
+    assert request is not None
 
     async def handle(_method: str, path: str, body: bytes) -> Reply:
         if path == "/cpu":
@@ -52,7 +59,10 @@ def server(nodes: int, port: int) -> None:
             return Reply(200, encode(replies[path]))
         return Reply(200, encode(verbs.filter(args) if path == "/filter" else verbs.prioritize(args)))
 
-    uvloop.run(serve(Listen("127.0.0.1", port), handle, asyncio.Event()))
+    async def run() -> None:
+        await HttpServer(Listen("127.0.0.1", port), handle).run(asyncio.Event())
+
+    uvloop.run(run())
 
 
 class Client:
@@ -84,10 +94,10 @@ class Client:
         return float(self._connection.getresponse().read())
 
 
-def measure(client: Client, verb: str, bodies: list[bytes], *, churn: bool) -> dict[str, float]:
+def measure(client: Client, verb: str, bodies: list[bytes], *, churn: bool, rounds: int) -> dict[str, object]:
     times: dict[str, list[float]] = {"/floor" + verb: [], verb: []}
     cpu = dict.fromkeys(times, 0.0)
-    for number in range(WARM_UP + ROUNDS):
+    for number in range(WARM_UP + rounds):
         for path, taken in times.items():
             if churn and path == verb:
                 client.post("/churn", b"")
@@ -101,31 +111,44 @@ def measure(client: Client, verb: str, bodies: list[bytes], *, churn: bool) -> d
         "p50_ms": round(1000 * statistics.median(ours), 3),
         "p99_ms": round(1000 * sorted(ours)[int(0.99 * len(ours))], 3),
         "floor_p50_ms": round(1000 * statistics.median(floor), 3),
-        "cpu_ms": round(1000 * cpu[verb] / ROUNDS, 3),
-        "ratio_p50": round(statistics.median(ours) / statistics.median(floor), 3),
+        "cpu_ms": round(1000 * cpu[verb] / rounds, 3),
+        "ratio_p50": Figure(round(statistics.median(ours) / statistics.median(floor), 3), AIM_OF_RATIO),
         "ratio_cpu": round(cpu[verb] / cpu["/floor" + verb], 3),
     }
 
 
-def main() -> None:
-    result = {}
-    for nodes, port in ((1000, 32911), (5000, 32915)):
-        process = multiprocessing.Process(target=server, args=(nodes, port), daemon=True)
-        process.start()
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def measure_at(nodes: int, rounds: int) -> dict[str, object]:
+    port = free_port()
+    process = multiprocessing.Process(target=server, args=(nodes, port), daemon=True)
+    process.start()
+    try:
         client = Client(port)
         names = [world.node_name(number) for number in range(nodes)]
         same = [json.dumps({"Pod": world.pod(24), "NodeNames": names}).encode()]
         shapes = [json.dumps({"Pod": world.pod(1 + units), "NodeNames": names}).encode() for units in range(56)]
-        result[f"nodes={nodes}"] = {
-            "filter same": measure(client, "/filter", same, churn=False),
-            "filter busy": measure(client, "/filter", same, churn=True),
-            "filter shapes": measure(client, "/filter", shapes, churn=True),
-            "prioritize busy": measure(client, "/prioritize", same, churn=True),
+        return {
+            "filter same": measure(client, "/filter", same, churn=False, rounds=rounds),
+            "filter busy": measure(client, "/filter", same, churn=True, rounds=rounds),
+            "filter shapes": measure(client, "/filter", shapes, churn=True, rounds=rounds),
+            "prioritize busy": measure(client, "/prioritize", same, churn=True, rounds=rounds),
         }
+    finally:
         process.terminate()
         process.join(10)
-    json.dump(result, sys.stdout, indent=2)
-    print()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="sizes of the cluster, at least 2 nodes")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests of each kind")
+    options = parser.parse_args()
+    report({f"nodes={nodes}": measure_at(nodes, options.rounds) for nodes in options.nodes})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ A quarter of the nodes is full, so that a request of 24 GiB fits the others and 
 
 from __future__ import annotations
 
+from typing import Any
+
 from accelkit.cluster.feed import LedgerFeed
 from accelkit.extender.verbs import Verbs
 from accelkit.model.assignment import Assignment, Share
@@ -60,7 +62,7 @@ def build(nodes: int) -> Verbs:
     return Verbs(ledger, LedgerFeed(ledger, dialects), dialects, Policy.BINPACK)
 
 
-def pod(memory_units: int, *, uid: str = "bench") -> dict[str, object]:
+def pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
     """A pod as kube-scheduler sends it, with what a real one carries beside our limit."""
     return {
         "metadata": {

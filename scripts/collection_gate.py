@@ -125,7 +125,7 @@ def documentation() -> None:
     """Check the markup of every plugin's documentation and that what it refers to exists."""
     say("antsibull-docs lint-collection-docs")
     options = ["--plugin-docs", "--validate-collection-refs", "dependent"]
-    command = [BIN / "antsibull-docs", "lint-collection-docs", *options, "."]
+    command: list[str | Path] = [BIN / "antsibull-docs", "lint-collection-docs", *options, "."]
     run(*command, cwd=COLLECTION, ANSIBLE_COLLECTIONS_PATH=DEPENDENCIES)
 
 
@@ -135,8 +135,8 @@ def importer(tarball: Path) -> None:
     lock, installed = REPOSITORY / "requirements-importer.lock", IMPORTER / "installed.lock"
     if not installed.is_file() or installed.read_text() != lock.read_text():
         run(sys.executable, "-m", "venv", "--clear", IMPORTER)
-        pip = [IMPORTER / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run(*pip, "--require-hashes", "--requirement", lock)
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes")
+        run(IMPORTER / "bin" / "python", *install, "--requirement", lock)
         shutil.copyfile(lock, installed)
     environment = {
         "PATH": f"{IMPORTER / 'bin'}:{os.environ['PATH']}",
@@ -176,7 +176,10 @@ def ansible_test(command: str) -> None:
 
 def prepare() -> None:
     """Give ansible-test its get-pip, under the name that carries the version of pip which it wants."""
-    source = Path(find_spec("ansible_test").origin).parent / "_internal" / "python_requirements.py"
+    package = find_spec("ansible_test")
+    if package is None or package.origin is None:
+        raise GateError("ansible_test is not installed")
+    source = Path(package.origin).parent / "_internal" / "python_requirements.py"
     found = re.search(r"pip='([0-9.]+)'", source.read_text())
     if found is None:
         raise GateError(f"{source} does not say which pip it wants; adapt {Path(__file__).name} to this ansible-core")

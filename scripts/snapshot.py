@@ -77,8 +77,8 @@ def take() -> dict[str, object]:
 
 def difference(before: object, after: object) -> str:
     """Return the unified diff of two snapshots, empty where they are equal."""
-    texts = (json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (before, after))
-    return "\n".join(difflib.unified_diff(*texts, "before", "after", lineterm="", n=6))
+    first, second = (json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (before, after))
+    return "\n".join(difflib.unified_diff(first, second, "before", "after", lineterm="", n=6))
 
 
 def main() -> int:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
 
 IMPORT_TRACE = None
+Result = TypeVar("Result")
 try:
     from accelkit.cluster.client import ApiClient
     from accelkit.cluster.connection import load_connection
@@ -26,7 +29,7 @@ API_ARGUMENTS = {
 }
 
 
-def api_module(*, rules=None, **arguments) -> AnsibleModule:
+def api_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
     """Return a module that speaks to the API server, or end it where accelkit is missing.
 
     `rules` are AnsibleModule's own between arguments, such as `required_if`.
@@ -37,15 +40,16 @@ def api_module(*, rules=None, **arguments) -> AnsibleModule:
     return module
 
 
-def call(module: AnsibleModule, function):
+def call(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result]]) -> Result:
     """Run one coroutine function with an open client; an error of accelkit's ends the module with its sentence."""
     try:
         return asyncio.run(_with_client(module, function))
     except AccelkitError as exc:
         module.fail_json(msg=str(exc))
+        raise  # never reached: fail_json ends the process
 
 
-async def _with_client(module: AnsibleModule, function):
+async def _with_client(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result]]) -> Result:
     kubeconfig = module.params["kubeconfig"]
     connection = load_connection(Path(kubeconfig) if kubeconfig else None)
     async with ApiClient(connection, timeout_seconds=module.params["request_timeout"]) as api:

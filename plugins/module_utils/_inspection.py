@@ -7,22 +7,25 @@
 from __future__ import annotations
 
 from asyncio import sleep
+from collections.abc import Collection
 from contextlib import suppress
 from time import monotonic
+from typing import Any
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
     import msgspec
 
+    from accelkit.cluster.client import ApiClient
     from accelkit.errors import ConfigurationError
     from accelkit.model.units import parse_size
     from accelkit.report.accounting import check
     from accelkit.report.audit import AuditKind, audit
     from accelkit.report.evidence import gather
-    from accelkit.report.inspection import assemble, inspect_cluster
+    from accelkit.report.inspection import Inspection, assemble, inspect_cluster
 
 
-async def inspected(api, nodes):
+async def inspected(api: ApiClient, nodes: Collection[str]) -> tuple[Inspection, dict[str, Any]]:
     """Return the inspection of the named nodes, else of all with cards, and the same as plain data."""
     inspection = await inspect_cluster(api)
     if nodes:
@@ -37,14 +40,16 @@ async def inspected(api, nodes):
     return inspection, msgspec.to_builtins(inspection)
 
 
-async def checked(api, nodes, min_free):
+async def checked(api: ApiClient, nodes: Collection[str], min_free: str | None) -> tuple[list[Any], dict[str, Any]]:
     """Return the findings and the totals of the named nodes, else of all with cards, as plain data."""
     min_free_bytes = parse_size(min_free) if min_free else 0
     inspection, builtins = await inspected(api, nodes)
     return msgspec.to_builtins(check(inspection, min_free_bytes=min_free_bytes)), builtins["totals"]
 
 
-async def compared(api, nodes, namespace, seconds):
+async def compared(
+    api: ApiClient, nodes: Collection[str], namespace: str, seconds: float
+) -> tuple[list[Any], list[str]]:
     """Return what still differs after so many seconds between assignments and kubelets, and what is not known."""
     deadline = monotonic() + seconds
     while True:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
 
@@ -20,7 +22,7 @@ try:
     from accelkit.errors import AccelkitError, RegistryError
     from accelkit.kernelcache.compatibility.card_words import chosen_cards
     from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
-    from accelkit.kernelcache.signatures import UnverifiedError, load_policies
+    from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
     from accelkit.kernelcache.views import refusal_view
 except ImportError:
     IMPORT_TRACE = traceback.format_exc()
@@ -53,7 +55,7 @@ CARD_ARGUMENTS = {
 }
 
 
-def cache_module(*, rules=None, **arguments) -> AnsibleModule:
+def cache_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
     """Return a module that speaks to registries, or end it where accelkit is missing.
 
     `rules` are AnsibleModule's own between arguments, such as `required_if`.
@@ -64,7 +66,7 @@ def cache_module(*, rules=None, **arguments) -> AnsibleModule:
     return module
 
 
-def finish(module, work):
+def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any, Any, dict[str, Any]]]) -> None:
     """Run a coroutine function of the module that returns its result; an error ends the module with its sentence.
 
     What can be told of the error is returned: whether trying again later may help, and why no signature counts.
@@ -81,7 +83,7 @@ def finish(module, work):
     module.exit_json(**result)
 
 
-def settings_of(module):
+def settings_of(module: AnsibleModule) -> RegistrySettings:
     """The settings of a registry client, by the module's arguments."""
     given = module.params
     hosts = {name: [each] if isinstance(each, str) else each for name, each in given["registry_mirrors"].items()}
@@ -98,27 +100,27 @@ def settings_of(module):
     return replace(settings, credentials=Credentials.from_files(configs, logins))
 
 
-def origins(settings):
+def origins(settings: RegistrySettings) -> RegistrySettings:
     """The same settings without mirrors: what is to be changed has to be read where it is written."""
     return replace(settings, mirrors={})
 
 
-def policies_of(module):
+def policies_of(module: AnsibleModule) -> SignerPolicies | None:
     """The signer policies of the module's arguments; None where none are given."""
     given = module.params
     return load_policies(Path(given["policy"]), path_of(given["trusted_root"])) if given["policy"] else None
 
 
-async def cards_of(module):
+async def cards_of(module: AnsibleModule) -> Any:
     """The cards of the module's arguments; None where none are given."""
     given = module.params
     return await chosen_cards(given["cards"], given["node"], path_of(given["kubeconfig"]))
 
 
-def path_of(text):
+def path_of(text: str | None) -> Path | None:
     return Path(text) if text else None
 
 
-def builtins(view):
+def builtins(view: object) -> Any:
     """A view as Ansible returns it."""
     return msgspec.to_builtins(view)

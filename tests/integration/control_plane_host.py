@@ -18,6 +18,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -83,7 +84,7 @@ def make_root(root: Path, scheduler: Path, kubeconfig: Path, port: int) -> None:
     (root / "etc/kubernetes/manifests/kube-scheduler.yaml").chmod(0o600)
 
 
-def tree(root: Path) -> dict[str, tuple]:
+def tree(root: Path) -> dict[str, tuple[str, int, int, str]]:
     """What lies on a host: kind and mode, owner, and content by its digest."""
     found = {}
     for path in sorted((*root.glob("etc/**/*"), *root.glob("var/**/*"))):
@@ -116,8 +117,8 @@ class StaticPod(threading.Thread):
         self.problem: BaseException | None = None
         self._node, self._root, self._port, self._connection, self._down = node, root, port, connection, down
         self._ended = threading.Event()
-        self._process: subprocess.Popen | None = None
-        self._text: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._text = ""
         self._starts = 0
 
     def end(self) -> None:
@@ -149,8 +150,9 @@ class StaticPod(threading.Thread):
                 await asyncio.sleep(0.1)
             await self._forget(api)
 
-    def _pod(self) -> dict:
-        return YAML(typ="safe", pure=True).load(self._text)
+    def _pod(self) -> dict[str, Any]:
+        pod: dict[str, Any] = YAML(typ="safe", pure=True).load(self._text)
+        return pod
 
     def _start(self) -> None:
         self._starts += 1
@@ -189,6 +191,7 @@ class StaticPod(threading.Thread):
         if ready:
             self.healthy.set()
         self._down.say(self._node, down=not ready)
+        assert self._process is not None
         runs = self._process.poll() is None
         status = {
             "name": "kube-scheduler",

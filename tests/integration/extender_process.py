@@ -37,7 +37,7 @@ _numbers = itertools.count()
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 async def until(question: Callable[[], Awaitable[Any]], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:
@@ -79,7 +79,7 @@ class Process:
         async def code() -> list[int]:
             return [] if self.process.poll() is None else [self.process.returncode]
 
-        return (await until(code, seconds=seconds))[0]
+        return int((await until(code, seconds=seconds))[0])
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -131,35 +131,39 @@ class Client:
         await until(answers)
         return self
 
-    async def bind(self, pod: dict, node: str, *, uid: str | None = None) -> str:
+    async def bind(self, pod: dict[str, Any], node: str, *, uid: str | None = None) -> str:
         meta = pod["metadata"]
         names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": uid or meta["uid"]}
-        return (await self.post("/bind", {**names, "Node": node}))["Error"]
+        return str((await self.post("/bind", {**names, "Node": node}))["Error"])
 
-    async def filter(self, pod: dict, *nodes: str) -> dict:
-        return await self.post("/filter", {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)})
+    async def filter(self, pod: dict[str, Any], *nodes: str) -> dict[str, Any]:
+        answer: dict[str, Any] = await self.post("/filter", {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)})
+        return answer
 
-    async def inspect(self, node: str = "") -> dict:
+    async def inspect(self, node: str = "") -> dict[str, Any]:
         status, body = await self.ask("GET", f"/inspect/{node}" if node else "/inspect")
-        return json.loads(body) if status == 200 else {"nodes": []}
+        return msgspec.json.decode(body, type=dict[str, Any]) if status == 200 else {"nodes": []}
 
-    async def node(self, name: str) -> dict:
+    async def node(self, name: str) -> dict[str, Any]:
         """Return what is shown of one node, empty where it is not known."""
-        nodes = (await self.inspect(name))["nodes"]
+        nodes: list[dict[str, Any]] = (await self.inspect(name))["nodes"]
         return nodes[0] if nodes else {}
 
     async def used(self, node: str) -> int:
         """GiB in use on a node."""
-        return (await self.node(node))["totals"]["used_bytes"] // GIB
+        return int((await self.node(node))["totals"]["used_bytes"]) // GIB
 
-    async def shows(self, node: str, accept: Callable[[dict], Any], *, seconds: float = DEADLINE) -> dict:
+    async def shows(
+        self, node: str, accept: Callable[[dict[str, Any]], Any], *, seconds: float = DEADLINE
+    ) -> dict[str, Any]:
         """Wait until what is shown of a node is as expected; return it."""
 
-        async def expected() -> dict:
+        async def expected() -> dict[str, Any]:
             view = await self.node(node)
             return view if view and accept(view) else {}
 
-        return await until(expected, seconds=seconds)
+        view: dict[str, Any] = await until(expected, seconds=seconds)
+        return view
 
 
 @contextlib.asynccontextmanager
@@ -192,7 +196,7 @@ class World:
     async def annotate(self, node: str, text: str | None) -> None:
         await self.api.patch(f"{NODES}/{node}", {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
 
-    async def pod(self, memory: int = 0, *, cards: int = 0, **body: Any) -> dict:
+    async def pod(self, memory: int = 0, *, cards: int = 0, **body: Any) -> dict[str, Any]:
         """Create a pod that no scheduler looks at; `node_name` puts it on a node past everybody."""
         name = body.get("name") or f"{self.prefix}-p{next(_numbers)}"
         limits = {MEMORY: str(memory)} if memory else {CARDS: str(cards)}
@@ -206,25 +210,26 @@ class World:
         }
         metadata = {"name": name, "annotations": body.get("annotations", {})}
         self._pods.append(name)
-        return msgspec.json.decode(await self.api.post(PODS, {"metadata": metadata, "spec": spec}))
+        made = await self.api.post(PODS, {"metadata": metadata, "spec": spec})
+        return msgspec.json.decode(made, type=dict[str, Any])
 
-    async def pods(self, count: int, memory: int) -> list[dict]:
+    async def pods(self, count: int, memory: int) -> list[dict[str, Any]]:
         return await asyncio.gather(*(self.pod(memory) for _ in range(count)))
 
-    async def read(self, pod: dict) -> dict:
-        return msgspec.json.decode(await self.api.get(f"{PODS}/{pod['metadata']['name']}"))
+    async def read(self, pod: dict[str, Any]) -> dict[str, Any]:
+        return msgspec.json.decode(await self.api.get(f"{PODS}/{pod['metadata']['name']}"), type=dict[str, Any])
 
-    async def bind_past(self, pod: dict, node: str, annotations: dict | None = None) -> None:
+    async def bind_past(self, pod: dict[str, Any], node: str, annotations: dict[str, str] | None = None) -> None:
         """Bind as somebody else would."""
         meta = pod["metadata"]
         metadata = {"name": meta["name"], "namespace": "default", "annotations": annotations or {}}
         binding = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node}}
         await self.api.post(f"{PODS}/{meta['name']}/binding", {"apiVersion": "v1", **binding})
 
-    async def phase(self, pod: dict, phase: str) -> None:
+    async def phase(self, pod: dict[str, Any], phase: str) -> None:
         await self.api.patch(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": phase}})
 
-    async def delete(self, pod: dict, *, seconds: int | None = None) -> None:
+    async def delete(self, pod: dict[str, Any], *, seconds: int | None = None) -> None:
         options = None if seconds is None else {"gracePeriodSeconds": seconds}
         await self.api.delete(f"{PODS}/{pod['metadata']['name']}", options)
 
@@ -285,12 +290,12 @@ def assignment(card: str, memory: int) -> dict[str, str]:
     return {ASSIGNMENT: json.dumps({"version": 1, "containers": {"main": shares}})}
 
 
-def used_by_card(view: dict) -> dict[str, int]:
+def used_by_card(view: dict[str, Any]) -> dict[str, int]:
     """GiB by card of what is shown of a node; free cards are left out."""
     return {card["id"]: card["used_bytes"] // GIB for card in view["cards"] if card["used_bytes"]}
 
 
-async def known(extender: Client, world: World, *shape: int, **options: str) -> str:
+async def known(extender: Client, world: World, *shape: int, **options: Any) -> str:
     """Create a node; return as soon as the extender knows its cards, or that they are unknown."""
     node = await world.node(*shape, **options)
     await extender.shows(node, lambda view: view["state"] != "none")
@@ -304,5 +309,5 @@ async def heard(extender: Client, world: World) -> None:
     await extender.shows(nowhere, lambda view: view["cards"])
 
 
-def stages(view: dict) -> list[str]:
+def stages(view: dict[str, Any]) -> list[str]:
     return [share["stage"] for card in view["cards"] for share in card["shares"]]

@@ -69,7 +69,7 @@ class LogEntry:
 def logged(log: LogIdentity, body: bytes, *, at: datetime, log_index: int = 7) -> LogEntry:
     """Enter a body at a moment; only its full seconds count."""
     seconds = int(at.timestamp())
-    said = {"body": b64(body), "integratedTime": seconds, "logID": log.log_id.hex(), "logIndex": log_index}
+    said: Any = {"body": b64(body), "integratedTime": seconds, "logID": log.log_id.hex(), "logIndex": log_index}
     note = f"{_ORIGIN}\n2\n{b64(_root_hash(body))}\n"
     signature = b64(log.log_id[:4] + log.key.sign(note.encode()))
     checkpoint = f"{note}\n\N{EM DASH} {_NAME} {signature}\n"
@@ -78,7 +78,7 @@ def logged(log: LogIdentity, body: bytes, *, at: datetime, log_index: int = 7) -
 
 def dsse_body(envelope: bytes, payload: bytes, signatures: Sequence[bytes], verifier_pem: bytes) -> bytes:
     """The body of an entry of kind dsse 0.0.1 for an envelope's JSON."""
-    spec = {
+    spec: Any = {
         "envelopeHash": _hash(envelope),
         "payloadHash": _hash(payload),
         "signatures": [{"signature": b64(each), "verifier": b64(verifier_pem)} for each in signatures],
@@ -89,7 +89,7 @@ def dsse_body(envelope: bytes, payload: bytes, signatures: Sequence[bytes], veri
 def hashedrekord_body(data: bytes, signature: bytes, verifier_pem: bytes) -> bytes:
     """The body of an entry of kind hashedrekord 0.0.1 for signed data."""
     public = {"content": b64(verifier_pem)}
-    spec = {"data": {"hash": _hash(data)}, "signature": {"content": b64(signature), "publicKey": public}}
+    spec: Any = {"data": {"hash": _hash(data)}, "signature": {"content": b64(signature), "publicKey": public}}
     return rfc8785.dumps({"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec})
 
 

@@ -65,7 +65,8 @@ def _send(method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HTT
     request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)  # noqa: S310 - our own server
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the same
-            return answer.headers
+            received: HTTPMessage = answer.headers
+            return received
     except urllib.error.HTTPError as error:
         with error:
             raise AssertionError(f"{method} {url}: {error.code} {error.read()[:500]!r}") from error

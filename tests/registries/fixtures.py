@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from registries import real
 from registries.hostile import HostileRegistry
 from registries.real import AbsentError, RealRegistry
 
-_OPEN = {
+_Starter = Callable[[], contextlib.AbstractContextManager[RealRegistry]]
+_OPEN: dict[str, _Starter] = {
     "go-referrers": lambda: real.go(referrers=True),
     "go-fallback": lambda: real.go(referrers=False),
     "debian": real.debian,
 }
-_GUARDED = {
+_GUARDED: dict[str, _Starter] = {
     "go-basic": lambda: real.go(referrers=True, guarded=True),
     "debian-basic": lambda: real.debian(guarded=True),
     "debian-token": real.debian_with_tokens,

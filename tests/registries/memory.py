@@ -11,6 +11,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -181,7 +182,7 @@ def refusal(status: int, code: str, headers: Mapping[str, str] | None = None) ->
     return web.json_response(body, status=status, headers=headers)
 
 
-def _document(body: bytes) -> dict:
+def _document(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except ValueError:

@@ -96,7 +96,7 @@ def go(*, referrers: bool, guarded: bool = False) -> Iterator[RealRegistry]:
 def debian(*, guarded: bool = False) -> Iterator[RealRegistry]:
     """Debian's docker-registry, which knows no referrers."""
     with tempfile.TemporaryDirectory(prefix="ak-registry-") as folder:
-        auth = {}
+        auth: dict[str, object] = {}
         if guarded:
             passwords = Path(folder, "htpasswd")
             passwords.write_text(f"{USER}:{_BCRYPT}\n")

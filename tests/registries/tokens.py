@@ -72,7 +72,7 @@ def pushing(url: str, repository: str, user: str, password: str) -> str:
     login = {"Authorization": encode_basic_auth(user, password)}
     request = urllib.request.Request(f"{url}/token?{query}", headers=login)  # noqa: S310 - our own server
     with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the same
-        return json.loads(answer.read())["token"]
+        return str(json.loads(answer.read())["token"])
 
 
 def _self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 from registries.hostile import HostileRegistry
 from registries.memory import MANIFEST, digest_of
@@ -23,7 +24,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 @contextlib.asynccontextmanager
 async def visiting(
-    *plain: HostileRegistry, plain_names: tuple[str, ...] = (), naps: list[float] | None = None, **settings
+    *plain: HostileRegistry, plain_names: tuple[str, ...] = (), naps: list[float] | None = None, **settings: Any
 ) -> AsyncIterator[RegistryClient]:
     """A client to which these registries may be plain HTTP. It never sleeps, and notes in `naps` how long it would."""
     noted = [] if naps is None else naps

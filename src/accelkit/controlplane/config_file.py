@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import ClassVar
 
 from accelkit.controlplane.configuration import api_version_of, has_extender, with_extender, without_extender
 from accelkit.controlplane.launch import Plan, Read, Wanted
@@ -24,7 +23,6 @@ class ConfigFile:
 
     path: str
     url_prefix: str = ""
-    creates: ClassVar[bool] = False
 
     def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:  # noqa: ARG002
         """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""

@@ -81,10 +81,6 @@ class Launch(Protocol):
     def path(self) -> str:
         """The launch file on the host."""
 
-    @property
-    def creates(self) -> bool:
-        """Whether the launch file is ours alone (a drop-in), absent before and after."""
-
     def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
         """Return the plan.
 

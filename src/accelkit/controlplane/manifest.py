@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from accelkit.controlplane.command_line import SOURCES, CommandLine, Option
 from accelkit.controlplane.launch import Plan, Read, Wanted
@@ -21,7 +20,6 @@ class StaticPod:
     """A static pod whose manifest lies at `path`. Implements Launch."""
 
     path: str = MANIFEST
-    creates: ClassVar[bool] = False
 
     def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
         """Return the plan; see Launch."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -37,7 +37,6 @@ class Rancher:
 
     distribution: Literal["k3s", "rke2"]
     sources: tuple[str, ...] = ()
-    creates: ClassVar[bool] = True
 
     @property
     def path(self) -> str:

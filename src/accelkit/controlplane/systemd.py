@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import ClassVar, Final
+from typing import Final
 
 from accelkit.controlplane.command_line import parse, program_index
 from accelkit.controlplane.launch import Plan, Read, Wanted
@@ -40,7 +40,6 @@ class SystemdUnit:
 
     unit: str = UNIT
     sources: tuple[str, ...] = ()
-    creates: ClassVar[bool] = True
 
     @property
     def path(self) -> str:

@@ -31,8 +31,7 @@ _POD_UID: Final = re.compile(r"[0-9a-f-]{32,36}")
 def enforcement(root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_DIRECTORY) -> str:
     """Return `mps` where an MPS control daemon runs for the card, so that its limits can be set; else nothing.
 
-    dmem is not told here: a card can only say `dmem_possible`, and whether a pod is held to its share is what
-    `limit_pod` returns.
+    dmem is not told here: whether a pod is held to its share is what `limit_pod` returns.
 
     Args:
         root: the host's root folder.
@@ -71,11 +70,6 @@ def mps_environment(granted: Mapping[str, int], *, pipe_directory: str = MPS_PIP
 def mps_mounts(pipe_directory: str = MPS_PIPE_DIRECTORY) -> Sequence[str]:
     """Return the host's folders that clients of MPS need at the same path: pipes, and memory shared with the server."""
     return (pipe_directory, "/dev/shm")  # noqa: S108 - the path is MPS's
-
-
-def dmem_possible(root: Path, bdf: str) -> bool:
-    """Return whether the kernel could hold pods to shares of a card: its driver counts the memory, as one region."""
-    return _region(root, bdf) is not None
 
 
 def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:

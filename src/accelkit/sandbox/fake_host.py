@@ -58,26 +58,6 @@ class FakeHost:
         self.write("etc/machine-id", self.machine_id)
         (root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
 
-    def nvidia(self, count: int, model: str = "T4") -> Self:
-        """Add NVIDIA GPUs."""
-        return self.add("nvidia", count, model)
-
-    def amd(self, count: int, model: str = "MI300X") -> Self:
-        """Add AMD GPUs; XGMI connects those of a model that has it."""
-        return self.add("amd", count, model)
-
-    def intel(self, count: int, model: str = "Max 1550") -> Self:
-        """Add Intel GPUs."""
-        return self.add("intel", count, model)
-
-    def gaudi(self, count: int, model: str = "Gaudi2") -> Self:
-        """Add Intel Gaudi accelerators."""
-        return self.add("gaudi", count, model)
-
-    def enflame(self, count: int, model: str = "S60") -> Self:
-        """Add Enflame GCUs."""
-        return self.add("enflame", count, model)
-
     def add(self, vendor: str, count: int, model: str) -> Self:
         """Add cards of a vendor.
 
@@ -122,11 +102,6 @@ class FakeHost:
     def set_aer(self, bdf: str, kind: str, count: int) -> None:
         """Set a card's counter of PCI errors; `kind` is correctable, nonfatal or fatal."""
         (self.device(bdf) / f"aer_dev_{kind}").write_text(f"RxErr {count}\nTOTAL_ERR_{_AER_TOTALS[kind]} {count}\n")
-
-    def set_link(self, bdf: str, *, width: int = 16, speed: str = "16.0 GT/s PCIe") -> None:
-        """Set the lanes and the speed at which a card's PCI link runs."""
-        (self.device(bdf) / "current_link_width").write_text(f"{width}\n")
-        (self.device(bdf) / "current_link_speed").write_text(f"{speed}\n")
 
     def write(self, path: str | Path, content: str) -> None:
         """Write a file below the root, with a newline at its end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
@@ -32,17 +33,17 @@ ONLY_READS = (
 )
 
 
-class CallbackModule(CallbackBase):
+class CallbackModule(CallbackBase):  # type: ignore[misc]
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "kill_at"
     CALLBACK_NEEDS_ENABLED = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._left = int(os.environ["KILL_AT"])
 
-    def v2_playbook_on_task_start(self, task, is_conditional):  # noqa: ARG002 - Ansible's signature
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002 - Ansible's signature
         if task.action.rpartition(".")[2] in ONLY_READS:
             return
         if self._left == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 DATA = json.loads((Path(__file__).parents[2] / "data" / "scheduler-types.json").read_text())
 DURATION = re.compile(r"(?:0|-?(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+)")
@@ -16,7 +17,7 @@ def read_formats(minor: int) -> set[str]:
     return set(DATA["releases"][f"1.{minor}"]["formats"])
 
 
-def types_of(minor: int, form: str) -> tuple[str, dict]:
+def types_of(minor: int, form: str) -> tuple[str, dict[str, Any]]:
     """Return the module that the types are from, and the types.
 
     The Policy of 1.16 is not in the module yet; that of the next release stands for it.
@@ -28,23 +29,23 @@ def types_of(minor: int, form: str) -> tuple[str, dict]:
     return release["module"], DATA["types"][release["formats"][form]]
 
 
-def format_of(document: dict) -> str:
+def format_of(document: dict[str, Any]) -> str:
     """Return the format that a document claims to be of."""
     if document["kind"] == "Policy":
         assert document["apiVersion"] == "v1"
         return "Policy"
     assert document["kind"] == "KubeSchedulerConfiguration"
     assert document["apiVersion"].startswith(GROUP)
-    return document["apiVersion"].removeprefix(GROUP)
+    return str(document["apiVersion"]).removeprefix(GROUP)
 
 
-def violations(document: dict, minor: int) -> list[str]:
+def violations(document: dict[str, Any], minor: int) -> list[str]:
     """Return what a kube-scheduler of that version would refuse in a document."""
     _, types = types_of(minor, format_of(document))
     return _struct(document, types["root"], types["structs"], "")
 
 
-def _struct(value: object, name: str, structs: dict, path: str) -> list[str]:
+def _struct(value: object, name: str, structs: dict[str, Any], path: str) -> list[str]:
     if not isinstance(value, dict):
         return [f"{path}: {value!r} is no {name}"]
     found = []
@@ -56,7 +57,7 @@ def _struct(value: object, name: str, structs: dict, path: str) -> list[str]:
     return found
 
 
-def _value(value: object, kind: str, structs: dict, path: str) -> list[str]:
+def _value(value: object, kind: str, structs: dict[str, Any], path: str) -> list[str]:
     if kind == "any":
         return []
     if kind.startswith("[]"):
@@ -65,14 +66,14 @@ def _value(value: object, kind: str, structs: dict, path: str) -> list[str]:
         return [each for i, item in enumerate(value) for each in _value(item, kind[2:], structs, f"{path}[{i}]")]
     if kind in structs:
         return _struct(value, kind, structs, path)
-    integer = isinstance(value, int) and not isinstance(value, bool)
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
     right = {
         "string": isinstance(value, str),
         "bytes": isinstance(value, str),
         "bool": isinstance(value, bool),
-        "int32": integer and -(2**31) <= value < 2**31,
-        "int64": integer,
-        "float": integer or isinstance(value, float),
+        "int32": number is not None and -(2**31) <= number < 2**31,
+        "int64": number is not None,
+        "float": number is not None or isinstance(value, float),
         "duration": isinstance(value, str) and bool(DURATION.fullmatch(value)),
     }[kind]
     return [] if right else [f"{path}: {value!r} is no {kind}"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from scheduler_manifests import kubeadm_manifest
 
@@ -26,15 +28,15 @@ class Killed(BaseException):
 class DyingHost:
     """Passes everything on, and dies before the n-th change, or after it."""
 
-    def __init__(self, host, at, *, after=False):
+    def __init__(self, host: LocalHost, at: int, *, after: bool = False) -> None:
         self._host, self._left, self._after = host, at, after
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         operation = getattr(self._host, name)
         return self._counted(operation) if name in MUTATIONS else operation
 
-    def _counted(self, operation):
-        def run(*args, **keywords):
+    def _counted(self, operation: Callable[..., object]) -> Callable[..., None]:
+        def run(*args: object, **keywords: object) -> None:
             self._left -= 1
             if self._left < 0 and not self._after:
                 raise Killed
@@ -51,17 +53,17 @@ class Runner:
     With `dies` the process that waits for such a one ends instead of seeing it.
     """
 
-    def __init__(self, *, refuses=lambda _: False, dies=False):
+    def __init__(self, *, refuses: Callable[[str], object] = lambda _: False, dies: bool = False) -> None:
         self.refuses, self.dies = refuses, dies
         self.restarts = 0
 
-    def check(self, host, text):
+    def check(self, host: object, text: str | None) -> None:
         self.wait(host, text, "")
 
-    def restart(self, _host):
+    def restart(self, _host: object) -> None:
         self.restarts += 1
 
-    def wait(self, _host, text, _marker):
+    def wait(self, _host: object, text: str | None, _marker: str) -> None:
         if text is not None and self.refuses(text):
             raise Killed if self.dies else ServiceError("kube-scheduler does not run")
 
@@ -69,22 +71,22 @@ class Runner:
 class Restarted:
     """Stands for a service manager: what runs is the launch file as it was at the last restart."""
 
-    def __init__(self, root):
+    def __init__(self, root: Path) -> None:
         self._manifest = root / MANIFEST.removeprefix("/")
         self.restart(None)
 
-    def check(self, _host, _text):
+    def check(self, _host: object, _text: str | None) -> None:
         """Whatever runs is fine."""
 
-    def restart(self, _host):
+    def restart(self, _host: object) -> None:
         self.running = self._manifest.read_text()
 
-    def wait(self, _host, text, _marker):
+    def wait(self, _host: object, text: str | None, _marker: str) -> None:
         if text != self.running:
             raise ServiceError("kube-scheduler runs with something else")
 
 
-def owner():
+def owner() -> tuple[int, int]:
     return os.getuid(), os.getgid()
 
 
@@ -99,7 +101,7 @@ def make_host(root: Path, manifest: str | None = None) -> LocalHost:
     return LocalHost(root)
 
 
-def wanted(url="https://10.96.0.20:32766", key=b"key") -> Wanted:
+def wanted(url: str = "https://10.96.0.20:32766", key: bytes = b"key") -> Wanted:
     return Wanted(
         extender=Extender(url_prefix=url, enable_https=True),
         kubernetes_version="v1.34.4",
@@ -107,11 +109,11 @@ def wanted(url="https://10.96.0.20:32766", key=b"key") -> Wanted:
     )
 
 
-def switch(host, runner=None, **options) -> Switch:
+def switch(host: Any, runner: Any = None, **options: Any) -> Switch:
     return Switch(host, StaticPod(), runner or Runner(), **options)
 
 
-def tree(root: Path) -> dict[str, tuple]:
+def tree(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
     """Everything below a folder: kind, mode, owner, and content by its digest."""
     found = {}
     for path in sorted(root.rglob("*")):

@@ -27,7 +27,6 @@ def test_our_entry_is_put_in_and_taken_out():
     assert FILE.is_switched(plan.launch_text)
     assert FILE.unswitched(plan.launch_text, CONFIGURATION) == CONFIGURATION
     assert not FILE.is_switched(CONFIGURATION)
-    assert not FILE.creates
 
 
 def test_v1alpha2_spells_extenders_as_policies_do():

@@ -41,7 +41,6 @@ def test_rke2_mounts_the_folder_too():
 @pytest.mark.parametrize("launch", [K3S, RKE2])
 def test_it_is_ours_alone(launch):
     plan = planned(launch, {})
-    assert launch.creates
     assert launch.path == f"/etc/rancher/{launch.distribution}/config.yaml.d/50-accelkit.yaml"
     assert launch.is_switched(plan.launch_text)
     assert launch.unswitched(plan.launch_text, None) is None

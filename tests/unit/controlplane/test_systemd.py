@@ -45,7 +45,6 @@ def test_the_drop_in_starts_the_same_program_with_one_option_more():
 
 def test_it_is_ours_alone():
     unit, plan = SystemdUnit(), planned()
-    assert unit.creates
     assert unit.path == "/etc/systemd/system/kube-scheduler.service.d/50-accelkit.conf"
     assert unit.is_switched(plan.launch_text)
     assert unit.unswitched(plan.launch_text, None) is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 from scheduler_manifests import MINORS, kubeadm_manifest
@@ -47,7 +48,7 @@ class Row:
 
     minor: int
     plan: Plan
-    document: dict
+    document: dict[str, Any]
 
     @property
     def markdown(self) -> str:
@@ -60,12 +61,12 @@ class Row:
         )
 
 
-def wanted(version: str, **changed: object) -> Wanted:
+def wanted(version: str, **changed: Any) -> Wanted:
     """Return what is asked for in the tests."""
     extender = Extender(
         url_prefix="https://10.96.0.77:32766", tls_config={"serverName": "accelkit-extender.kube-system.svc"}
     )
-    given = {
+    given: dict[str, Any] = {
         "extender": extender,
         "kubernetes_version": version,
         "credentials": Credentials(ca=b"authority", certificate=b"certificate", key=b"key"),

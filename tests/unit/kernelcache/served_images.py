@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hand_made_archives import GZIP, archive, file, packed
@@ -84,7 +85,7 @@ def client_of(registry: HostileRegistry) -> RegistryClient:
     return RegistryClient(RegistrySettings(plain_http=frozenset({registry.host})))
 
 
-def unsigned(image: Reference, base: Path, **changes) -> Order:
+def unsigned(image: Reference, base: Path, **changes: Any) -> Order:
     """An order by somebody who said that no signature is wanted."""
     return Order(image=image, base=base, policies=None, **changes)
 
@@ -98,12 +99,16 @@ async def extract(registry: HostileRegistry, order: Order) -> Extracted:
 SMALL = Limits(total_bytes=1 << 20, file_bytes=1 << 19, files=20)
 
 
-async def extract_layer(registry: HostileRegistry, layer: bytes, media_type: str, base: Path, **changes) -> Extracted:
+async def extract_layer(
+    registry: HostileRegistry, layer: bytes, media_type: str, base: Path, **changes: Any
+) -> Extracted:
     image = put(registry, image_of([(layer, media_type)], changes.pop("labels", None)))
     return await extract(registry, unsigned(image, base, **{"limits": SMALL, **changes}))
 
 
-async def refused(registry: HostileRegistry, layer: bytes, media_type: str, base: Path, why: str, **changes) -> None:
+async def refused(
+    registry: HostileRegistry, layer: bytes, media_type: str, base: Path, why: str, **changes: Any
+) -> None:
     with pytest.raises(CacheError) as caught:
         await extract_layer(registry, layer, media_type, base, **changes)
     assert why in caught.value.message

@@ -6,7 +6,6 @@ from accelkit.model.card import Card
 from accelkit.node.discovery import FoundCard
 from accelkit.node.enforcement import (
     MPS_PIPE_DIRECTORY,
-    dmem_possible,
     enforcement,
     limit_pod,
     mps_environment,
@@ -145,13 +144,13 @@ def regions(tmp_path):
         ([], False),
     ],
 )
-def test_a_card_can_be_limited_where_its_memory_is_one_region(regions, tmp_path, names, possible):
+def test_a_card_is_limited_where_its_memory_is_one_region(regions, cgroup, tmp_path, names, possible):
     regions(*names)
-    assert dmem_possible(tmp_path, BDF) is possible
+    cgroup()
+    assert limit_pod(tmp_path, UID, {BDF: GIB}) is possible
 
 
 def test_a_kernel_without_the_controller_limits_nothing(tmp_path):
-    assert dmem_possible(tmp_path, BDF) is False
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is False
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,15 +22,15 @@ class StoredObjects:
         lingering: how often an object is still shown after its deletion, by kind's plural; -1 for ever.
     """
 
-    def __init__(self, kinds=GKM):
+    def __init__(self, kinds: Sequence[str] = GKM) -> None:
         self.kinds = kinds
-        self.objects = {}
-        self.requests = []
-        self.refusals = {}
-        self.lingering = {}
-        self.deleted = {}
+        self.objects: dict[str, Any] = {}
+        self.requests: list[tuple[str, str, str]] = []
+        self.refusals: dict[str, list[ApiError | None]] = {}
+        self.lingering: dict[str, int] = {}
+        self.deleted: dict[str, int] = {}
 
-    async def get(self, path):
+    async def get(self, path: str) -> bytes:
         if path == "/apis/gkm.io/v1alpha1":
             if not self.kinds:
                 raise ApiError("the server could not find the requested resource", status=404)
@@ -41,7 +43,7 @@ class StoredObjects:
             raise ApiError("not found", status=404, reason="NotFound")
         return msgspec.json.encode(self.objects[path])
 
-    async def patch(self, path, body, *, kind, query):
+    async def patch(self, path: str, body: object, *, kind: str, query: Mapping[str, str]) -> bytes:
         assert kind == "apply"
         assert query["fieldManager"] == "accelkit-examples"
         self.requests.append(("PATCH", path, query.get("dryRun", "")))
@@ -52,7 +54,7 @@ class StoredObjects:
             self.objects[path] = copy.deepcopy(body)
         return msgspec.json.encode(body)
 
-    async def delete(self, path, body):
+    async def delete(self, path: str, body: object) -> bytes:
         assert body == {"propagationPolicy": "Foreground"}
         self.requests.append(("DELETE", path, ""))
         if path not in self.objects:

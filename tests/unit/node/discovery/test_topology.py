@@ -20,13 +20,13 @@ def matrix(host, found):
 
 
 def test_cards_are_as_near_as_their_pci_paths(host, find):
-    host.nvidia(8)
+    host.add("nvidia", 8, "T4")
     # Two at a switch, two switches at a root complex, the two complexes at different NUMA nodes.
     assert matrix(host, find())[0] == "XSHHCCCC"
 
 
 def test_two_root_complexes_of_one_numa_node_are_nearer_than_two_nodes(host, find):
-    host.nvidia(12)
+    host.add("nvidia", 12, "T4")
     assert matrix(host, find())[0] == "XSHHCCCCNNNN"
 
 
@@ -55,7 +55,7 @@ def test_bridges_between_two_cards_are_counted(a, b, expected):
 
 
 def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, host):
-    one, two = host.nvidia(2).cards
+    one, two = host.add("nvidia", 2, "T4").cards
     listed = tmp_path / "sys/bus/pci/devices"
     for card in (one, two):
         flat = tmp_path / "sys/devices/pci0000:00" / card.bdf
@@ -68,13 +68,13 @@ def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, hos
 
 
 def test_a_hypervisors_bridges_say_nothing_of_nearness(host, find):
-    one, _ = host.nvidia(2).cards
+    one, _ = host.add("nvidia", 2, "T4").cards
     host.write(host.device(one.bdf).parents[1] / "vendor", RED_HAT)
     assert matrix(host, find()) == ("X?", "?X")
 
 
 def test_without_numa_nodes_two_root_complexes_are_unknown_and_not_far(host, find):
-    host.nvidia(6)
+    host.add("nvidia", 6, "T4")
     for card in host.cards:
         host.write(host.device(card.bdf) / "numa_node", "-1")
     assert matrix(host, find())[0] == "XSHH??"
@@ -87,26 +87,26 @@ def test_listed_cards_have_their_numa_nodes_only(host):
 
 
 def test_xgmi_is_nearer_than_any_bus(host, find):
-    host.amd(4, "MI300X")
+    host.add("amd", 4, "MI300X")
     found = find()
     assert matrix(host, found) == ("XDDD", "DXDD", "DDXD", "DDDX")
     assert {(link.to, link.kind) for link in found[0].card.links} == {(each.card.id, "XGMI") for each in found[1:]}
 
 
 def test_cards_of_one_hive_without_a_link_of_their_own_reach_each_other_through_others(host, find):
-    host.amd(3, "MI300X")
+    host.add("amd", 3, "MI300X")
     shutil.rmtree(host.root / "sys/class/kfd/kfd/topology/nodes/1/io_links/1")
     shutil.rmtree(host.root / "sys/class/kfd/kfd/topology/nodes/3/io_links/0")
     assert matrix(host, find()) == ("XDW", "DXD", "WDX")
 
 
 def test_cards_of_the_same_vendor_without_a_fabric_have_no_links(host, find):
-    host.amd(2, "W7900")
+    host.add("amd", 2, "W7900")
     assert [each.card.links for each in find()] == [(), ()]
 
 
 def test_nvlink_to_a_card_is_direct_and_through_a_switch_is_not(host, find, fake_nvml):
-    a, b, c, d = (card.bdf for card in host.nvidia(4).cards)
+    a, b, c, d = (card.bdf for card in host.add("nvidia", 4, "T4").cards)
     cards = {a: {"links": {0: f"0000{b.upper()}"}}, b: {}, c: {"links": {3: "switch"}}, d: {"links": {0: "switch"}}}
     found = find(Nvml(fake_nvml(cards)))
     assert matrix(host, found) == ("XDHH", "DXHH", "HHXW", "HHWX")

@@ -1,0 +1,155 @@
+"""Small changes to a Python file, each of which a test should notice.
+
+Left alone is what no test should fix: docstrings, log and message texts, annotations, decorators, `__repr__`, and the
+lengths of waits. Strings with a blank in them count as texts.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_TEXTS = ("help", "next_step", "description", "timeout")
+_LOGGERS = ("log", "logger", "logging")
+
+
+@dataclass(frozen=True, order=True)
+class Mutant:
+    """One change of one file; `start` and `end` are offsets in its bytes."""
+
+    path: Path
+    line: int
+    start: int
+    end: int
+    before: str
+    after: str
+
+    def apply(self, source: bytes) -> bytes:
+        """Return the file's bytes with the change."""
+        return source[: self.start] + self.after.encode() + source[self.end :]
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {_one_line(self.before)}  ->  {_one_line(self.after)}"
+
+
+def mutants_of(path: Path, source: bytes) -> list[Mutant]:
+    """Return every mutant of a file, in the order of its lines."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = set()
+    for node, after in _changes(ast.parse(source)):
+        assert isinstance(node, ast.expr | ast.stmt)  # noqa: S101 - only these are changed
+        assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: S101, PT018 - parsed from text
+        start = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        found.add(Mutant(path, node.lineno, start, end, source[start:end].decode(), after))
+    return sorted(found)
+
+
+def _changes(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Yield nodes, each with the text that replaces it."""
+    if isinstance(tree, ast.expr):
+        for changed in _changed_expressions(tree):
+            yield tree, f"({ast.unparse(changed)})"
+    elif isinstance(tree, ast.stmt):
+        for text in _changed_statements(tree):
+            yield tree, text
+    for child in _tested_children(tree):
+        yield from _changes(child)
+
+
+def _changed_expressions(node: ast.expr) -> Iterator[ast.expr]:
+    match node:
+        case ast.Compare():
+            for index, operator in enumerate(node.ops):
+                operators = [*node.ops[:index], _COMPARISONS[type(operator)](), *node.ops[index + 1 :]]
+                yield ast.Compare(node.left, operators, node.comparators)
+        case ast.BoolOp():
+            yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+        case ast.UnaryOp(op=ast.Not()):
+            yield node.operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int() | float() as number):
+            yield ast.Constant(number + 1)
+        case ast.Constant(value=str(text)) if not any(each.isspace() for each in text):
+            yield ast.Constant(text + "x")
+        case ast.Constant(value=bytes(text)) if b" " not in text:
+            yield ast.Constant(text + b"x")
+
+
+def _changed_statements(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+            yield "return None"
+        case ast.Return(value=ast.Constant(value=str() | bytes() | int() | float())):
+            yield "return None"
+        case ast.Raise() | ast.AugAssign() | ast.Delete() | ast.Continue() | ast.Break():
+            yield "pass"
+        case ast.Expr(value=ast.Call() | ast.Await()) if not _is_log(node.value):
+            yield "pass"
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]):
+            yield "pass"
+
+
+def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node that tests should hold to account."""
+    match node:
+        # Positions inside f-strings are wrong before Python 3.12; most of them are messages.
+        case ast.JoinedStr() | ast.Import() | ast.ImportFrom():
+            return
+        case ast.Expr(value=value) if isinstance(value, ast.Constant) or _is_log(value):
+            return
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]) if _is_left_alone(name):
+            return
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from [*node.args.defaults, *(each for each in node.args.kw_defaults if each), *node.body]
+        case ast.ClassDef():
+            yield from (each for each in node.body if getattr(each, "name", "") != "__repr__")
+        case ast.AnnAssign():
+            yield from [node.value] if node.value is not None else []
+        case ast.Raise():
+            # What an error says is for people; what it holds besides is not.
+            yield from (child for child in ast.walk(node) if isinstance(child, ast.Compare | ast.BoolOp))
+        case ast.Call():
+            yield from [node.func, *node.args]
+            yield from (each.value for each in node.keywords if each.arg not in _TEXTS)
+        case _:
+            yield from ast.iter_child_nodes(node)
+
+
+def _is_log(node: ast.AST) -> bool:
+    if isinstance(node, ast.Await):
+        return _is_log(node.value)
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id.lstrip("_") in _LOGGERS
+    )
+
+
+def _is_left_alone(name: str) -> bool:
+    """Tell whether a variable lists what is exported, or is the length of a wait."""
+    return name == "__all__" or (name.isupper() and "SECONDS" in name)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

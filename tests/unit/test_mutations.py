@@ -1,0 +1,56 @@
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from mutations import mutants_of
+
+
+def changes(source):
+    return [(each.line, each.before, each.after) for each in mutants_of(Path("m.py"), source.encode())]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a < b", [(1, "a < b", "(a <= b)")]),
+        ("a and not b", [(1, "a and not b", "(a or not b)"), (1, "not b", "(b)")]),
+        ("n = 3", [(1, "3", "(4)")]),
+        ("ä = 'key'", [(1, "'key'", "('keyx')")]),
+        ("drop(it)", [(1, "drop(it)", "pass")]),
+        ("self.n = it", [(1, "self.n = it", "pass")]),
+        ("def f():\n    return it", [(2, "return it", "return None")]),
+    ],
+)
+def test_a_line_is_changed_as_a_slip_would_change_it(source, expected):
+    assert changes(source) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A docstring."""',
+        "log.info('read %d', 3)",
+        "raise Wrong('no key', 3)",
+        "n: Literal[3]",
+        "_WAIT_SECONDS = 3",
+        "@dataclass(frozen=True)\nclass C:\n    def __repr__(self): return 'c' + self.n",
+        "ask(help='Waits long.', timeout=3)",
+    ],
+)
+def test_what_no_test_should_fix_is_left_alone(source):
+    # A whole statement may still be dropped.
+    assert [each for each in changes(source) if each[2] != "pass"] == []
+
+
+def test_every_mutant_of_a_real_file_is_python_and_differs():
+    path = Path(__file__).parents[2] / "src/accelkit/errors.py"
+    source = path.read_bytes()
+    mutants = mutants_of(path, source)
+    assert mutants
+    for each in mutants:
+        changed = each.apply(source)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source)), str(each)
