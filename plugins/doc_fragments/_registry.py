@@ -12,8 +12,8 @@ class ModuleDocFragment:
 options:
   registry_plain_http:
     description:
-      - Registries, as V(host) or V(host:port), that may be spoken to without TLS.
-      - No other registry ever is.
+      - Registries, as V(host) or V(host:port), that may be spoken to without TLS, named as in the image's reference.
+      - No other registry ever is, nor another port of the same host.
     type: list
     elements: str
     default: []

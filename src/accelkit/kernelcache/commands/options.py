@@ -42,7 +42,7 @@ def registry_options(command: _Command) -> _Command:
             "--plain-http",
             multiple=True,
             metavar="HOST[:PORT]",
-            help="Registry to be spoken to without TLS; repeatable.",
+            help="Registry to be spoken to without TLS, named as in the image's reference; repeatable.",
         ),
     ):
         command = option(command)

@@ -43,7 +43,8 @@ class RegistrySettings:
     Attributes:
         credentials: who we are, per registry.
         ca_file: PEM file of authorities that are trusted beside the system's.
-        plain_http: registries (`host` or `host:port`) that may be spoken to without TLS; nobody else ever is.
+        plain_http: registries (`host` or `host:port`, as references name them) that may be spoken to without TLS;
+            nobody else ever is.
         mirrors: per registry, hosts that are asked before it, each with an optional path prefix (`host:port/prefix`).
         timeout_seconds: the longest silence, and the longest wait for an answer, in seconds.
         attempts: how often one request is tried before it has failed; a mirror is asked once, as others come after it.
