@@ -196,6 +196,46 @@ def test_vllms_cache_hits_on_the_same_card_with_the_same_framework(image, worklo
     assert not any(reason.hard for reason in card.reasons)
 
 
+def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
+    image = _image(
+        HOPPER, format="vllm", gpu_product=H100.product, triton_versions=("3.2.0", "3.3.0"), cuda_versions=()
+    )
+    factors = _on(image, workload=WorkloadFacts(triton_version="3.4.0", cuda_version="12.8")).factors
+    assert [(each.name, each.agrees, each.message) for each in factors] == [
+        ("Triton", False, "it was compiled with Triton 3.2.0, 3.3.0, and 3.4.0 will be used"),
+        ("card", True, f"it was compiled with a card named {H100.product}, as will be used"),
+        ("CUDA", None, "the image does not say with which CUDA it was compiled"),
+    ]
+    (unknown, *_) = _on(image).factors
+    assert (unknown.agrees, unknown.message) == (
+        None,
+        "it was compiled with Triton 3.2.0, 3.3.0, and which will be used is not known",
+    )
+
+
+def test_nothing_is_said_of_hits_on_a_card_that_cannot_load_the_kernels() -> None:
+    card = _on(_image(HOPPER, triton_versions=("3.2.0",)), MI210, WorkloadFacts(triton_version="3.2.0"))
+    assert (card.hit, card.factors) == (Hit.MISS, ())
+
+
+@pytest.mark.parametrize(
+    ("target", "facts", "codes"),
+    [
+        (Target("cuda", "90", 32, 91), {"driver_version": "999.1"}, []),
+        (Target("cuda", "90", 32, 92), {"driver_version": "999.1"}, [Code.DRIVER_UNKNOWN]),
+        (Target("cuda", "90", 32, None, "14.0"), {"driver_version": "999.1"}, [Code.DRIVER_UNKNOWN]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "590.1"}, [Code.PTX_TOO_NEW]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "999.1", "cuda_version": "13.1"}, [Code.PTX_TOO_NEW]),
+    ],
+)
+def test_a_driver_newer_than_what_is_known_is_not_said_to_be_too_old(target: Target, facts, codes) -> None:
+    card = _on(_image(target), GpuFacts(id="g", backend="cuda", arch="90", **facts))
+    assert _codes(card) == codes
+    assert card.verdict is {(): Verdict.COMPATIBLE, (Code.DRIVER_UNKNOWN,): Verdict.UNKNOWN}.get(
+        tuple(codes), Verdict.INCOMPATIBLE
+    )
+
+
 def test_a_cards_name_is_no_part_of_tritons_key() -> None:
     image = _image(HOPPER, gpu_product="NVIDIA H100 PCIe", triton_versions=("3.2.0",))
     assert _on(image, workload=WorkloadFacts(triton_version="3.2.0")).hit is Hit.LIKELY

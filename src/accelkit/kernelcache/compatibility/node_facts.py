@@ -41,13 +41,11 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         triton_version: as `3.2.0`.
         cuda_version: of its PyTorch (`torch.version.cuda`).
-        gpu_product: of the card it runs on, where the node does not tell.
         cache_hash: the folder in `torch_compile_cache` that its vLLM looks for.
     """
 
     triton_version: str | None = None
     cuda_version: str | None = None
-    gpu_product: str | None = None
     cache_hash: str | None = None
 
 
