@@ -20,7 +20,6 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
         id: as in the node's inventory.
         backend: `cuda`, `hip` (`rocm` is the same), `hpu`, `xpu`….
         arch: `90`, `gfx942`, `gfx90a:sramecc+:xnack-`….
-        warp_size: threads that run in step, as the driver says.
         product: the name that the vendor's library gives.
         driver_version: as `550.54.14`.
         cuda_version: the newest CUDA that the driver supports, as `12.4`.
@@ -29,7 +28,6 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     backend: str | None = None
     arch: str | None = None
-    warp_size: int | None = None
     product: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None

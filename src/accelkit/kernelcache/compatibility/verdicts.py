@@ -195,15 +195,11 @@ def _features(text: str) -> dict[str, str]:
 def _warp_size(backend: str, target: Target, gpu: GpuFacts) -> Iterator[Reason]:
     if target.warp_size is None:
         return
-    message = f"it was compiled for {target.warp_size} threads in step, and the card has "
-    if gpu.warp_size is not None:
-        if gpu.warp_size != target.warp_size:
-            yield Reason(Code.WARP_SIZE_MISMATCH, f"{message}{gpu.warp_size}", hard=True)
-        return
     # No more than a hint: AMD's newer cards do both, and MCV writes 64 for all of them.
     usual = _usual_warp_size(backend, gpu.arch)
     if usual is not None and usual != target.warp_size:
-        yield Reason(Code.WARP_SIZE_MISMATCH, f"{message}usually {usual}")
+        message = f"it was compiled for {target.warp_size} threads in step, and such a card usually has {usual}"
+        yield Reason(Code.WARP_SIZE_MISMATCH, message)
 
 
 def _usual_warp_size(backend: str, arch: str | None) -> int | None:

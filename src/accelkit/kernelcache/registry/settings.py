@@ -65,7 +65,6 @@ class RegistrySettings:
         ca_file: Path | None = None,
         mirrors: Iterable[str] = (),
         configs: Iterable[Path] = (),
-        timeout_seconds: float = 30.0,
     ) -> RegistrySettings:
         """Make settings of what people write.
 
@@ -74,7 +73,6 @@ class RegistrySettings:
             ca_file: PEM.
             mirrors: `registry=host[/prefix]`, in the order of asking.
             configs: files of log-ins; without one, those of Docker's user.
-            timeout_seconds: as above.
 
         Raises:
             ConfigurationError: a mirror is not written so, or a file cannot be read.
@@ -94,7 +92,6 @@ class RegistrySettings:
             ca_file=ca_file,
             plain_http=frozenset(map(registry_called, plain_http)),
             mirrors=by_registry,
-            timeout_seconds=timeout_seconds,
         )
 
     def endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:
