@@ -12,8 +12,8 @@ class ModuleDocFragment:
 options:
   registry_plain_http:
     description:
-      - Registries, as V(host) or V(host:port), that may be spoken to without TLS.
-      - No other registry ever is.
+      - Registries, as V(host) or V(host:port), that may be spoken to without TLS, named as in the image's reference.
+      - No other registry ever is, nor another port of the same host.
     type: list
     elements: str
     default: []
@@ -93,4 +93,30 @@ options:
       - Path of the kubeconfig of the cluster that has the O(node).
       - Without it, E(K8S_AUTH_KUBECONFIG) is used, then the pod's service account, E(KUBECONFIG) and C(~/.kube/config).
     type: path
+  driver_version:
+    description:
+      - Version of the cards' NVIDIA driver, as V(550.54.14), which tells the CUDA and the PTX that it can load.
+      - Without it and O(driver_cuda_version), a cache that needs a driver of some age has an unknown verdict.
+    type: str
+  driver_cuda_version:
+    description:
+      - The newest CUDA that the cards' NVIDIA driver supports, as C(nvidia-smi) shows it, such as V(12.4).
+    type: str
+"""
+
+    # What is to use a cache.
+    WORKLOAD = r"""
+options:
+  triton_version:
+    description:
+      - The workload's Triton, as C(triton.__version__) says, to tell how likely it finds its kernels.
+    type: str
+  torch_cuda_version:
+    description:
+      - CUDA of the workload's PyTorch, as C(torch.version.cuda) says, such as V(12.8).
+    type: str
+  vllm_cache_hash:
+    description:
+      - The folder in C(torch_compile_cache) that the workload's vLLM looks for.
+    type: str
 """

@@ -20,7 +20,7 @@ try:
     import msgspec
 
     from accelkit.errors import AccelkitError, RegistryError
-    from accelkit.kernelcache.compatibility.card_words import chosen_cards
+    from accelkit.kernelcache.compatibility.card_words import chosen_cards, stated_workload
     from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
     from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
     from accelkit.kernelcache.views import refusal_view
@@ -52,6 +52,13 @@ CARD_ARGUMENTS = {
     "cards": {"type": "list", "elements": "str", "default": []},
     "node": {"type": "str"},
     "kubeconfig": {"type": "path", "fallback": (env_fallback, ["K8S_AUTH_KUBECONFIG"])},
+    "driver_version": {"type": "str"},
+    "driver_cuda_version": {"type": "str"},
+}
+WORKLOAD_ARGUMENTS = {
+    "triton_version": {"type": "str"},
+    "torch_cuda_version": {"type": "str"},
+    "vllm_cache_hash": {"type": "str"},
 }
 
 
@@ -114,7 +121,13 @@ def policies_of(module: AnsibleModule) -> SignerPolicies | None:
 async def cards_of(module: AnsibleModule) -> Any:
     """The cards of the module's arguments; None where none are given."""
     given = module.params
-    return await chosen_cards(given["cards"], given["node"], path_of(given["kubeconfig"]))
+    driver = {name: given[name] for name in ("driver_version", "driver_cuda_version")}
+    return await chosen_cards(given["cards"], given["node"], path_of(given["kubeconfig"]), **driver)
+
+
+def workload_of(module, node):
+    """What is to use the cache, by the module's arguments."""
+    return stated_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
 
 
 def path_of(text: str | None) -> Path | None:

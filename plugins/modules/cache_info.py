@@ -20,6 +20,7 @@ description:
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.cards
+  - accelkit.kubernetes._registry.workload
   - accelkit.kubernetes._attributes
   - accelkit.kubernetes._attributes.actiongroup_accelkit
 attributes:
@@ -47,7 +48,15 @@ EXAMPLES = r"""
   accelkit.kubernetes.cache_info:
     image: quay.io/acme/llama-cache:v1
     node: worker-1
+    driver_version: 550.54.14
   register: cache
+
+- name: Ask how likely a workload finds its kernels there
+  accelkit.kubernetes.cache_info:
+    image: quay.io/acme/llama-cache:v1
+    cards: ["cuda:90=NVIDIA H100 80GB HBM3"]
+    triton_version: 3.2.0
+    torch_cuda_version: "12.8"
 
 - name: List the caches of a host
   accelkit.kubernetes.cache_info:
@@ -132,7 +141,10 @@ cache:
           type: list
           elements: str
         cards:
-          description: For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+          description:
+            - For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+            - In C(factors) is what the likelihood was judged by, each with C(name), C(agrees) and C(message);
+              C(agrees) is null where not both sides are known.
           type: list
           elements: dict
 extracted:
@@ -191,7 +203,10 @@ extracted:
           type: list
           elements: str
         cards:
-          description: For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+          description:
+            - For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+            - In C(factors) is what the likelihood was judged by, each with C(name), C(agrees) and C(message);
+              C(agrees) is null where not both sides are known.
           type: list
           elements: dict
 unusable:
@@ -212,11 +227,13 @@ from pathlib import Path
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     CARD_ARGUMENTS,
+    WORKLOAD_ARGUMENTS,
     builtins,
     cache_module,
     cards_of,
     finish,
     settings_of,
+    workload_of,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
@@ -234,33 +251,36 @@ RULES = {"required_one_of": [("image", "folder")]}
 async def told(module):
     given = module.params
     result, node = {"changed": False}, await cards_of(module)
+    workload = workload_of(module, node)
     if given["image"]:
-        result["cache"] = await described(module, node)
+        result["cache"] = await described(module, node, workload)
     if given["folder"]:
         listing = list_extracted(Path(given["folder"]))
-        result["extracted"] = [lying(each, node) for each in listing.caches]
+        result["extracted"] = [lying(each, node, workload) for each in listing.caches]
         result["unusable"] = [str(each) for each in listing.unusable]
     return result
 
 
-async def described(module, node):
+async def described(module, node, workload):
     reference = parse_reference(module.params["image"])
     async with RegistryClient(settings_of(module)) as client:
         raw = await client.manifest(reference)
         image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return builtins(image_view(image, raw.digest, judge(image.labels, node) if node else None))
+    return builtins(image_view(image, raw.digest, judge(image.labels, node, workload) if node else None))
 
 
-def lying(cache, node):
+def lying(cache, node, workload):
     """What is told of a cache on the disk; whether it was extracted now is not."""
-    verdicts = judge(cache.record.labels, node) if node else None
+    verdicts = judge(cache.record.labels, node, workload) if node else None
     view = builtins(extracted_view(replace(cache, verdicts=verdicts)))
     del view["changed"]
     return view
 
 
 def main():
-    module = cache_module(rules=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS)
+    module = cache_module(
+        rules=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS, **WORKLOAD_ARGUMENTS
+    )
     finish(module, told)
 
 

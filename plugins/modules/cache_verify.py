@@ -16,10 +16,13 @@ author:
 description:
   - Checks that an image is signed as every signer policy that covers it demands, and returns its digest.
   - Fails where it is not, and where no policy covers it.
+  - With cards given, tells too whether they can use the cache. An image that fits none of them does not fail here.
   - What is verified is the digest. Use C(image) of the answer from then on, since tags move.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
+  - accelkit.kubernetes._registry.cards
+  - accelkit.kubernetes._registry.workload
   - accelkit.kubernetes._attributes
   - accelkit.kubernetes._attributes.actiongroup_accelkit
 attributes:
@@ -105,6 +108,27 @@ signatures:
       description: When it was signed, in RFC 3339; null where nothing proves it.
       type: str
       sample: "2026-06-01T12:00:00+00:00"
+compatibility:
+  description: >-
+    Whether the cards can use the cache; null where no cards were given.
+  returned: success
+  type: dict
+  contains:
+    fit:
+      description: V(all), V(some), V(none) or V(unknown).
+      type: str
+      sample: all
+    reasons:
+      description: What concerns all cards.
+      type: list
+      elements: str
+    cards:
+      description:
+        - For each card its C(id), its C(verdict), how likely a C(hit) is, and the C(reasons).
+        - In C(factors) is what the likelihood was judged by, each with C(name), C(agrees) and C(message);
+          C(agrees) is null where not both sides are known.
+      type: list
+      elements: dict
 reason:
   description:
     - Why no signature counts, in one word as in the guide to signer policies, such as V(NoSignatures),
@@ -145,16 +169,22 @@ retryable:
 from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
+    CARD_ARGUMENTS,
     POLICY_ARGUMENTS,
+    WORKLOAD_ARGUMENTS,
     builtins,
     cache_module,
+    cards_of,
     finish,
     policies_of,
     settings_of,
+    workload_of,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
+    from accelkit.kernelcache.compatibility.verdicts import judge
+    from accelkit.kernelcache.images import read_cache_image
     from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
     from accelkit.kernelcache.signatures import verify_image
@@ -164,16 +194,24 @@ with suppress(ImportError):
 async def verified(module):
     given = module.params
     reference, policies = parse_reference(given["image"]), policies_of(module)
+    node = await cards_of(module)
+    workload, verdicts = workload_of(module, node), None
     async with RegistryClient(settings_of(module)) as client:
         verification = await verify_image(client, reference, policies, namespace=given["namespace"])
-    view = builtins(verification_view(str(verification.image), verification))
-    return {"changed": False, **{name: view[name] for name in ("image", "digest", "verified", "signatures")}}
+        if node is not None:
+            raw = await client.manifest(verification.image)
+            verdicts = judge((await read_cache_image(client, verification.image, raw)).labels, node, workload)
+    view = builtins(verification_view(str(verification.image), verification, verdicts))
+    told = ("image", "digest", "verified", "signatures", "compatibility")
+    return {"changed": False, **{name: view[name] for name in told}}
 
 
 def main():
     module = cache_module(
         image={"type": "str", "required": True},
         **{**POLICY_ARGUMENTS, "policy": {"type": "path", "required": True}},
+        **CARD_ARGUMENTS,
+        **WORKLOAD_ARGUMENTS,
     )
     finish(module, verified)
 

@@ -8,6 +8,8 @@
 
 A plain key is `sigstore.key("rsa")`; one certified by an authority that is no Fulcio is
 `sigstore.identity("ci@acme.test", issuer=None, sct=False, authority=CertificateAuthority.new("acme", around=MOMENT))`.
+A timestamp authority is `TimestampAuthority.new("acme", around=MOMENT)`; a root made by `trusted_root` trusts it, and
+`stamps=lambda signature: [authority.stamp(signature, at=…)]` adds what it says to a signature.
 What is wrong with a signature is said by a parameter (`rekor=LogIdentity()` is a log nobody knows,
 `rekor=sigstore.rekor.impostor()` one that lies about who it is, `sct=False`, `integrated_time=…`,
 `body=log_body(other)`) or by `edited` and `edited_entry` afterwards.
@@ -35,6 +37,7 @@ from private_sigstore.bundles import (
 from private_sigstore.certificates import CertificateAuthority, pem
 from private_sigstore.keys import Key, LogIdentity
 from private_sigstore.simple_signing import BUNDLE_ANNOTATION, SIGNATURE_ANNOTATION, SimpleSigning, simple_signing
+from private_sigstore.timestamps import TimestampAuthority
 
 __all__ = [
     "BUNDLE",
@@ -50,6 +53,7 @@ __all__ = [
     "PrivateSigstore",
     "Signer",
     "SimpleSigning",
+    "TimestampAuthority",
     "bundle_referrer",
     "bundle_v3",
     "edited",

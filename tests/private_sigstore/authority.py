@@ -14,6 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from private_sigstore.certificates import ISSUER_V1, ISSUER_V2, CertificateAuthority, pem
 from private_sigstore.keys import Key, LogIdentity, b64
+from private_sigstore.timestamps import TimestampAuthority
 
 __all__ = ["GITHUB", "MOMENT", "PrivateSigstore", "Signer", "trusted_root"]
 
@@ -79,6 +80,7 @@ class PrivateSigstore:
         ct_log: LogIdentity | None = None,
         authority: CertificateAuthority | None = None,
         usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
+        key_usage: str | None = "digital_signature",
         kind: Literal["ecdsa", "rsa", "ed25519"] = "ecdsa",
     ) -> Signer:
         """Someone who signed in, with a certificate of ten minutes.
@@ -93,6 +95,7 @@ class PrivateSigstore:
             ct_log: a certificate log other than our own.
             authority: a certificate authority other than our own.
             usage: the extended key usage.
+            key_usage: the one key usage, as `x509.KeyUsage` calls it; None for a certificate that names none.
             kind: the key's kind.
         """
         key = Key.new(kind)
@@ -106,6 +109,7 @@ class PrivateSigstore:
             issuer=issuer,
             issuer_oids=issuer_oids,
             usage=usage,
+            key_usage=key_usage,
             ct_log=(ct_log or self.ct_log) if sct else None,
         )
         return Signer(key, certificate, authority.chain, self.rekor, not_before + _LIFETIME / 10)
@@ -120,6 +124,7 @@ def trusted_root(
     authorities: Sequence[CertificateAuthority] = (),
     ct_logs: Sequence[LogIdentity] = (),
     rekors: Sequence[LogIdentity] = (),
+    timestampers: Sequence[TimestampAuthority] = (),
 ) -> str:
     """A trusted root as JSON, of version 0.1, in the order of the arguments."""
     document = {
@@ -127,7 +132,7 @@ def trusted_root(
         "tlogs": [_log(each, "https://rekor.private.test") for each in rekors],
         "certificateAuthorities": [_authority(each) for each in authorities],
         "ctlogs": [_log(each, "https://ct.private.test") for each in ct_logs],
-        "timestampAuthorities": [],
+        "timestampAuthorities": [_timestamper(each) for each in timestampers],
     }
     return json.dumps(document, indent=2)
 
@@ -139,6 +144,19 @@ def _authority(authority: CertificateAuthority) -> dict[str, Any]:
         "uri": "https://fulcio.private.test",
         "certChain": {"certificates": certificates},
         "validFor": {"start": _START},
+    }
+
+
+def _timestamper(authority: TimestampAuthority) -> dict[str, Any]:
+    valid_for = {"start": authority.start.isoformat()}
+    if authority.end is not None:
+        valid_for["end"] = authority.end.isoformat()
+    certificates = [{"rawBytes": b64(each.public_bytes(Encoding.DER))} for each in authority.chain]
+    return {
+        "subject": {"organization": "private.test", "commonName": authority.name},
+        "uri": "https://timestamps.private.test",
+        "certChain": {"certificates": certificates},
+        "validFor": valid_for,
     }
 
 

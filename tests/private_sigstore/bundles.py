@@ -50,6 +50,7 @@ def bundle_v3(
     body: bytes | None = None,
     material: Material | None = None,
     media_type: str = BUNDLE,
+    stamps: Callable[[bytes], Sequence[bytes]] | None = None,
 ) -> bytes:
     """Sign an image's digest, as JSON.
 
@@ -68,6 +69,7 @@ def bundle_v3(
         body: what the log has, instead of an entry for this envelope.
         material: how the verification material names the signer, instead of as is usual.
         media_type: the bundle's version.
+        stamps: the answers of timestamp authorities; called with the signature.
     """
     subject = [_subject(each, annotations) for each in ([digest] if subjects is None else subjects)]
     statement = {"_type": statement_type, "subject": subject, "predicateType": predicate_type, "predicate": {}}
@@ -78,12 +80,11 @@ def bundle_v3(
     if body is None:
         body = dsse_body(json.dumps(envelope).encode(), payload, signed, signer.verifier_pem)
     entry = logged(rekor or signer.rekor, body, at=integrated_time or signer.at).as_bundle() if tlog else None
-    return _bundle(
-        media_type,
-        _material(signer, material or _usual_material(signer, media_type)),
-        entry,
-        {"dsseEnvelope": envelope},
-    )
+    verification = _material(signer, material or _usual_material(signer, media_type))
+    if stamps is not None:
+        answers = [{"signedTimestamp": b64(each)} for each in stamps(signed[0])]
+        verification["timestampVerificationData"] = {"rfc3161Timestamps": answers}
+    return _bundle(media_type, verification, entry, {"dsseEnvelope": envelope})
 
 
 def message_signature_bundle(

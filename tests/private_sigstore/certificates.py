@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from private_sigstore.der import OCTET_STRING, UTF8_STRING, der
 from private_sigstore.keys import Key, LogIdentity
 
 __all__ = ["ISSUER_V1", "ISSUER_V2", "CertificateAuthority"]
@@ -23,7 +24,17 @@ ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 
 _SCT_LIST = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
 _YEARS = timedelta(days=3650)
-_UTF8_STRING, _OCTET_STRING = 0x0C, 0x04
+_KEY_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,7 @@ class CertificateAuthority:
         issuer: str | None = None,
         issuer_oids: Sequence[x509.ObjectIdentifier] = (ISSUER_V1, ISSUER_V2),
         usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
+        key_usage: str | None = "digital_signature",
         ct_log: LogIdentity | None = None,
     ) -> x509.Certificate:
         """A leaf for a key.
@@ -71,23 +83,26 @@ class CertificateAuthority:
             not_after: end of validity.
             issuer: the OpenID Connect issuer that vouched for it; none for an ordinary authority.
             issuer_oids: the extensions in which the issuer stands.
-            usage: the extended key usage.
+            usage: the extended key usage; that of timestamps is critical, as RFC 3161 wants it.
+            key_usage: the one key usage, as `x509.KeyUsage` calls it; None leaves the extension out.
             ct_log: the log whose promise to include the certificate is embedded; without it there is none.
         """
         builder = _builder(x509.Name([]), key, self.intermediate.subject, (not_before, not_after))
-        builder = builder.add_extension(_key_usage(leaf=True), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if key_usage is not None:
+            builder = builder.add_extension(_key_usage(key_usage), critical=True)
+        stamps = usage == ExtendedKeyUsageOID.TIME_STAMPING
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=stamps)
         builder = builder.add_extension(_authority_of(self.key), critical=False)
         builder = builder.add_extension(x509.SubjectAlternativeName([san]), critical=True)
         for oid in issuer_oids if issuer is not None else ():
             text = (issuer or "").encode()
             # The first of the two extensions predates the rule that values are DER.
-            value = text if oid == ISSUER_V1 else _der(_UTF8_STRING, text)
+            value = text if oid == ISSUER_V1 else der(UTF8_STRING, text)
             builder = builder.add_extension(x509.UnrecognizedExtension(oid, value), critical=False)
         if ct_log is not None:
             promised = builder.sign(self.key.private, hashes.SHA256()).tbs_certificate_bytes
             promises = _sct_list(ct_log, issuer_key=self.key, certificate=promised, at=not_before)
-            embedded = x509.UnrecognizedExtension(_SCT_LIST, _der(_OCTET_STRING, promises))
+            embedded = x509.UnrecognizedExtension(_SCT_LIST, der(OCTET_STRING, promises))
             builder = builder.add_extension(embedded, critical=False)
         return builder.sign(self.key.private, hashes.SHA256())
 
@@ -108,7 +123,7 @@ def _ca(
 ) -> x509.Certificate:
     builder = _builder(name, key, issuer, validity)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
-    builder = builder.add_extension(_key_usage(leaf=False), critical=True)
+    builder = builder.add_extension(_key_usage("key_cert_sign", "crl_sign"), critical=True)
     if key != issuer_key:
         builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
         builder = builder.add_extension(_authority_of(issuer_key), critical=False)
@@ -134,26 +149,8 @@ def _authority_of(key: Key) -> x509.AuthorityKeyIdentifier:
     return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.private.public_key())
 
 
-def _key_usage(*, leaf: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=leaf,
-        key_cert_sign=not leaf,
-        crl_sign=not leaf,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _der(tag: int, content: bytes) -> bytes:
-    length = len(content)
-    if length < 0x80:
-        return bytes([tag, length]) + content
-    size = length.to_bytes((length.bit_length() + 7) // 8, "big")
-    return bytes([tag, 0x80 | len(size)]) + size + content
+def _key_usage(*allowed: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{each: each in allowed for each in _KEY_USAGES})
 
 
 def _sct_list(log: LogIdentity, *, issuer_key: Key, certificate: bytes, at: datetime) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
 BUNDLE_ANNOTATION = "dev.sigstore.cosign/bundle"
 CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
 CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
+TIMESTAMP_ANNOTATION = "dev.sigstore.cosign/rfc3161timestamp"
 
 
 class SimpleSigning(NamedTuple):
@@ -56,6 +57,7 @@ def simple_signing(
     rekor: LogIdentity | None = None,
     integrated_time: datetime | None = None,
     body: bytes | None = None,
+    stamps: Callable[[bytes], Sequence[bytes]] | None = None,
 ) -> SimpleSigning:
     """Sign an image's digest.
 
@@ -72,6 +74,7 @@ def simple_signing(
         rekor: the log, instead of the signer's own.
         integrated_time: when the log says it took the entry, instead of the signer's time.
         body: what the log has, instead of an entry for this payload.
+        stamps: the one answer of a timestamp authority that the format holds; called with the signature.
     """
     if payload is None:
         identity, image = {"docker-reference": reference}, {"docker-manifest-digest": digest}
@@ -83,6 +86,9 @@ def simple_signing(
     if signer.certificate is not None:
         annotations[CERTIFICATE_ANNOTATION] = pem(signer.certificate)
         annotations[CHAIN_ANNOTATION] = pem(*signer.chain)
+    if stamps is not None:
+        (answer,) = stamps(signature)
+        annotations[TIMESTAMP_ANNOTATION] = json.dumps({"SignedRFC3161Timestamp": b64(answer)})
     if tlog:
         body = body or hashedrekord_body(payload, signature, signer.verifier_pem)
         entry = logged(rekor or signer.rekor, body, at=integrated_time or signer.at)

@@ -26,8 +26,8 @@ from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 __all__ = ["attest", "cache_folder", "publish", "sign", "write_policy"]
 
 
-def cache_folder(folder: Path, *, kernel: str = "add_kernel") -> Path:
-    """Write what Triton leaves of one kernel for an H100."""
+def cache_folder(folder: Path, *, kernel: str = "add_kernel", **more: object) -> Path:
+    """Write what Triton leaves of one kernel for an H100; `more` goes into the kernel's metadata."""
     key = folder / "MCELTMXFCSPAMZYLZ3C3WPPYYVTVR4QOYNE52X3X6FIH7Z6N6X5A"
     key.mkdir(parents=True)
     metadata = {
@@ -35,6 +35,7 @@ def cache_folder(folder: Path, *, kernel: str = "add_kernel") -> Path:
         "target": {"backend": "cuda", "arch": 90, "warp_size": 32},
         "triton_version": "3.2.0",
         "name": kernel,
+        **more,
     }
     (key / f"{kernel}.json").write_text(json.dumps(metadata))
     (key / f"{kernel}.cubin").write_bytes(b"\x7fELF" + kernel.encode() * 64)

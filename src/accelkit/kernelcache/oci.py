@@ -33,9 +33,6 @@ LAYER_COMPRESSION = {
     "application/cache.vllm.content.layer.v1+vllm": "gzip",
 }
 
-# The empty configuration of artifacts, which the specification fixes.
-EMPTY_JSON = b"{}"
-
 # Registries take manifests of at most 4 MiB; so do we.
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_CONFIG_BYTES = 4 << 20
@@ -49,7 +46,6 @@ class Platform(msgspec.Struct, frozen=True):
 
     architecture: str = ""
     os: str = ""
-    variant: str = ""
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -45,15 +45,25 @@ class VerificationView(msgspec.Struct, frozen=True):
     message: str = ""
     retryable: bool = False
     failures: tuple[FailureView, ...] = ()
+    compatibility: CompatibilityView | None = None
+
+
+class FactorView(msgspec.Struct, frozen=True):
+    """Something that decides whether kernels are found; `agrees` is null where not both sides are known."""
+
+    name: str
+    agrees: bool | None
+    message: str
 
 
 class CardView(msgspec.Struct, frozen=True):
-    """The verdict on one card."""
+    """The verdict on one card; `factors` are what `hit` was judged by."""
 
     id: str
     verdict: str
     hit: str
     reasons: tuple[str, ...]
+    factors: tuple[FactorView, ...]
 
 
 class CompatibilityView(msgspec.Struct, frozen=True):
@@ -129,10 +139,15 @@ class BuiltView(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
 
-def verification_view(image: str, verification: Verification) -> VerificationView:
-    """Describe a verdict in favour."""
-    signatures = tuple(map(_signature, verification.signatures))
-    return VerificationView(image, verification.image.digest, verified=True, signatures=signatures)
+def verification_view(image: str, verification: Verification, verdicts: Verdicts | None = None) -> VerificationView:
+    """Describe a verdict in favour, with those on cards."""
+    return VerificationView(
+        image,
+        verification.image.digest,
+        verified=True,
+        signatures=tuple(map(_signature, verification.signatures)),
+        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
+    )
 
 
 def refusal_view(image: str, refused: UnverifiedError) -> VerificationView:
@@ -157,6 +172,7 @@ def compatibility_view(verdicts: Verdicts) -> CompatibilityView:
             card.verdict.value,
             card.hit.value,
             tuple(f"{reason.code}: {reason.message}" for reason in card.reasons),
+            tuple(FactorView(factor.name, factor.agrees, factor.message) for factor in card.factors),
         )
         for card in verdicts.cards
     )

@@ -161,6 +161,17 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
         (["verify", "quay.io/Acme/x", "--policy", "POLICY"], "'Acme/x' is no repository in lower case"),
         (["verify", "quay.io/acme/x", "--policy", "KERNEL"], "is wrong: "),
         (["inspect", "IMAGE", "--card", "h100"], "Error: 'h100' is no card; write it as cuda:90"),
+        (
+            ["inspect", "IMAGE", "--card", "cuda:90", "--driver-version", "R550"],
+            "Error: 'R550' is no version; write it in numbers, as 550.54.14 or 12.4",
+        ),
+        (
+            ["inspect", "IMAGE", "--card", "cuda:90", "--torch-cuda-version", "cu128"],
+            "Error: 'cu128' is no version; write it in numbers",
+        ),
+        (["inspect", "IMAGE", "--driver-version", "550.54.14"], "Error: a driver is given without cards; name the"),
+        (["inspect", "IMAGE", "--triton-version", "3.2.0"], "Error: a workload is described without cards; name the"),
+        (["verify", "IMAGE", "--policy", "POLICY", "--vllm-cache-hash", "aa"], "a workload is described without cards"),
         (["inspect", "IMAGE", "--mirror", "quay.io"], "'quay.io' is no mirror"),
         (["build", "EMPTY", "IMAGE"], "holds no kernel cache that is known"),
         (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not there to sign"),
@@ -189,12 +200,84 @@ def test_inspect_shows_what_an_image_says_and_marks_what_it_does_not(bed):
 
 def test_inspect_judges_each_card_and_says_why(bed):
     result = bed("inspect", bed.name, "--card", "cuda:90", "--card", "hip:gfx942=AMD Instinct MI300X")
-    assert lines(result)[-4:] == [
+    assert lines(result)[-5:] == [
         "fits       some of the cards",
         "  card-0: compatible, may hit; not all that decides is known",
+        "    it was compiled with Triton 3.2.0, and which will be used is not known",
         "  card-1: incompatible, will not hit",
         "    BackendMismatch: it was compiled for cuda, and the card is hip",
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "hit", "line"),
+    [
+        ("3.2.0", "will likely hit", "it was compiled with Triton 3.2.0, as will be used"),
+        ("3.3.0", "will not hit", "TritonMismatch: it was compiled with Triton 3.2.0, and 3.3.0 will be used"),
+    ],
+)
+def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, version, hit, line):
+    result = bed("inspect", bed.name, "--card", "cuda:90", "--triton-version", version)
+    assert lines(result)[-2:] == [f"  card-0: compatible, {hit}", f"    {line}"]
+
+
+def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
+    given = ("inspect", bed.name, "--card", "cuda:90", "-o", "json")
+    (card,) = json.loads(bed(*given, "--triton-version", "3.2.0").stdout)["compatibility"]["cards"]
+    message = "it was compiled with Triton 3.2.0, as will be used"
+    assert (card["hit"], card["factors"]) == ("likely", [{"name": "Triton", "agrees": True, "message": message}])
+    (card,) = json.loads(bed(*given).stdout)["compatibility"]["cards"]
+    assert (card["hit"], card["factors"][0]["agrees"]) == ("arch-only", None)
+
+
+@pytest.mark.parametrize(
+    ("driver", "verdict", "reason"),
+    [
+        ([], "unknown", "DriverUnknown: it needs a driver of some age, and the card's is not known"),
+        (["--driver-version", "550.54.14"], "compatible", None),
+        (
+            ["--driver-version", "535.161.08"],
+            "incompatible",
+            "PtxTooNew: it needs PTX ISA 8.4, newer than the driver's CUDA 12.2",
+        ),
+        (
+            ["--driver-cuda-version", "12.3"],
+            "incompatible",
+            "PtxTooNew: it needs PTX ISA 8.4, newer than the driver's CUDA 12.3",
+        ),
+    ],
+)
+def test_the_driver_decides_what_a_card_can_load(bed, driver, verdict, reason):
+    folder = cache_folder(bed.folder / "newer", ptx_version=84)
+    publish(bed.host, folder, tag="newer")
+    name = f"{bed.host}/team/cache:newer"
+    result = bed("inspect", name, "--card", "cuda:90", *driver, "-o", "json")
+    (card,) = json.loads(result.stdout)["compatibility"]["cards"]
+    assert (card["verdict"], card["reasons"]) == (verdict, [] if reason is None else [reason])
+    extracted = bed("extract", name, bed.folder / "caches", "--insecure-skip-signatures", "--card", "cuda:90", *driver)
+    assert extracted.exit_code == (1 if verdict == "incompatible" else 0)
+
+
+def test_verify_says_too_whether_the_cards_can_use_the_cache(bed):
+    sign(bed.host, bed.image, KEY)
+    result = bed.verify("--card", "cuda:90", "--card", "cuda:80", "--triton-version", "3.2.0")
+    assert result.exit_code == 0
+    assert lines(result)[3:] == [
+        "  fits    some of the cards",
+        "  card-0: compatible, will likely hit",
+        "    it was compiled with Triton 3.2.0, as will be used",
+        "  card-1: incompatible, will not hit",
+        "    ArchMismatch: it was compiled for 90, and the card is 80",
+    ]
+    read = json.loads(bed.verify("--card", "cuda:80", "-o", "json").stdout)
+    assert (read["verified"], read["compatibility"]["fit"]) == (True, "none")
+    assert json.loads(bed.verify("-o", "json").stdout)["compatibility"] is None
+
+
+def test_cards_change_no_verdict_on_signatures(bed):
+    result = bed.verify("--card", "cuda:90", "-o", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["compatibility"] is None
 
 
 def test_inspect_as_json_keeps_unknown_apart_from_none(bed):

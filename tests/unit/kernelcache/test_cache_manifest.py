@@ -1,4 +1,4 @@
-"""`manifest.json`: ours as MCV writes it, MCV's as it is."""
+"""`manifest.json`, as MCV writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kernel_cache_trees import (
     AOT_HASH,
     KERNEL_HASH,
@@ -20,8 +19,7 @@ from kernel_cache_trees import (
     vllm_triton,
 )
 
-from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import manifest, read_cache, read_manifest
+from accelkit.kernelcache.formats import manifest, read_cache
 
 
 def _written(folder: Path, **options) -> dict[str, Any]:
@@ -112,52 +110,3 @@ def test_a_recipe_is_written_with_both_sizes(tmp_path: Path) -> None:
         "recipeSize": 6,
         "metadataSize": 2,
     }
-
-
-@pytest.mark.parametrize("make", [triton_kernel, vllm_triton, vllm_binary, vllm_bundle, habana])
-def test_what_is_written_is_read_back(tmp_path: Path, make) -> None:
-    cache = read_cache(make(tmp_path), cpu_architecture="amd64")
-    read = read_manifest(manifest(cache))
-    assert (read.format, read.entries) == (cache.format, cache.entries)
-
-
-def test_mcvs_manifest_is_read_with_its_numbers_and_additions() -> None:
-    document = {
-        "triton": [
-            {
-                "hash": "abc",
-                "dummy_key": "def",
-                "ptx_version": 84,
-                "num_warps": 8,
-                "backend": "cuda",
-                "arch": 90,
-                "warp_size": 32,
-                "newer": True,
-            }
-        ]
-    }
-    (kernel,) = read_manifest(json.dumps(document).encode()).entries
-    assert (kernel.hash, kernel.arch, kernel.ptx_version, kernel.num_stages) == ("abc", 90, 84, 0)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        b"",
-        b"[]",
-        b"{}",
-        b'{"triton": [], "vllm": []}',
-        b'{"triton": [{"hash": "a"}]}',
-        b'{"vllm": [{"vllmHash": 1}]}',
-        b'{"triton":' + b"[" * 100_000,
-        b'{"triton": ["\xff"]}',
-    ],
-)
-def test_what_is_no_manifest_is_refused(document: bytes) -> None:
-    with pytest.raises(CacheError, match="manifest"):
-        read_manifest(document)
-
-
-def test_a_manifest_over_the_limit_is_refused_unread() -> None:
-    with pytest.raises(CacheError, match="over the limit"):
-        read_manifest(bytes(64 * 1024 * 1024 + 1))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from accelkit.errors import ApiError, InventoryError
+from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.verdicts import (
     CardVerdict,
     Code,
@@ -17,9 +21,10 @@ from accelkit.kernelcache.compatibility.verdicts import (
 )
 from accelkit.kernelcache.formats import ImageLabels, Target
 from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 
 H100 = GpuFacts(id="h", backend="cuda", arch="90", product="NVIDIA H100 80GB HBM3", cuda_version="12.4")
-MI210 = GpuFacts(id="m", backend="hip", arch="gfx90a", warp_size=64)
+MI210 = GpuFacts(id="m", backend="hip", arch="gfx90a")
 HOPPER = Target("cuda", "90", 32)
 
 
@@ -69,7 +74,6 @@ def test_the_same_hardware_is_compatible_however_it_is_written(target: Target, g
             GpuFacts(id="g", backend="hip", arch="gfx90a:sramecc+:xnack-"),
             Code.ARCH_MISMATCH,
         ),
-        (Target("hip", "gfx90a", 32), MI210, Code.WARP_SIZE_MISMATCH),
         (Target("cuda", "90", 32, 85), H100, Code.PTX_TOO_NEW),
         (Target("cuda", "90", 32, None, "13.0"), H100, Code.TOOLKIT_MISMATCH),
     ],
@@ -124,9 +128,16 @@ def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
     assert (card.verdict, _codes(card)) == (Verdict.UNKNOWN, [Code.UNKNOWN_FORMAT])
 
 
-def test_a_usual_warp_size_is_a_hint_only() -> None:
-    rdna = GpuFacts(id="g", backend="hip", arch="gfx1100")
-    card = _on(_image(Target("hip", "gfx1100", 64)), rdna)
+@pytest.mark.parametrize(
+    ("target", "gpu"),
+    [
+        (Target("hip", "gfx1100", 64), GpuFacts(id="g", backend="hip", arch="gfx1100")),
+        (Target("hip", "gfx90a", 32), MI210),
+        (Target("cuda", "90", 64), H100),
+    ],
+)
+def test_a_usual_warp_size_is_a_hint_only(target: Target, gpu: GpuFacts) -> None:
+    card = _on(_image(target), gpu)
     assert card.verdict is Verdict.COMPATIBLE
     assert [(reason.code, reason.hard) for reason in card.reasons] == [(Code.WARP_SIZE_MISMATCH, False)]
 
@@ -196,6 +207,46 @@ def test_vllms_cache_hits_on_the_same_card_with_the_same_framework(image, worklo
     assert not any(reason.hard for reason in card.reasons)
 
 
+def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
+    image = _image(
+        HOPPER, format="vllm", gpu_product=H100.product, triton_versions=("3.2.0", "3.3.0"), cuda_versions=()
+    )
+    factors = _on(image, workload=WorkloadFacts(triton_version="3.4.0", cuda_version="12.8")).factors
+    assert [(each.name, each.agrees, each.message) for each in factors] == [
+        ("Triton", False, "it was compiled with Triton 3.2.0, 3.3.0, and 3.4.0 will be used"),
+        ("card", True, f"it was compiled with a card named {H100.product}, as will be used"),
+        ("CUDA", None, "the image does not say with which CUDA it was compiled"),
+    ]
+    (unknown, *_) = _on(image).factors
+    assert (unknown.agrees, unknown.message) == (
+        None,
+        "it was compiled with Triton 3.2.0, 3.3.0, and which will be used is not known",
+    )
+
+
+def test_nothing_is_said_of_hits_on_a_card_that_cannot_load_the_kernels() -> None:
+    card = _on(_image(HOPPER, triton_versions=("3.2.0",)), MI210, WorkloadFacts(triton_version="3.2.0"))
+    assert (card.hit, card.factors) == (Hit.MISS, ())
+
+
+@pytest.mark.parametrize(
+    ("target", "facts", "codes"),
+    [
+        (Target("cuda", "90", 32, 91), {"driver_version": "999.1"}, []),
+        (Target("cuda", "90", 32, 92), {"driver_version": "999.1"}, [Code.DRIVER_UNKNOWN]),
+        (Target("cuda", "90", 32, None, "14.0"), {"driver_version": "999.1"}, [Code.DRIVER_UNKNOWN]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "590.1"}, [Code.PTX_TOO_NEW]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "999.1", "cuda_version": "13.1"}, [Code.PTX_TOO_NEW]),
+    ],
+)
+def test_a_driver_newer_than_what_is_known_is_not_said_to_be_too_old(target: Target, facts, codes) -> None:
+    card = _on(_image(target), GpuFacts(id="g", backend="cuda", arch="90", **facts))
+    assert _codes(card) == codes
+    assert card.verdict is {(): Verdict.COMPATIBLE, (Code.DRIVER_UNKNOWN,): Verdict.UNKNOWN}.get(
+        tuple(codes), Verdict.INCOMPATIBLE
+    )
+
+
 def test_a_cards_name_is_no_part_of_tritons_key() -> None:
     image = _image(HOPPER, gpu_product="NVIDIA H100 PCIe", triton_versions=("3.2.0",))
     assert _on(image, workload=WorkloadFacts(triton_version="3.2.0")).hit is Hit.LIKELY
@@ -244,3 +295,44 @@ def test_an_inventory_tells_what_is_certain() -> None:
 
 def test_an_inventory_that_is_not_known_is_not_empty() -> None:
     assert NodeFacts.from_inventory(None).gpus is None
+
+
+class OneNode:
+    """An API server that has one node."""
+
+    def __init__(self, *, annotations: dict[str, str] | None = None) -> None:
+        info = {"nodeInfo": {"architecture": "amd64"}}
+        self.node = json.dumps({"metadata": {"name": "worker-1", "annotations": annotations}, "status": info}).encode()
+
+    async def get(self, path: str) -> bytes:
+        assert path == "/api/v1/nodes/worker-1"
+        return self.node
+
+
+async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stated() -> None:
+    cards = (Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None), Card("GPU-2", "amd", "AMD Instinct MI300X", None))
+    api = OneNode(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, cards))})
+    facts = await read_node(api, "worker-1", driver_version="550.54.14", driver_cuda_version="12.4")
+    assert facts.cpu_architecture == "amd64"
+    assert [(each.arch, each.driver_version, each.cuda_version) for each in facts.gpus or ()] == [
+        ("90", "550.54.14", "12.4"),
+        ("gfx942", None, None),
+    ]
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"accelkit.io/share": "true"}])
+async def test_a_node_without_an_inventory_has_unknown_cards_and_not_none(annotations) -> None:
+    assert (await read_node(OneNode(annotations=annotations), "worker-1")).gpus is None
+
+
+async def test_an_inventory_that_cannot_be_used_is_told_with_its_node() -> None:
+    api = OneNode(annotations={INVENTORY_ANNOTATION: "{}"})
+    with pytest.raises(InventoryError, match="the inventory of node worker-1 cannot be used"):
+        await read_node(api, "worker-1")
+
+
+async def test_an_answer_that_is_no_node_is_told() -> None:
+    api = OneNode()
+    api.node = b"[]"
+    with pytest.raises(ApiError, match="node worker-1 cannot be read"):
+        await read_node(api, "worker-1")

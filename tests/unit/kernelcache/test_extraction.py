@@ -33,8 +33,8 @@ from accelkit.kernelcache.extraction import CompletionRecord, Limits, completed
 from accelkit.kernelcache.images import own_architecture
 
 BLOBS = ".*/blobs/.*"
-MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a", warp_size=64)
-H100 = GpuFacts(id="1", backend="cuda", arch="90", warp_size=32)
+MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a")
+H100 = GpuFacts(id="1", backend="cuda", arch="90")
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -133,26 +134,44 @@ async def test_two_images_do_not_wait_for_each_other(hostile_registry: HostileRe
 
 
 async def test_a_reader_sees_the_folder_whole_or_not_at_all(
-    hostile_registry: HostileRegistry, base: Path, big: Reference
+    hostile_registry: HostileRegistry, base: Path, big: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Place.of(base, big.digest, None).folder
-    seen: set[tuple[int, bool]] = set()
-    ended = threading.Event()
+    seen: list[tuple[int, bool] | None] = []
 
-    def read() -> None:
-        while not ended.is_set():
-            if folder.exists():
-                seen.add((len(files_of(folder / "cache")), (folder / "complete.json").is_file()))
+    def look_after(change: Callable[..., Any]) -> Callable[..., Any]:
+        def changing(*arguments: Any) -> Any:
+            result = change(*arguments)
+            there = folder.exists()
+            seen.append((len(files_of(folder / "cache")), (folder / "complete.json").is_file()) if there else None)
+            return result
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        await extract(hostile_registry, unsigned(big, base))
-    finally:
-        ended.set()
-        reader.join(DEADLINE)
-    assert seen <= {(200, True)}
-    assert len(files_of(folder / "cache")) == 200
+        return changing
+
+    monkeypatch.setattr("accelkit.kernelcache.extraction.unpack.os.write", look_after(os.write))
+    monkeypatch.setattr(Path, "rename", look_after(Path.rename))
+    await extract(hostile_registry, unsigned(big, base))
+    monkeypatch.undo()
+    assert len(seen) > 200
+    assert set(seen) == {None, (200, True)}
+
+
+async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
+    hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = put_layers(hostile_registry, [HELLO])
+    place = Place.of(base, image.digest, None)
+    place.cache.mkdir(parents=True)
+    (place.cache / "former").write_bytes(b"")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("accelkit.kernelcache.extraction.folder.write_record", full)
+    with pytest.raises(CacheError, match="is full; nothing of the cache was kept"):
+        await extract(hostile_registry, unsigned(image, base))
+    assert visible(base) == [place.folder.name]
+    assert files_of(place.cache) == {"former": b""}
 
 
 # Ended too early

@@ -31,6 +31,23 @@ async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
     assert registry.requests == []
 
 
+@pytest.mark.parametrize(
+    ("allowed", "registry", "base"),
+    [
+        ("r.example", "r.example", "http://r.example"),
+        ("r.example:5000", "r.example:5000", "http://r.example:5000"),
+        # A host without a port is that registry alone, and none on its other ports.
+        ("r.example", "r.example:5000", "https://r.example:5000"),
+        ("r.example:5000", "r.example", "https://r.example"),
+        ("r.example:5000", "r.example:5001", "https://r.example:5001"),
+        ("r.example", "a.r.example", "https://a.r.example"),
+    ],
+)
+def test_plain_http_is_for_the_registry_as_the_reference_names_it(allowed, registry, base):
+    settings = RegistrySettings.of_options(plain_http=[allowed], configs=())
+    assert settings.origin(Reference(registry, REPOSITORY, "v1")).base == base
+
+
 async def test_a_proxy_of_the_environment_is_used(registry, monkeypatch):
     digest = image(registry, "v1")
     for name in ("no_proxy", "NO_PROXY"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from aiohttp import web
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 from registries.visiting import REPOSITORY, at, descriptor, image, visiting
+from yarl import URL
 
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.registry import Credentials, Login
+from accelkit.kernelcache.registry.destinations import require_safe
 
 BODY = bytes(range(256)) * 40
 BLOBS = f"/v2/{REPOSITORY}/blobs/.*"
@@ -74,6 +78,35 @@ async def test_a_part_is_asked_for_behind_the_redirect_too(registry, storage):
     storage.on("GET", BLOBS, misbehaviour.cut_after(1000))
     assert await pulled(registry, storage) == BODY
     assert storage.requests[-1].headers["Range"] == f"bytes=1000-{len(BODY) - 1}"
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("http://s.example/x", True),
+        ("http://s.example:80/x", True),
+        ("http://s.example:8080/x", False),
+        ("http://s.example:443/x", False),
+        ("http://t.example:8080/x", True),
+        ("http://t.example:8081/x", False),
+        ("http://t.example/x", False),
+        ("http://a.s.example/x", False),
+        ("http://r.example:5000/x", True),
+        ("http://r.example:5001/x", False),
+        ("https://anywhere.example:8443/x", True),
+    ],
+)
+def test_plain_http_is_for_the_port_that_is_named_or_80(url, allowed):
+    base, plain = "http://r.example:5000", {"r.example:5000", "s.example", "t.example:8080"}
+    with contextlib.nullcontext() if allowed else pytest.raises(RegistryError, match="not HTTPS"):
+        require_safe(URL(url), base=base, plain_http=plain, said_by="r.example")
+
+
+async def test_a_host_that_is_allowed_without_a_port_opens_none_but_80(registry, storage):
+    registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
+    with pytest.raises(RegistryError, match="not HTTPS"):
+        await pulled(registry, plain_names=("127.0.0.1",))
+    assert storage.requests == []
 
 
 async def test_a_circle_is_left(registry):

@@ -144,6 +144,16 @@ async def test_a_certificate_for_servers_is_refused(stand, form):
     assert "signing code" in refusal.message
 
 
+@pytest.mark.parametrize("usage", ["key_encipherment", None])
+async def test_a_certificate_that_is_not_for_digital_signatures_is_refused(stand, form, usage):
+    authority = CertificateAuthority.new("acme", around=SIGNER.at)
+    signer = SIGSTORE.identity(authority=authority, key_usage=usage, sct=False)
+    stand.attach(form, signer)
+    refusal = await stand.refusal(policy({"ca": {"data": pem(*authority.chain)}}))
+    assert refusal.reason == Reason.UNTRUSTED_ROOT
+    assert "not for digital signatures" in refusal.message
+
+
 async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
     key = Key(rsa.generate_private_key(public_exponent=65537, key_size=1024))  # noqa: S505 - the weakness is the point
     certificate = SIGSTORE.authority.issue(
@@ -274,3 +284,12 @@ async def test_a_certificate_that_is_still_valid_needs_no_proof_of_the_time(stan
     stand.attach(form, SIGNER, tlog=False)
     verification = await stand.verify(policy(without_log(keyless())), clock=lambda: at(60))
     assert verification.signatures[0].signed_at is None
+
+
+async def test_a_bundle_that_sigstore_refuses_is_refused_although_all_else_holds(stand):
+    # The entry itself says its kind, which is judged here; sigstore goes by what the bundle says beside it.
+    bundle = bundle_v3(SIGNER, IMAGE.digest)
+    stand.attach_bundle(edited_entry(bundle, lambda entry: entry["kindVersion"].update(version="0.0.2")))
+    refusal = await stand.refusal()
+    assert refusal.reason == Reason.SIGNATURE_INVALID
+    assert "sigstore refuses it" in refusal.message

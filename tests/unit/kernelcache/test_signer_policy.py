@@ -15,6 +15,7 @@ from signing_stand import IDENTITY, SIGNER, SIGSTORE, by_key, keyless, policy, p
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.signatures import Reason, load_policies
+from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH
 
 DIGEST = "@sha256:" + "0" * 64
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "signer-policies.md"
@@ -96,6 +97,21 @@ def test_a_policy_for_some_namespaces_is_for_no_others(tmp_path, namespaces, nam
 def test_a_pattern_that_no_name_can_match_is_refused(tmp_path, pattern):
     with pytest.raises(ConfigurationError, match="signer policy acme"):
         covers(tmp_path, "quay.io/acme/app", pattern)
+
+
+@pytest.mark.parametrize("length", [0, 1025])
+@pytest.mark.parametrize("field", ["images", "namespaces"])
+def test_a_pattern_that_is_empty_or_longer_than_1024_characters_is_refused(tmp_path, field, length):
+    name = ("quay.io/" + "a" * MAX_PATTERN_LENGTH)[:length]
+    with pytest.raises(ConfigurationError, match="a pattern that is empty or longer than 1024 characters"):
+        load_policies(policy_file(tmp_path, policy(keyless(), **{field: [name]})))
+
+
+def test_a_pattern_may_have_1024_characters(tmp_path):
+    longest = ("quay.io/" + "a" * MAX_PATTERN_LENGTH)[:MAX_PATTERN_LENGTH]
+    text = policy(keyless(), images=[longest], namespaces=[longest])
+    (read,) = load_policies(policy_file(tmp_path, text)).policies
+    assert read.images == (longest,)
 
 
 def test_many_stars_take_no_more_than_linear_time(tmp_path):

@@ -22,6 +22,14 @@ def test_a_signed_image_is_verified_to_a_digest(run_module, cache_bed, check):
     assert (signature["policy"], signature["signer"], signature["format"]) == ("acme", "ci", "cosign-v3")
 
 
+def test_verifying_tells_too_whether_the_cards_can_use_the_cache(run_module, cache_bed):
+    cache_bed.sign()
+    assert run_module(cache_verify, cache_bed.verifying())["compatibility"] is None
+    answer = run_module(cache_verify, cache_bed.verifying(cards=["cuda:90", "cuda:80"], triton_version="3.2.0"))
+    assert (answer["verified"], answer["compatibility"]["fit"]) == (True, "some")
+    assert [each["hit"] for each in answer["compatibility"]["cards"]] == ["likely", "miss"]
+
+
 def test_a_refused_image_fails_with_the_reason_of_each_signature(run_module, cache_bed):
     cache_bed.sign(cache_bed.other_key)
     answer = run_module(cache_verify, cache_bed.verifying())
@@ -141,6 +149,16 @@ def test_info_returns_what_an_image_says_and_how_it_fits(run_module, cache_bed):
     assert "extracted" not in answer
 
 
+@pytest.mark.parametrize(("version", "hit", "agrees"), [("3.2.0", "likely", True), ("3.3.0", "miss", False)])
+def test_info_says_how_likely_a_workload_finds_its_kernels(run_module, cache_bed, version, hit, agrees):
+    run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
+    given = {"cards": ["cuda:90"], "triton_version": version, "folder": str(cache_bed.base)}
+    answer = run_module(cache_info, cache_bed.arguments(image=cache_bed.name, **given))
+    for told in (answer["cache"], answer["extracted"][0]):
+        (card,) = told["compatibility"]["cards"]
+        assert (card["hit"], card["factors"][0]["agrees"]) == (hit, agrees)
+
+
 def test_info_lists_what_is_extracted_and_what_is_not_whole(run_module, cache_bed):
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "mount_path": "/cache"}))
@@ -210,6 +228,9 @@ IMAGE = {"image": "registry.example/a"}
         (cache_extract, {**IMAGE, "folder": "/nowhere", UNSIGNED: True, "cards": ["h100"]}, "'h100' is no card"),
         (cache_info, {}, "one of the following is required: image, folder"),
         (cache_info, {**IMAGE, "cards": ["cuda:90"], "node": "n"}, "cards and a node are both given"),
+        (cache_info, {**IMAGE, "triton_version": "3.2.0"}, "a workload is described without cards"),
+        (cache_info, {**IMAGE, "driver_version": "550.54.14"}, "a driver is given without cards"),
+        (cache_info, {**IMAGE, "cards": ["cuda:90"], "driver_cuda_version": "new"}, "'new' is no version"),
         (cache_info, {"image": "a/B"}, "'a/B' is no image reference"),
         (cache_info, {**IMAGE, "registry_ca": "/nowhere"}, "/nowhere cannot be read"),
         (cache_info, {**IMAGE, "registry_config": ["/nowhere"]}, "/nowhere cannot be read"),

@@ -8,7 +8,15 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.options import card_options, node_of, registry_options, run, settings_of
+from accelkit.kernelcache.commands.options import (
+    card_options,
+    node_of,
+    registry_options,
+    run,
+    settings_of,
+    workload_of,
+    workload_options,
+)
 from accelkit.kernelcache.compatibility.verdicts import judge
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import read_cache_image
@@ -35,10 +43,11 @@ _HITS = {
 @click.command("inspect", short_help="Show what an image says of its cache.")
 @click.argument("image")
 @card_options
+@workload_options
 @registry_options
 @output_option
 def inspect(image: str, *, output: str, **options: Any) -> None:
-    """Show what IMAGE says of its cache, and whether that fits some cards.
+    """Show what IMAGE says of its cache, whether that fits some cards, and how likely a workload finds its kernels.
 
     No layer is fetched, and no signature checked.
     """
@@ -49,10 +58,11 @@ def inspect(image: str, *, output: str, **options: Any) -> None:
 async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
     reference = parse_reference(text)
     node = await node_of(options)
+    workload = workload_of(options, node)
     async with RegistryClient(settings_of(options)) as client:
         raw = await client.manifest(reference)
         image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return image_view(image, raw.digest, judge(image.labels, node) if node is not None else None)
+    return image_view(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
 
 
 def _table(view: ImageView) -> RenderableType:
@@ -82,6 +92,8 @@ def compatibility_lines(view: CompatibilityView | None, *, heading: str = "fits 
     for card in view.cards:
         lines.append(Text(f"  {card.id}: {card.verdict}, {_HITS[card.hit]}", style=colours.get(card.verdict, "")))
         lines += [Text(f"    {each}") for each in card.reasons]
+        # What differs is among the reasons.
+        lines += [Text(f"    {each.message}") for each in card.factors if each.agrees is not False]
     return lines
 
 

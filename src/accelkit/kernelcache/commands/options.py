@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from accelkit.errors import ApiError, RegistryError
-from accelkit.kernelcache.compatibility.card_words import chosen_cards
-from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kernelcache.compatibility.card_words import chosen_cards, stated_workload
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts, WorkloadFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
 
@@ -42,7 +42,7 @@ def registry_options(command: _Command) -> _Command:
             "--plain-http",
             multiple=True,
             metavar="HOST[:PORT]",
-            help="Registry to be spoken to without TLS; repeatable.",
+            help="Registry to be spoken to without TLS, named as in the image's reference; repeatable.",
         ),
     ):
         command = option(command)
@@ -71,8 +71,14 @@ def policy_options(command: _Command) -> _Command:
 
 
 def card_options(command: _Command) -> _Command:
-    """Which cards a cache is for; arrives as `card`, `node` and `kubeconfig`."""
+    """Which cards a cache is for; arrives as `card`, `node`, `kubeconfig` and the driver's two versions."""
     for option in (
+        click.option(
+            "--driver-cuda-version",
+            metavar="VERSION",
+            help="Newest CUDA that the cards' NVIDIA driver supports, as nvidia-smi shows it, e.g. 12.4.",
+        ),
+        click.option("--driver-version", metavar="VERSION", help="The cards' NVIDIA driver, e.g. 550.54.14."),
         click.option("--kubeconfig", type=FILE, help="With --node; default: KUBECONFIG, else ~/.kube/config."),
         click.option("--node", help="Judge against the cards of this node, as its inventory tells them."),
         click.option(
@@ -81,6 +87,23 @@ def card_options(command: _Command) -> _Command:
             metavar="BACKEND:ARCH[=PRODUCT]",
             help="Judge against such a card, e.g. cuda:90 or hip:gfx942; repeatable.",
         ),
+    ):
+        command = option(command)
+    return command
+
+
+def workload_options(command: _Command) -> _Command:
+    """What is to use the cache; arrives as `triton_version`, `torch_cuda_version` and `vllm_cache_hash`."""
+    for option in (
+        click.option(
+            "--vllm-cache-hash",
+            metavar="HASH",
+            help="Folder in torch_compile_cache that the workload's vLLM looks for.",
+        ),
+        click.option(
+            "--torch-cuda-version", metavar="VERSION", help="CUDA of the workload's PyTorch (torch.version.cuda)."
+        ),
+        click.option("--triton-version", metavar="VERSION", help="The workload's Triton (triton.__version__)."),
     ):
         command = option(command)
     return command
@@ -107,7 +130,14 @@ async def node_of(options: dict[str, Any]) -> NodeFacts | None:
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
         raise click.UsageError("give --node or --card")
-    return await chosen_cards(cards, node, kubeconfig)
+    driver = {name: options.pop(name) for name in ("driver_version", "driver_cuda_version")}
+    return await chosen_cards(cards, node, kubeconfig, **driver)
+
+
+def workload_of(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
+    """The workload of the options of `workload_options`, which are taken out of `options`."""
+    stated = {name: options.pop(name) for name in ("triton_version", "torch_cuda_version", "vllm_cache_hash")}
+    return stated_workload(node, **stated)
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -1,4 +1,4 @@
-"""Cards in the words of whoever asks about a cache: `cuda:90`, or the name of a node."""
+"""Cards and workloads in the words of whoever asks about a cache: `cuda:90`, the name of a node, versions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from pathlib import Path
 from accelkit.cluster.client import ApiClient
 from accelkit.cluster.connection import load_connection
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts
+from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
 from accelkit.kernelcache.compatibility.node_reading import read_node
+from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import own_architecture
 
+_NAME_CARDS = "name the cards it is about, or a node"
+
 
 async def chosen_cards(
-    cards: Sequence[str], node: str | None = None, kubeconfig: Path | None = None
+    cards: Sequence[str],
+    node: str | None = None,
+    kubeconfig: Path | None = None,
+    *,
+    driver_version: str | None = None,
+    driver_cuda_version: str | None = None,
 ) -> NodeFacts | None:
     """The cards that a cache is to be judged against; None where none are named.
 
@@ -23,21 +31,58 @@ async def chosen_cards(
         cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, in this machine.
         node: name of a node whose inventory tells its cards, instead.
         kubeconfig: of the node's cluster; None for the usual places.
+        driver_version: of the NVIDIA driver of these cards, as `550.54.14`.
+        driver_cuda_version: the newest CUDA that this driver supports, as `12.4`.
 
     Raises:
-        ConfigurationError: a card is not written so, or both are given.
+        ConfigurationError: a card or a version is not written so, both cards and a node are given, or a driver without
+            either.
         ApiError: the node cannot be read.
         InventoryError: its inventory cannot be used.
     """
     if node and cards:
         raise ConfigurationError("cards and a node are both given", next_step="leave one of them out")
+    for version in filter(None, (driver_version, driver_cuda_version)):
+        _require_version(version)
+    driver = {"driver_version": driver_version, "driver_cuda_version": driver_cuda_version}
     if node:
         async with ApiClient(load_connection(kubeconfig)) as api:
-            return await read_node(api, node)
+            return await read_node(api, node, **driver)
     if not cards:
+        if driver_version or driver_cuda_version:
+            raise ConfigurationError("a driver is given without cards", next_step=_NAME_CARDS)
         return None
-    gpus = tuple(_card(number, text) for number, text in enumerate(cards))
+    gpus = tuple(_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
     return NodeFacts(cpu_architecture=own_architecture(), gpus=gpus)
+
+
+def stated_workload(
+    node: NodeFacts | None,
+    *,
+    triton_version: str | None = None,
+    torch_cuda_version: str | None = None,
+    vllm_cache_hash: str | None = None,
+) -> WorkloadFacts:
+    """What is to use the cache, as far as it is stated.
+
+    Args:
+        node: the cards that the cache is judged against.
+        triton_version: as `triton.__version__`.
+        torch_cuda_version: as `torch.version.cuda`.
+        vllm_cache_hash: the folder in `torch_compile_cache` that vLLM looks for.
+
+    Raises:
+        ConfigurationError: a version is not written so, or something is stated without cards.
+    """
+    if node is None and (triton_version or torch_cuda_version or vllm_cache_hash):
+        raise ConfigurationError("a workload is described without cards", next_step=_NAME_CARDS)
+    if torch_cuda_version:
+        _require_version(torch_cuda_version)
+    return WorkloadFacts(
+        triton_version=triton_version or None,
+        cuda_version=torch_cuda_version or None,
+        cache_hash=vllm_cache_hash or None,
+    )
 
 
 def named_target(text: str) -> Target | None:
@@ -46,11 +91,24 @@ def named_target(text: str) -> Target | None:
     return Target(backend, arch or None) if backend else None
 
 
-def _card(number: int, text: str) -> GpuFacts:
+def _require_version(text: str) -> None:
+    if parse_version(text) is None:
+        raise ConfigurationError(f"{text!r} is no version", next_step="write it in numbers, as 550.54.14 or 12.4")
+
+
+def _card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
     backend, _, rest = text.partition(":")
     arch, _, product = rest.partition("=")
     if not backend or not arch:
         raise ConfigurationError(
             f"{text!r} is no card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
         )
-    return GpuFacts(id=f"card-{number}", backend=backend, arch=arch, product=product or None)
+    on_cuda = backend == "cuda"
+    return GpuFacts(
+        id=f"card-{number}",
+        backend=backend,
+        arch=arch,
+        product=product or None,
+        driver_version=driver_version if on_cuda else None,
+        cuda_version=driver_cuda_version if on_cuda else None,
+    )

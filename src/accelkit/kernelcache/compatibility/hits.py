@@ -7,7 +7,7 @@ vLLM's folder also model and configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
@@ -26,46 +26,70 @@ class Hit(StrEnum):
     UNKNOWN = "unknown"
 
 
-class _Factor(msgspec.Struct, frozen=True):
+_IN_SENTENCES = {"card": "a card named", "vLLM configuration": "the vLLM configuration"}
+
+
+class Factor(msgspec.Struct, frozen=True):
+    """One part of a framework's key that labels can tell.
+
+    Attributes:
+        code: what a difference is called.
+        name: `Triton`, `CUDA`….
+        offered: what the image says that it was compiled with; empty where it does not say.
+        wanted: what will be used; None where that is not known.
+    """
+
     code: Code
     name: str
     offered: tuple[str, ...]
     wanted: str | None
 
     @property
-    def known(self) -> bool:
-        return bool(self.offered) and self.wanted is not None
+    def agrees(self) -> bool | None:
+        """Whether both are the same; None where one of them is not known."""
+        return self.wanted in self.offered if self.offered and self.wanted is not None else None
+
+    @property
+    def message(self) -> str:
+        """The factor as a sentence."""
+        what = _IN_SENTENCES.get(self.name, self.name)
+        if not self.offered:
+            return f"the image does not say with which {self.name} it was compiled"
+        if self.wanted is None:
+            return f"it was compiled with {what} {', '.join(self.offered)}, and which will be used is not known"
+        if self.agrees:
+            return f"it was compiled with {what} {self.wanted}, as will be used"
+        return f"it was compiled with {what} {', '.join(self.offered)}, and {self.wanted} will be used"
 
 
-def mismatches(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[Reason]:
-    """Yield the factors of the key that are known to differ."""
-    for factor in _factors(labels, gpu, workload):
-        if factor.known and factor.wanted not in factor.offered:
-            offered = ", ".join(factor.offered)
-            yield Reason(factor.code, f"it was compiled with {factor.name} {offered}, and {factor.wanted} will be used")
+def mismatches(factors: Iterable[Factor]) -> Iterator[Reason]:
+    """Yield the factors of the key that are known to differ, as reasons."""
+    for factor in factors:
+        if factor.agrees is False:
+            yield Reason(factor.code, factor.message)
 
 
-def likelihood(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts, reasons: tuple[Reason, ...]) -> Hit:
-    """Return how likely a hit is, given all reasons that were found."""
+def likelihood(factors: tuple[Factor, ...], reasons: tuple[Reason, ...]) -> Hit:
+    """Return how likely a hit is, given the factors of the key and all reasons that were found."""
     codes = {reason.code for reason in reasons}
     keys = {Code.PRODUCT_MISMATCH, Code.TRITON_MISMATCH, Code.FRAMEWORK_MISMATCH}
     if any(reason.hard for reason in reasons) or codes & keys:
         return Hit.MISS
     if codes & {Code.UNKNOWN_GPU, Code.UNKNOWN_TARGET, Code.UNKNOWN_FORMAT}:
         return Hit.UNKNOWN
-    factors = tuple(_factors(labels, gpu, workload))
-    return Hit.LIKELY if factors and all(factor.known for factor in factors) else Hit.ARCH_ONLY
+    return Hit.LIKELY if factors and all(factor.agrees for factor in factors) else Hit.ARCH_ONLY
 
 
-def _factors(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[_Factor]:
+def factors_of(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[Factor]:
+    """Yield what decides whether a format's kernels are found on a card that can load them."""
     if labels.format == "triton" or labels.triton_versions:
-        yield _Factor(Code.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
+        yield Factor(Code.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
     if labels.format != "vllm":
         return
     if gpu.backend == "cuda":
         built_on = (labels.gpu_product,) if labels.gpu_product else ()
-        yield _Factor(Code.PRODUCT_MISMATCH, "a card named", built_on, gpu.product or workload.gpu_product)
+        yield Factor(Code.PRODUCT_MISMATCH, "card", built_on, gpu.product)
     if workload.cache_hash is not None:
-        yield _Factor(Code.FRAMEWORK_MISMATCH, "the vLLM configuration", labels.hashes, workload.cache_hash)
+        yield Factor(Code.FRAMEWORK_MISMATCH, "vLLM configuration", labels.hashes, workload.cache_hash)
     elif gpu.backend == "cuda":
-        yield _Factor(Code.FRAMEWORK_MISMATCH, "CUDA", labels.cuda_versions, workload.cuda_version)
+        yield Factor(Code.FRAMEWORK_MISMATCH, "CUDA", labels.cuda_versions, workload.cuda_version)

@@ -20,7 +20,6 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
         id: as in the node's inventory.
         backend: `cuda`, `hip` (`rocm` is the same), `hpu`, `xpu`….
         arch: `90`, `gfx942`, `gfx90a:sramecc+:xnack-`….
-        warp_size: threads that run in step, as the driver says.
         product: the name that the vendor's library gives.
         driver_version: as `550.54.14`.
         cuda_version: the newest CUDA that the driver supports, as `12.4`.
@@ -29,7 +28,6 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     backend: str | None = None
     arch: str | None = None
-    warp_size: int | None = None
     product: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -41,13 +39,11 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         triton_version: as `3.2.0`.
         cuda_version: of its PyTorch (`torch.version.cuda`).
-        gpu_product: of the card it runs on, where the node does not tell.
         cache_hash: the folder in `torch_compile_cache` that its vLLM looks for.
     """
 
     triton_version: str | None = None
     cuda_version: str | None = None
-    gpu_product: str | None = None
     cache_hash: str | None = None
 
 

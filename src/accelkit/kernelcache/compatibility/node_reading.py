@@ -27,8 +27,16 @@ class _Node(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-async def read_node(api: ApiClient, name: str) -> NodeFacts:
+async def read_node(
+    api: ApiClient, name: str, *, driver_version: str | None = None, driver_cuda_version: str | None = None
+) -> NodeFacts:
     """Read what a cache is judged against. A node without an inventory has unknown cards, not none.
+
+    Args:
+        api: of the node's cluster.
+        name: of the node.
+        driver_version: of its NVIDIA driver, which no inventory tells.
+        driver_cuda_version: the newest CUDA that this driver supports.
 
     Raises:
         ApiError: the node cannot be read.
@@ -46,4 +54,6 @@ async def read_node(api: ApiClient, name: str) -> NodeFacts:
         cards = decode_inventory(text).cards
     except InventoryError as exc:
         raise InventoryError(f"the inventory of node {name} cannot be used: {exc}") from exc
-    return NodeFacts.from_inventory(cards, cpu_architecture=architecture)
+    return NodeFacts.from_inventory(
+        cards, cpu_architecture=architecture, driver_version=driver_version, cuda_version=driver_cuda_version
+    )

@@ -57,6 +57,12 @@ def cuda_of_driver(driver_version: str | None) -> Version | None:
     return fitting[-1] if fitting else None
 
 
+def newer_than_known(driver_version: str | None) -> bool:
+    """Whether a driver is of a newer branch than the table's last, so that it supports more than `cuda_of_driver`."""
+    driver = parse_version(driver_version)
+    return driver is not None and driver[0] > _HISTORY[-1][2]
+
+
 def loads_ptx(ptx_version: int, cuda: Version) -> bool | None:
     """Whether a driver for this CUDA version loads PTX of an ISA version (84 is 8.4); None where the table ends."""
     if cuda < _HISTORY[0][0]:

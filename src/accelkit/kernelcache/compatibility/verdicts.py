@@ -13,15 +13,16 @@ from typing import Final
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.hits import Hit, likelihood, mismatches
+from accelkit.kernelcache.compatibility.hits import Factor, Hit, factors_of, likelihood, mismatches
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
-from accelkit.kernelcache.compatibility.ptx import Version, cuda_of_driver, loads_ptx, parse_version
+from accelkit.kernelcache.compatibility.ptx import Version, cuda_of_driver, loads_ptx, newer_than_known, parse_version
 from accelkit.kernelcache.compatibility.reasons import Code, Reason
 from accelkit.kernelcache.formats import FORMATS, ImageLabels, Target
 
 __all__ = [
     "CardVerdict",
     "Code",
+    "Factor",
     "Fit",
     "GpuFacts",
     "Hit",
@@ -55,12 +56,21 @@ class Fit(StrEnum):
 
 
 class CardVerdict(msgspec.Struct, frozen=True):
-    """The verdict on one card, with the reasons of the target that comes nearest to it."""
+    """The verdict on one card, with the reasons of the target that comes nearest to it.
+
+    Attributes:
+        id: of the card.
+        verdict: whether it can load the kernels.
+        reasons: why not, or why the kernels are not found.
+        hit: how likely they are found.
+        factors: what that was judged by; empty where the card cannot load them or the format is unknown.
+    """
 
     id: str
     verdict: Verdict
     reasons: tuple[Reason, ...]
     hit: Hit
+    factors: tuple[Factor, ...] = ()
 
 
 class Verdicts(msgspec.Struct, frozen=True):
@@ -98,9 +108,9 @@ def _judge_card(labels: ImageLabels, node: NodeFacts, gpu: GpuFacts, workload: W
     candidates = candidates or [(*cpu, Reason(Code.UNKNOWN_TARGET, "the image does not say what it was compiled for"))]
     nearest = min(candidates, key=_distance)
     verdict = _verdict(nearest)
-    soft = tuple(mismatches(labels, gpu, workload)) if verdict is not Verdict.INCOMPATIBLE else ()
-    reasons = (*nearest, *soft)
-    return CardVerdict(gpu.id, verdict, reasons, likelihood(labels, gpu, workload, reasons))
+    factors = tuple(factors_of(labels, gpu, workload)) if verdict is not Verdict.INCOMPATIBLE else ()
+    reasons = (*nearest, *mismatches(factors))
+    return CardVerdict(gpu.id, verdict, reasons, likelihood(factors, reasons), factors)
 
 
 def _verdict(reasons: Iterable[Reason]) -> Verdict:
@@ -185,15 +195,11 @@ def _features(text: str) -> dict[str, str]:
 def _warp_size(backend: str, target: Target, gpu: GpuFacts) -> Iterator[Reason]:
     if target.warp_size is None:
         return
-    message = f"it was compiled for {target.warp_size} threads in step, and the card has "
-    if gpu.warp_size is not None:
-        if gpu.warp_size != target.warp_size:
-            yield Reason(Code.WARP_SIZE_MISMATCH, f"{message}{gpu.warp_size}", hard=True)
-        return
     # No more than a hint: AMD's newer cards do both, and MCV writes 64 for all of them.
     usual = _usual_warp_size(backend, gpu.arch)
     if usual is not None and usual != target.warp_size:
-        yield Reason(Code.WARP_SIZE_MISMATCH, f"{message}usually {usual}")
+        message = f"it was compiled for {target.warp_size} threads in step, and such a card usually has {usual}"
+        yield Reason(Code.WARP_SIZE_MISMATCH, message)
 
 
 def _usual_warp_size(backend: str, arch: str | None) -> int | None:
@@ -211,10 +217,19 @@ def _driver(target: Target, gpu: GpuFacts) -> Iterator[Reason]:
     if driver is None:
         yield Reason(Code.DRIVER_UNKNOWN, "it needs a driver of some age, and the card's is not known")
         return
-    yield from _toolkit(target.cuda_version, driver)
-    if target.ptx_version is None:
+    at_least = gpu.cuda_version is None and newer_than_known(gpu.driver_version)
+    for reason in (*_toolkit(target.cuda_version, driver), *_ptx(target.ptx_version, driver)):
+        if reason.hard and at_least:
+            message = f"it needs more than CUDA {_text(driver)}, and nothing is known of driver {gpu.driver_version}"
+            yield Reason(Code.DRIVER_UNKNOWN, message)
+        else:
+            yield reason
+
+
+def _ptx(ptx_version: int | None, driver: Version) -> Iterator[Reason]:
+    if ptx_version is None:
         return
-    loads, needed = loads_ptx(target.ptx_version, driver), f"{target.ptx_version // 10}.{target.ptx_version % 10}"
+    loads, needed = loads_ptx(ptx_version, driver), f"{ptx_version // 10}.{ptx_version % 10}"
     if loads is None:
         yield Reason(Code.DRIVER_UNKNOWN, f"it needs PTX ISA {needed}, and nothing is known of CUDA {_text(driver)}")
     elif not loads:

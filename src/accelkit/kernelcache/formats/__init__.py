@@ -4,17 +4,15 @@ from accelkit.kernelcache.formats.cache import FORMATS, Cache, Target
 from accelkit.kernelcache.formats.detection import read_cache
 from accelkit.kernelcache.formats.label_reading import ImageLabels, read_labels
 from accelkit.kernelcache.formats.labels import labels
-from accelkit.kernelcache.formats.manifest import Manifest, manifest, read_manifest
+from accelkit.kernelcache.formats.manifest import manifest
 
 __all__ = [
     "FORMATS",
     "Cache",
     "ImageLabels",
-    "Manifest",
     "Target",
     "labels",
     "manifest",
     "read_cache",
     "read_labels",
-    "read_manifest",
 ]

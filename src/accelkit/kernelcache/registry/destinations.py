@@ -58,7 +58,7 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], said_by: 
     Args:
         url: where the request is to go.
         base: the registry itself, which is plain only where that is allowed.
-        plain_http: hosts (`host` or `host:port`) that may be spoken to without TLS.
+        plain_http: `host:port` that may be spoken to without TLS; `host` is port 80 of it alone.
         said_by: who named the URL, for the error.
 
     Raises:

@@ -43,7 +43,8 @@ class RegistrySettings:
     Attributes:
         credentials: who we are, per registry.
         ca_file: PEM file of authorities that are trusted beside the system's.
-        plain_http: registries (`host` or `host:port`) that may be spoken to without TLS; nobody else ever is.
+        plain_http: registries (`host` or `host:port`, as references name them) that may be spoken to without TLS;
+            nobody else ever is.
         mirrors: per registry, hosts that are asked before it, each with an optional path prefix (`host:port/prefix`).
         timeout_seconds: the longest silence, and the longest wait for an answer, in seconds.
         attempts: how often one request is tried before it has failed; a mirror is asked once, as others come after it.
@@ -64,7 +65,6 @@ class RegistrySettings:
         ca_file: Path | None = None,
         mirrors: Iterable[str] = (),
         configs: Iterable[Path] = (),
-        timeout_seconds: float = 30.0,
     ) -> RegistrySettings:
         """Make settings of what people write.
 
@@ -73,7 +73,6 @@ class RegistrySettings:
             ca_file: PEM.
             mirrors: `registry=host[/prefix]`, in the order of asking.
             configs: files of log-ins; without one, those of Docker's user.
-            timeout_seconds: as above.
 
         Raises:
             ConfigurationError: a mirror is not written so, or a file cannot be read.
@@ -93,7 +92,6 @@ class RegistrySettings:
             ca_file=ca_file,
             plain_http=frozenset(map(registry_called, plain_http)),
             mirrors=by_registry,
-            timeout_seconds=timeout_seconds,
         )
 
     def endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:

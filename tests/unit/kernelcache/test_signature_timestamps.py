@@ -1,0 +1,187 @@
+"""When something was signed, as timestamp authorities of the trusted root say: what counts, and what proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+from private_sigstore import (
+    MOMENT,
+    CertificateAuthority,
+    TimestampAuthority,
+    bundle_v3,
+    edited_entry,
+    pem,
+    trusted_root,
+)
+from signing_stand import FORMATS, IMAGE, SIGNER, SIGSTORE, SigningStand, at, policy, signing_stand
+
+from accelkit.kernelcache.signatures import Reason
+
+AUTHORITY = TimestampAuthority.new("timestamps", around=MOMENT)
+UNKNOWN = TimestampAuthority.new("timestamps", around=MOMENT)
+CORPORATE = CertificateAuthority.new("acme", around=MOMENT)
+# Certified for ten minutes by a private authority; without a log, only a timestamp proves when it signed.
+BUILDER = SIGSTORE.identity("build@acme.test", issuer=None, sct=False, authority=CORPORATE, not_before=at(0))
+CA = {"name": "corporate", "ca": {"data": pem(*CORPORATE.chain)}, "transparencyLog": "notRequired"}
+GIVEN = policy(CA)
+
+Stamps = Callable[[bytes], Sequence[bytes]]
+
+
+@pytest.fixture
+def stand(tmp_path):
+    with signing_stand(tmp_path) as stand:
+        trust(stand, AUTHORITY)
+        yield stand
+
+
+@pytest.fixture(params=FORMATS)
+def form(request):
+    return request.param
+
+
+def trust(stand: SigningStand, *timestampers: TimestampAuthority) -> None:
+    """Let the trusted root name these timestamp authorities, and no others."""
+    named: dict[str, Any] = {"ct_logs": [SIGSTORE.ct_log], "rekors": [SIGSTORE.rekor]}
+    stand.root.write_text(trusted_root(authorities=[SIGSTORE.authority], timestampers=timestampers, **named))
+
+
+def stamped(*moments: datetime, by: TimestampAuthority = AUTHORITY, **how: bool) -> Stamps:
+    return lambda signature: [by.stamp(signature, at=each, **how) for each in moments]
+
+
+async def test_a_timestamp_proves_that_a_certificate_was_valid_when_it_signed(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
+    (signature,) = (await stand.verify(GIVEN)).signatures
+    assert (signature.signed_at, signature.log_index) == (at(60), None)
+
+
+@pytest.mark.parametrize("seconds", [-1, 601])
+async def test_a_timestamp_from_outside_the_certificates_time_is_refused(stand, form, seconds):
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(seconds)))
+    assert await stand.reason(GIVEN) == Reason.CERTIFICATE_EXPIRED
+
+
+async def test_a_timestamp_that_says_the_certificate_had_expired_is_refused_while_it_is_valid_now(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(601)))
+    assert await stand.reason(GIVEN, clock=lambda: at(60)) == Reason.CERTIFICATE_EXPIRED
+
+
+async def test_the_timestamp_of_an_authority_that_nobody_trusts_is_refused_whatever_its_name(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=UNKNOWN))
+    refusal = await stand.refusal(GIVEN)
+    assert refusal.reason == Reason.UNTRUSTED_ROOT
+    assert "no trusted authority made the signature's timestamps" in refusal.message
+
+
+async def test_the_timestamp_of_another_key_under_the_authoritys_certificate_is_refused(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=replace(AUTHORITY, key=UNKNOWN.key)))
+    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+
+
+async def test_a_timestamp_of_something_else_is_refused(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=lambda _: [AUTHORITY.stamp(b"another signature", at=at(60))])
+    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+
+
+async def test_a_timestamp_that_was_changed_is_refused(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), changed=True))
+    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+
+
+async def test_a_timestamp_that_cannot_be_read_is_refused(stand, form):
+    stand.attach(form, BUILDER, tlog=False, stamps=lambda _: [b"no timestamp"])
+    assert await stand.reason(GIVEN) == Reason.UNREADABLE
+
+
+async def test_where_the_root_names_no_authority_a_timestamp_is_refused(stand, form):
+    trust(stand)
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
+    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+
+
+async def test_an_authority_of_one_certificate_vouches_for_nothing(stand):
+    trust(stand, replace(AUTHORITY, above=()))
+    stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(60)))
+    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "accepted"),
+    [(60, 60, True), (0, None, True), (61, 120, False), (0, 59, False), (61, None, False)],
+)
+async def test_an_authority_counts_for_the_time_for_which_the_root_trusts_it(stand, start, end, accepted):
+    trust(stand, replace(AUTHORITY, start=at(start), end=None if end is None else at(end)))
+    stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(60)))
+    if accepted:
+        assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
+    else:
+        assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+
+
+async def test_any_authority_of_the_root_may_have_made_a_timestamp(stand, form):
+    another, past = (TimestampAuthority.new(name, around=MOMENT) for name in ("another", "past"))
+    trust(stand, replace(past, end=at(0)), another, AUTHORITY)
+    stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
+    assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
+
+
+async def test_of_several_timestamps_the_first_moment_is_when_it_was_signed(stand):
+    stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(300), at(60), at(120)))
+    assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
+
+
+@pytest.mark.parametrize("moments", [(60, 601), (601, 60)])
+async def test_every_moment_that_is_proven_must_be_in_the_certificates_time(stand, moments):
+    stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(*map(at, moments)))
+    assert await stand.reason(GIVEN) == Reason.CERTIFICATE_EXPIRED
+
+
+async def test_one_timestamp_beside_those_of_authorities_that_nobody_trusts_is_enough(stand):
+    stamps = lambda signature: [UNKNOWN.stamp(signature, at=at(601)), AUTHORITY.stamp(signature, at=at(60))]  # noqa: E731
+    stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamps)
+    assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
+
+
+@pytest.mark.parametrize(("count", "accepted"), [(32, True), (33, False)])
+async def test_no_more_than_32_timestamps_are_looked_at(stand, count, accepted):
+    stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(*(at(each) for each in range(count))))
+    if accepted:
+        assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(0)
+    else:
+        assert await stand.reason(GIVEN) == Reason.UNREADABLE
+
+
+async def test_the_entry_of_the_log_does_not_excuse_a_timestamp_from_another_time(stand, form):
+    stand.attach(form, SIGNER, stamps=stamped(at(3600)))
+    assert await stand.reason() == Reason.CERTIFICATE_EXPIRED
+
+
+async def test_a_timestamp_does_not_excuse_an_entry_of_the_log_from_another_time(stand, form):
+    stand.attach(form, SIGNER, integrated_time=at(3600), stamps=stamped(at(60)))
+    assert await stand.reason() == Reason.CERTIFICATE_EXPIRED
+
+
+async def test_log_and_timestamp_together_say_when_it_was_signed(stand, form):
+    stand.attach(form, SIGNER, integrated_time=at(90), stamps=stamped(at(60)))
+    (signature,) = (await stand.verify()).signatures
+    assert (signature.signed_at, signature.log_index) == (at(60), 7)
+
+
+async def test_the_last_moment_for_which_an_authority_is_trusted_counts_for_sigstore_too(stand):
+    trust(stand, replace(AUTHORITY, end=at(60)))
+    bundle = bundle_v3(SIGNER, IMAGE.digest, stamps=stamped(at(60)))
+    # Without the log's promise, the timestamp alone proves the time.
+    stand.attach_bundle(edited_entry(bundle, lambda entry: entry.pop("inclusionPromise")))
+    assert (await stand.verify()).signatures[0].signed_at == at(60)
+
+
+async def test_a_timestamp_of_a_key_says_when_it_was_signed(stand, form):
+    signer = SIGSTORE.key()
+    stand.attach(form, signer, integrated_time=at(90), stamps=stamped(at(60)))
+    (signature,) = (await stand.verify(policy({"key": {"data": signer.key.public_pem.decode()}}))).signatures
+    assert signature.signed_at == at(60)
