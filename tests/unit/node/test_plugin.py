@@ -121,11 +121,11 @@ async def test_what_was_granted_counts_before_the_kubelet_shows_it(kubelet):
     await kubelet.allocate(ids(0, 2))
     await kubelet.plugin.show([CARD], 1)
     kubelet.reachable = False
-    kubelet.pods.listed.append(pod("new", 9, 9))
+    kubelet.pods.listed.append(pod("new", 15, 15))
     with pytest.raises(RefusedError, match="over capacity"):
-        await kubelet.allocate(ids(2, 9))
+        await kubelet.allocate(ids(2, 15))
     del kubelet.pods.listed[0]
-    assert await kubelet.allocate(ids(2, 9)) == "9", "the pod that it was granted to is gone"
+    assert await kubelet.allocate(ids(2, 15)) == "15", "the pod that it was granted to is gone"
 
 
 async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):
