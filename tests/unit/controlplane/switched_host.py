@@ -67,10 +67,11 @@ class Runner:
 
 
 class Restarted:
-    """Stands for a service manager: what runs is the launch file as it was at the last restart."""
+    """Stands for a service manager: what runs is the launch file as it was at the last restart, unless it refuses it."""
 
-    def __init__(self, root):
+    def __init__(self, root, *, refuses=lambda _: False):
         self._manifest = root / MANIFEST.removeprefix("/")
+        self.refuses = refuses
         self.restart(None)
 
     def check(self, _host, _text):
@@ -80,7 +81,7 @@ class Restarted:
         self.running = self._manifest.read_text()
 
     def wait(self, _host, text, _marker):
-        if text != self.running:
+        if text != self.running or self.refuses(text):
             raise ServiceError("kube-scheduler runs with something else")
 
 

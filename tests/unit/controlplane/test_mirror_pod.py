@@ -195,7 +195,9 @@ def test_health_is_asked_where_the_scheduler_serves(waited, address, port, asked
 
 def test_a_scheduler_that_keeps_ending_is_given_up_before_the_deadline_with_its_last_words(waited):
     words = {"true": b"unknown field\n", "false": b""}
-    with pytest.raises(ServiceError, match=r"CrashLoopBackOff \(it ended with 1\); its last words:\nunknown field;") as no:
+    with pytest.raises(
+        ServiceError, match=r"CrashLoopBackOff \(it ended with 1\); its last words:\nunknown field;"
+    ) as no:
         waited(lambda seconds: pod(**RUNNING, running=False, restarts=int(seconds)), logs=words)
     assert "after 120 s" not in str(no.value)
 
