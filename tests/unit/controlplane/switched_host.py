@@ -67,7 +67,7 @@ class Runner:
 
 
 class Restarted:
-    """Stands for a service manager: what runs is the launch file as it was at the last restart, unless it refuses it."""
+    """Stands for a service manager: what runs is the launch file as it was at the last restart."""
 
     def __init__(self, root, *, refuses=lambda _: False):
         self._manifest = root / MANIFEST.removeprefix("/")

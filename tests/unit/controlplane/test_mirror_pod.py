@@ -178,7 +178,7 @@ def test_a_host_that_cannot_ask_leaves_it_to_the_kubelets_probes(waited):
 @pytest.mark.parametrize(
     ("address", "port", "asked"),
     [
-        ("0.0.0.0", "10300", ["https://127.0.0.1:10300/healthz"]),
+        ("0.0.0.0", "10300", ["https://127.0.0.1:10300/healthz"]),  # noqa: S104 - a flag's value
         ("::", "10300", ["https://127.0.0.1:10300/healthz"]),
         ("fd00::1", "10300", ["https://[fd00::1]:10300/healthz"]),
         ("10.0.0.1", "0", []),

@@ -170,7 +170,7 @@ def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manife
 def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_path, host):
     original = manifest(tmp_path)
     with pytest.raises(
-        ServiceError, match="something else; and putting back what was there before failed as well: .* something else"
+        ServiceError, match=r"something else; and putting back what was there before failed as well: .* something else"
     ):
         switch(host, Restarted(tmp_path, refuses=bool)).apply(wanted())
     assert manifest(tmp_path) == original

@@ -74,7 +74,7 @@ def test_a_service_that_runs_with_our_option_is_waited_for(on):
 def test_a_service_that_ends_at_once_over_its_options_is_not_taken_for_running(on):
     machine = on(OURS, DEAD, OURS, DEAD)
     with pytest.raises(
-        ServiceError, match=r"kube-scheduler.service is failed after 10 s; its last words:\nunknown flag"
+        ServiceError, match=r"kube-scheduler\.service is failed after 10 s; its last words:\nunknown flag"
     ):
         SERVICE.wait(machine, "text", MARKER)
     assert 10 < machine.now <= 11
@@ -104,12 +104,12 @@ def test_a_service_is_checked_by_one_look(on):
     machine = on(FORMER)
     SERVICE.check(machine, None)
     assert machine.now == 0
-    with pytest.raises(ServiceError, match="kube-scheduler.service is failed, so its options were left alone"):
+    with pytest.raises(ServiceError, match=r"kube-scheduler\.service is failed, so its options were left alone"):
         SERVICE.check(on(DEAD), None)
 
 
 def test_a_service_of_which_systemd_says_nothing_does_not_run(on):
-    with pytest.raises(ServiceError, match="kube-scheduler.service is unknown"):
+    with pytest.raises(ServiceError, match=r"kube-scheduler\.service is unknown"):
         SERVICE.check(on(OURS, fails=("show",)), None)
 
 
@@ -133,7 +133,7 @@ def test_a_restart_that_fails_is_told_with_the_last_words(on, command):
     "silence", [{"fails": ("daemon-reload", "journalctl")}, {"fails": ("daemon-reload",), "log": ""}]
 )
 def test_a_service_without_words_has_no_last_ones(on, silence):
-    with pytest.raises(ServiceError, match="it refuses$"):
+    with pytest.raises(ServiceError, match=r"it refuses$"):
         SERVICE.restart(on(OURS, **silence))
 
 
