@@ -31,8 +31,21 @@ LISTING = (
     "find {folders} -type f ! -name {excluded} -exec sha256sum {{}} + 2>/dev/null | sort -k 2"
 )
 # What changes by itself all the time.
-VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
-PASSING = ("events", "events.events.k8s.io", "componentstatuses")
+VOLATILE = frozenset(
+    {
+        "managedFields",
+        "resourceVersion",
+        "generation",
+        "observedGeneration",
+        "lastHeartbeatTime",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "kubernetes.io/config.seen",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+    }
+)
+# Kinds that come and go, and nodes, which are taken with what their kubelets say.
+PASSING = ("events", "events.events.k8s.io", "componentstatuses", "nodes")
 
 
 def run(*command: str) -> str:
@@ -47,7 +60,26 @@ def stable(value: object) -> object:
     return [stable(entry) for entry in value] if isinstance(value, list) else value
 
 
-NODE_LEASE = "Lease kube-node-lease "
+def objects() -> dict[str, object]:
+    """Return all objects that the API server lists, whole, by kind, namespace and name."""
+    resources = run("kubectl", "api-resources", "--verbs=list", "-o", "name").split()
+    kinds = ",".join(kind for kind in resources if kind not in PASSING)
+    found: dict[str, object] = {}
+    for item in json.loads(run("kubectl", "get", kinds, "--all-namespaces", "--ignore-not-found", "-o", "json"))[
+        "items"
+    ]:
+        kind, metadata = item["kind"], item["metadata"]
+        namespace = metadata.get("namespace", "")
+        if kind == "Lease":
+            # A node's own comes some seconds after the node; who leads elsewhere changes with each restart.
+            if namespace == "kube-node-lease":
+                continue
+            del item["spec"]
+        if kind == "Pod":
+            # The kubelet makes a static pod's mirror anew where its manifest was away.
+            del item["status"], metadata["uid"], metadata["creationTimestamp"]
+        found[f"{item['apiVersion']} {kind} {namespace} {metadata['name']}"] = stable(item)
+    return found
 
 
 def take() -> dict[str, object]:
@@ -56,18 +88,10 @@ def take() -> dict[str, object]:
     for node in nodes:
         # The kubelet lists them in an order of its own.
         node["status"]["images"].sort(key=lambda image: sorted(image["names"] or ()))
-    kinds = [
-        kind for kind in run("kubectl", "api-resources", "--verbs=list", "-o", "name").split() if kind not in PASSING
-    ]
-    objects = run("kubectl", "get", ",".join(kinds), "--all-namespaces", "--ignore-not-found", "--no-headers",
-                  "-o", "custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name")  # fmt: skip
     listing = LISTING.format(folders=" ".join(FOLDERS), excluded=EXCEPT)
     return {
         "nodes": stable(nodes),
-        # A node's own Lease comes some seconds after the node.
-        "objects": sorted(
-            found for line in objects.splitlines() if NODE_LEASE not in (found := " ".join(line.split()))
-        ),
+        "objects": objects(),
         "files": {
             node["metadata"]["name"]: run("docker", "exec", node["metadata"]["name"], "sh", "-c", listing).splitlines()
             for node in nodes

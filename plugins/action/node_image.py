@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 ARGUMENTS = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "repository": {"type": "str", "required": True},
-    "tag": {"type": "str", "default": ""},
+    "tag": {"type": "str"},
     "archive": {"type": "path"},
 }
 

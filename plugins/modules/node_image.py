@@ -40,7 +40,6 @@ options:
   tag:
     description: Of the image; it must name its content, since an image that is there is not imported again.
     type: str
-    default: ""
   archive:
     description: Path on the controller of what C(docker save) wrote.
     type: path

@@ -176,6 +176,8 @@ def main():
     after = shown(data)
     before = {name: each for name, each in shown(stored).items() if name in after}
     client = data[CLIENT]
+    # A result with the value of a secret option is masked; this key is what the caller asks for.
+    module.no_log_values.discard(client["tls.key"].decode())
     module.exit_json(
         changed=changed,
         diff={"before": before, "after": after},

@@ -21,8 +21,18 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 OURS = "accelkit.io"
 # Those of inventories/sandbox.
 NODES = 3
-# What a node's own kubelet and controllers change all the time.
-VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
+# What kubelets and controllers change all the time.
+VOLATILE = (
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "observedGeneration",
+    "lastHeartbeatTime",
+    "lastTransitionTime",
+    "lastUpdateTime",
+)
+# Kinds that come and go, and Leases, which say who leads just now.
+PASSING = ("Event", "ComponentStatus", "Lease")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +60,33 @@ async def settled(sandbox: Sandbox) -> list[dict]:
         await asyncio.sleep(0.2)
 
 
+async def objects(sandbox: Sandbox) -> dict[str, dict]:
+    """All objects of all kinds that the API server lists, whole."""
+    found: dict[str, dict] = {}
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        cluster = Cluster(api, sandbox)
+        groups = (await cluster.get("/apis"))["groups"]
+        for version in ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]:
+            for resource in (await cluster.get(version))["resources"]:
+                if "list" not in resource["verbs"] or resource["kind"] in PASSING:
+                    continue
+                for item in (await cluster.get(f"{version}/{resource['name']}"))["items"]:
+                    metadata = item["metadata"]
+                    name = f"{version}/{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
+                    found[name] = stable(item)
+    return found
+
+
+async def as_before(sandbox: Sandbox, before: dict[str, dict]) -> None:
+    """Wait until all objects are what they were; those in a namespace that goes take their time."""
+    deadline = time.monotonic() + 60
+    while (after := await objects(sandbox)) != before:
+        differing = {name: (before.get(name), after.get(name)) for name in before.keys() | after.keys()}
+        differing = {name: pair for name, pair in differing.items() if pair[0] != pair[1]}
+        assert time.monotonic() < deadline, json.dumps(differing, indent=1)[:8000]
+        await asyncio.sleep(0.5)
+
+
 def stable(value):
     if isinstance(value, dict):
         return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
@@ -63,11 +100,12 @@ def changed(output: str) -> int:
 async def test_install_verify_and_remove_leave_no_trace(sandbox):
     config = Path(sandbox.facts.scheduler_config)
     before, config_before = await settled(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
+    objects_before = await objects(sandbox)
 
     preview = sandbox.playbook("site.yml", "--check", "--diff")
     assert changed(preview.stdout) > 0
     assert "+  - urlPrefix" in preview.stdout or "+- urlPrefix" in preview.stdout, preview.stdout
-    assert await nodes(sandbox) == before
+    assert await objects(sandbox) == objects_before
     assert config.read_bytes() == config_before[0]
 
     assert changed(sandbox.playbook("site.yml").stdout) > 0
@@ -91,6 +129,7 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
     after = await nodes(sandbox)
     assert OURS not in json.dumps([node["status"].get("capacity") for node in after])
     assert after == before
+    await as_before(sandbox, objects_before)
     assert (config.read_bytes(), config.stat().st_mode, config.stat().st_uid) == config_before
     assert changed(sandbox.playbook("playbooks/remove.yml").stdout) == 0
     sandbox.playbook("site.yml")

@@ -174,14 +174,43 @@ def by_pod(inspection: dict) -> dict[str, set[str]]:
     return found
 
 
+@asynccontextmanager
+async def without_agents(cluster: Cluster):
+    """The cluster while no node agent runs."""
+
+    async def select(nowhere: str | None, accept) -> None:
+        await cluster.api.patch(AGENTS, {"spec": {"template": {"spec": {"nodeSelector": {"example.com/no": nowhere}}}}})
+        deadline = time.monotonic() + 60
+        while True:
+            agents = await cluster.get(AGENTS)
+            status = agents["status"]
+            if status["observedGeneration"] == agents["metadata"]["generation"] and accept(status):
+                return
+            assert time.monotonic() < deadline, status
+            await asyncio.sleep(0.2)
+
+    await select("true", lambda status: status["currentNumberScheduled"] == status["numberMisscheduled"] == 0)
+    try:
+        yield
+    finally:
+        await select(None, lambda status: status["numberReady"] == status["desiredNumberScheduled"] > 0)
+
+
 async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_not(cluster):
     await cluster.create_pod("sound", memory=2, node="node-1")
-    await cluster.running("sound")
+    held = cards_of((await cluster.running("sound"))["main"])
     url = cluster.sandbox.facts.extender_url
     sound = cluster.sandbox.command("audit", "--extender", url, "-o", "json")
     assert json.loads(sound.stdout)["findings"] == []
-    lost = json.dumps({"version": 1, "containers": {"main": [{"card": "sim-node-1-7", "memory_bytes": 2 * 2**30}]}})
-    await annotate(cluster.api, "sound", **{ASSIGNMENT_ANNOTATION: lost})
+    other = next(card for card in ("sim-node-1-7", "sim-node-1-6") if card not in held)
+    lost = json.dumps({"version": 1, "containers": {"main": [{"card": other, "memory_bytes": 2 * 2**30}]}})
+    async with without_agents(cluster):
+        await annotate(cluster.api, "sound", **{ASSIGNMENT_ANNOTATION: lost})
+        wrong = cluster.sandbox.command("audit", "--extender", url, "-o", "json", check=False)
+        assert {(found["pod"], found["kind"]) for found in json.loads(wrong.stdout)["findings"]} == {
+            ("default/sound", "kubelet_differs")
+        }
     # What a human wrote wrong, the agent puts right within its next look.
     again = cluster.sandbox.command("audit", "node-1", "--extender", url, "--wait", "40")
     assert "Nothing differs." in again.stdout
+    assert assigned_cards(await cluster.get(f"{PODS}/sound")) == held

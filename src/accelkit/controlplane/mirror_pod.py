@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -73,8 +73,8 @@ class _Watch:
     problem: str = "nothing is known of it yet"
     hopeless: bool = False
     restarts: int | None = None
-    container_id: str = ""
-    steady_since: float = field(default_factory=time.monotonic)
+    container_id: str | None = None
+    steady_since: float = 0.0
 
 
 @dataclass(frozen=True)

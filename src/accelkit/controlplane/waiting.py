@@ -120,9 +120,9 @@ class SystemdService:
             time.sleep(POLL_SECONDS)
 
     def _problem(self, host: Host, marker: str) -> str:
-        status, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
+        _, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
         facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-        if status or facts.get("ActiveState") != "active":
+        if facts.get("ActiveState") != "active":
             return f"{self.unit} is {facts.get('ActiveState') or 'unknown'}"
         # What runs inside another program has no command line of its own.
         if marker and not self.embedded:

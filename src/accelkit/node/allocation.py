@@ -49,11 +49,9 @@ def container_response(
     elif all(found.card.memory_bytes is not None for found in granted):
         # A sum without what is unknown would tell the program to take less than it was given, or nothing.
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
-    shared = [found.card for found in granted if found.card.enforcement == "mps"]
-    if unit_bytes is not None and shared and len(shared) == len(granted):
-        answer.envs.update(
-            mps_environment({card.bdf: units[card.id] * unit_bytes for card in shared}, pipe_directory=mps_folder)
-        )
+    if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
+        limits = {found.card.bdf: units[found.card.id] * unit_bytes for found in granted}
+        answer.envs.update(mps_environment(limits, pipe_directory=mps_folder))
         for path in mps_mounts(mps_folder):
             answer.mounts.add(container_path=path, host_path=path)
     for profile in {found.profile.name: found.profile for found in granted}.values():

@@ -71,8 +71,9 @@ class Runner:
 class Restarted:
     """Stands for a service manager: what runs is the launch file as it was at the last restart."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, refuses: Callable[[str | None], bool] = lambda _: False) -> None:
         self._manifest = root / MANIFEST.removeprefix("/")
+        self.refuses = refuses
         self.restart(None)
 
     def check(self, _host: object, _text: str | None) -> None:
@@ -82,7 +83,7 @@ class Restarted:
         self.running = self._manifest.read_text()
 
     def wait(self, _host: object, text: str | None, _marker: str) -> None:
-        if text != self.running:
+        if text != self.running or self.refuses(text):
             raise ServiceError("kube-scheduler runs with something else")
 
 

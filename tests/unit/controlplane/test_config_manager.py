@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from accelkit.cli import main
+from accelkit.controlplane import waiting
 
 TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -45,15 +48,38 @@ def test_what_would_change_is_shown_and_not_done(root):
     assert (root / "etc/scheduler.yaml").read_text() == TEXT
 
 
-def test_a_scheduler_is_switched_checked_and_switched_back(root):
-    after = run(root, "compare", spec())[1]["diff"][0]["after"]
-    (root / "etc/scheduler.yaml").write_text(after)
-    runs_with(root, after)
-    assert run(root, "apply", spec()) == (0, {"changed": False, "restored": True, "problems": [], "diff": []})
-    assert run(root, "check", spec())[0] == 0
-    runs_with(root, TEXT)
-    code, result = run(root, "remove", spec())
+@pytest.fixture
+def runner(root, monkeypatch):
+    """Whoever runs kube-scheduler takes the file as it is while the program waits; returns what it was run with."""
+    taken = []
+
+    def sleep(_seconds):
+        taken.append((root / "etc/scheduler.yaml").read_text())
+        runs_with(root, taken[-1])
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    return taken
+
+
+def test_a_scheduler_is_switched_checked_and_switched_back(root, runner):
+    waits = spec(timeout=60)
+    after = run(root, "compare", waits)[1]["diff"][0]["after"]
+    code, result = run(root, "apply", waits)
+    assert (code, result["changed"], result["diff"][0]["after"]) == (0, True, after)
+    assert (root / "etc/scheduler.yaml").read_text() == after != TEXT
+    assert run(root, "apply", waits) == (0, {"changed": False, "restored": True, "problems": [], "diff": []})
+    assert run(root, "check", waits)[0] == 0
+    code, result = run(root, "remove", waits)
     assert (code, result["changed"]) == (0, True)
+    assert (root / "etc/scheduler.yaml").read_text() == TEXT
+    assert runner == [after, TEXT]
+    assert not (root / "var").exists()
+
+
+def test_a_scheduler_that_does_not_follow_gets_its_file_again(root):
+    code, result = run(root, "apply", spec())
+    assert (code, result["failed"]) == (1, True)
+    assert "what was there before is back" in result["msg"]
     assert (root / "etc/scheduler.yaml").read_text() == TEXT
     assert not (root / "var").exists()
 

@@ -23,6 +23,7 @@ ALL = [
     "--lock-object-name=old",
     "--lock-object-namespace=team",
     "--leader-elect-resource-name=new",
+    "--leader-elect-resource-namespace=other",
     "--profiling=false",
     "--contention-profiling=F",
     "--scheduler-name=own",
@@ -58,7 +59,7 @@ def test_every_overridden_flag_goes_to_its_field(minor):
             "retryPeriod": "3s",
             "resourceLock": "leases",
             "resourceName": "new",
-            "resourceNamespace": "team",
+            "resourceNamespace": "other",
         },
         "enableProfiling": False,
         "enableContentionProfiling": False,
@@ -69,6 +70,12 @@ def test_every_overridden_flag_goes_to_its_field(minor):
             }
         ],
     }
+
+
+def test_former_names_of_flags_are_heeded_where_the_present_ones_are_not_given():
+    options = parse(["kube-scheduler", "--lock-object-name=old", "--lock-object-namespace=team"]).options
+    election = carried(options, "v1beta1", 20).fields["leaderElection"]
+    assert election == {"resourceName": "old", "resourceNamespace": "team"}
 
 
 def test_no_flag_no_field():

@@ -41,6 +41,23 @@ def test_apply_again_update_and_remove(tmp_path, host):
     assert switch(host).remove().changes == ()
 
 
+def test_a_scheduler_is_restarted_when_its_launch_file_changes_and_only_then(host):
+    runner = Runner()
+    assert restarts(runner, switch(host, runner).apply, wanted()) == 1
+    assert restarts(runner, switch(host, runner).apply, wanted()) == 0
+    assert restarts(runner, switch(host, runner).check, wanted()) == 0
+    assert restarts(runner, switch(host, runner).apply, wanted("https://10.96.0.21:32766")) == 1
+    assert restarts(runner, switch(host, runner).remove) == 1
+    assert restarts(runner, switch(host, runner).remove) == 0
+
+
+def restarts(runner, act, *args):
+    """How often the scheduler was restarted by it."""
+    before = runner.restarts
+    act(*args)
+    return runner.restarts - before
+
+
 def test_comparing_changes_nothing(tmp_path, host):
     before = tree(tmp_path)
     outcome = switch(host).compare(wanted())
@@ -140,6 +157,33 @@ def test_a_scheduler_that_does_not_come_back_gets_its_manifest_again(tmp_path, h
     assert tree(tmp_path) == installed
     switch(host).remove()
     assert tree(tmp_path) == before
+
+
+def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manifest(tmp_path, host):
+    original = manifest(tmp_path)
+    service = Restarted(tmp_path, refuses=lambda text: FLAG in text)
+    with pytest.raises(ServiceError, match="what was there before is back"):
+        switch(host, service).apply(wanted())
+    assert service.running == original == manifest(tmp_path)
+
+
+def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_path, host):
+    original = manifest(tmp_path)
+    with pytest.raises(
+        ServiceError, match=r"something else; and putting back what was there before failed as well: .* something else"
+    ):
+        switch(host, Restarted(tmp_path, refuses=bool)).apply(wanted())
+    assert manifest(tmp_path) == original
+
+
+def test_a_manifest_that_was_put_back_has_the_mode_that_it_has_now(tmp_path, host):
+    switch(host).apply(wanted())
+    place = tmp_path / MANIFEST.removeprefix("/")
+    place.chmod(0o640)
+    running = manifest(tmp_path)
+    with pytest.raises(ServiceError, match="does not run"):
+        switch(host, Runner(refuses=lambda text: text != running)).apply(wanted("https://10.96.0.21:32766"))
+    assert (manifest(tmp_path), place.stat().st_mode & 0o777) == (running, 0o640)
 
 
 def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_run(tmp_path, host):

@@ -179,3 +179,14 @@ def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
     assert {mount.host_path for mount in given.mounts} == {"/run/mps", "/dev/shm"}
     whole = container_response(["GPU-1"], [held], tmp_path, unit_bytes=None)
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs
+
+
+def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(tmp_path):
+    # A client of the daemon sees the cards of the daemon alone, so the other card would be lost to it.
+    cards = [
+        FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=f"0000:{name}:00.0", enforcement=enforcement), 0, 0, NVIDIA)
+        for name, enforcement in (("19", "mps"), ("1a", ""))
+    ]
+    given = container_response(["19::0", "1a::0"], cards, tmp_path, unit_bytes=GIB)
+    assert not [name for name in given.envs if name.startswith("CUDA_MPS")]
+    assert not given.mounts

@@ -82,6 +82,23 @@ def test_an_init_container_stays_where_those_after_it_went_different_ways():
     assert believe(planned, order=order, c=ids("b"), d=ids("c"))["i"] == shares("aa")
 
 
+def test_an_init_container_that_the_kubelet_shows_is_where_it_says():
+    order = (("i", Kind.INIT), ("c", Kind.APP))
+    planned = {"i": shares("a"), "c": shares("a")}
+    assert believe(planned, order=order, i=ids("c"), c=ids("b")) == {"i": shares("c"), "c": shares("b")}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.INIT])
+def test_only_an_init_container_hands_its_devices_on(kind):
+    planned = {"d": shares("a"), "c": shares("a")}
+    assert believe(planned, order=(("d", kind), ("c", Kind.APP)), c=ids("b")) == {"d": shares("a"), "c": shares("b")}
+
+
+def test_an_init_container_without_devices_gets_none():
+    order = (("i", Kind.INIT), ("c", Kind.APP))
+    assert believe({"c": shares("a")}, order=order, c=ids("b")) == {"c": shares("b")}
+
+
 def test_what_is_moving_is_no_part_of_what_is_true():
     assert believe({"c": shares("a"), MOVING: shares("b")}, c=ids("a")) == {"c": shares("a")}
 

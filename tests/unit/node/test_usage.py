@@ -54,8 +54,9 @@ def test_over_use_is_told_in_a_fixed_order():
     assert [(each.pod_uid, each.card) for each in judged(processes, {})] == [("p", "a"), ("p", "b"), ("q", "a")]
 
 
-def test_a_program_that_keeps_to_its_share_may_have_a_cuda_context():
-    assert over_use([on_card(1, 4 * GIB + CONTEXT_BYTES)], {("p", "a"): 4 * GIB}) == []
+@pytest.mark.parametrize(("beyond", "over"), [(512 * 2**20, False), (512 * 2**20 + 1, True)])
+def test_a_program_that_keeps_to_its_share_may_have_a_cuda_context(beyond, over):
+    assert bool(over_use([on_card(1, 4 * GIB + beyond)], {("p", "a"): 4 * GIB})) is over
 
 
 def test_a_process_of_no_pod_of_the_node_is_strange():

@@ -45,6 +45,17 @@ def run_module(capsys):
 
 
 @pytest.fixture
+def kubeconfig(monkeypatch, tmp_path):
+    """Modules that are not told of a cluster find one, whose API server is never asked."""
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
+        "current-context: c\n"
+    )
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
+
+
+@pytest.fixture
 def play(collections, tmp_path):
     """Run tasks on this machine with ansible-playbook; return the results, one per task."""
 

@@ -9,13 +9,8 @@ from accelkit.vendors.dialects import load_dialect
 
 
 @pytest.fixture
-def calls(monkeypatch, tmp_path):
+def calls(monkeypatch, kubeconfig):
     made = []
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
-        "current-context: c\n"
-    )
 
     def record(name):
         async def act(_api, **arguments):
@@ -28,7 +23,6 @@ def calls(monkeypatch, tmp_path):
 
     monkeypatch.setattr(node_share, "share", record("share"))
     monkeypatch.setattr(node_share, "unshare", record("unshare"))
-    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
     return made
 
 

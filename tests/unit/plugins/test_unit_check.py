@@ -11,14 +11,7 @@ WEB = Workload("d", "Deployment", "web", (("c", "8"),))
 
 
 @pytest.fixture
-def found(monkeypatch, tmp_path):
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
-        "current-context: c\n"
-    )
-    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(config))
-
+def found(monkeypatch, kubeconfig):
     def answer(**change):
         async def unit_change(_api, unit_bytes, resources):
             assert (unit_bytes, resources) == (10**8, ["accelkit.io/memory"])

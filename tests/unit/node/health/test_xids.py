@@ -3,6 +3,8 @@ from __future__ import annotations
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from accelkit.node.health.xids import XidWatch
 
 
@@ -71,8 +73,14 @@ def test_an_xid_of_the_card_is_told_once_by_uuid():
     assert taken(Nvml(("GPU-1", 79))) == {"GPU-1": "the driver reported XID 79"}
 
 
-def test_an_xid_of_a_program_is_none_of_the_cards():
-    assert taken(Nvml(("GPU-0", 31), ("GPU-0", 13))) == {}
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
+def test_an_xid_of_a_program_is_none_of_the_cards(xid):
+    assert taken(Nvml(("GPU-0", xid))) == {}
+
+
+@pytest.mark.parametrize("xid", [48, 63, 64, 74, 79, 94, 95, 119])
+def test_every_other_xid_is_one_of_the_card(xid):
+    assert taken(Nvml(("GPU-0", xid))) == {"GPU-0": f"the driver reported XID {xid}"}
 
 
 def test_without_the_library_there_is_nothing_to_wait_for():

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.modules import tls_authority
+
+from accelkit.controlplane.authority import AUTHORITY, CLIENT, SERVER
+from accelkit.controlplane.certificates import Authority
+
+NAMES = ["accelkit-extender.accelkit.svc"]
+
+
+class Secrets:
+    """The Secrets of a namespace, and the names of those that were written, call by call."""
+
+    def __init__(self):
+        self.stored, self.labels, self.written = {}, {}, []
+
+    async def read(self, _api, namespace):
+        assert namespace == "ours"
+        return dict(self.stored)
+
+    async def write(self, _api, namespace, data, labels):
+        assert namespace == "ours"
+        self.written.append(sorted(data))
+        self.stored |= data
+        self.labels |= dict.fromkeys(data, labels)
+
+
+@pytest.fixture
+def secrets(monkeypatch, kubeconfig):
+    secrets = Secrets()
+    monkeypatch.setattr(tls_authority, "read_secrets", secrets.read)
+    monkeypatch.setattr(tls_authority, "write_secrets", secrets.write)
+    return secrets
+
+
+@pytest.fixture
+def keep(run_module, secrets):
+    def keep(*, check=False, **more):
+        return run_module(tls_authority, {"namespace": "ours", "names": NAMES, **more}, check=check)
+
+    return keep
+
+
+def credentials(secrets):
+    texts = {key: secrets.stored[CLIENT][name].decode() for key, name in (("ca", "ca.crt"), ("key", "tls.key"))}
+    return texts | {"certificate": secrets.stored[CLIENT]["tls.crt"].decode()}
+
+
+def test_certificates_are_made_once_and_kept(keep, secrets):
+    made = keep(labels={"app": "x"})
+    assert (made["changed"], secrets.written) == (True, [sorted([AUTHORITY, CLIENT, SERVER])])
+    assert secrets.labels[SERVER] == {"app": "x"}
+    assert made["credentials"] == credentials(secrets)
+    assert set(made["not_after"]) == {AUTHORITY, CLIENT, SERVER}
+    again = keep()
+    assert (again["changed"], len(secrets.written)) == (False, 1)
+    assert again["credentials"] == made["credentials"]
+    assert again["diff"]["before"] == again["diff"]["after"] == made["diff"]["after"]
+
+
+def test_check_mode_writes_nothing(keep, secrets):
+    answer = keep(check=True)
+    assert (answer["changed"], secrets.written) == (True, [])
+    assert (answer["diff"]["before"], set(answer["diff"]["after"])) == ({}, {AUTHORITY, CLIENT, SERVER})
+
+
+def test_only_what_changes_is_written(keep, secrets):
+    keep()
+    answer = keep(names=[*NAMES, "other"])
+    assert secrets.written[1:] == [[SERVER]]
+    changed = {name for name, shown in answer["diff"]["after"].items() if shown != answer["diff"]["before"][name]}
+    assert changed == {SERVER}
+
+
+def test_renewal_and_rotation_are_passed_on(keep, secrets):
+    keep()
+    assert not keep(renew_days=300)["changed"]
+    assert keep(renew_days=366)["changed"]
+    assert secrets.written[1:] == [[SERVER, CLIENT]]
+    keep(rotate_ca=True)
+    assert secrets.written[2:] == [sorted([AUTHORITY, CLIENT, SERVER])]
+
+
+def test_the_diff_shows_no_certificate_and_no_key(keep):
+    assert "-----BEGIN" not in json.dumps(keep()["diff"])
+
+
+def given(authority, **more):
+    server, client = authority.server("s", NAMES), authority.client("c")
+    texts = {"ca": authority.certificate, "certificate": client.certificate, "key": client.key}
+    texts |= {"server": server.certificate, "server_key": server.key} | more
+    return {name: text.decode() for name, text in texts.items() if text is not None}
+
+
+def test_certificates_made_by_somebody_else_are_used(keep, secrets):
+    theirs = given(Authority("theirs"))
+    answer = keep(given=theirs)
+    assert secrets.written == [[SERVER, CLIENT]]
+    assert secrets.stored[SERVER]["tls.crt"].decode() == theirs["server"]
+    assert answer["credentials"] == {name: theirs[name] for name in ("ca", "certificate", "key")}
+    assert not keep(given=theirs)["changed"]
+
+
+def test_the_servers_secret_of_somebody_else_is_checked_and_left_alone(keep, secrets):
+    theirs = Authority("theirs")
+    server = theirs.server("s", NAMES)
+    foreign = {"tls.crt": server.certificate, "tls.key": server.key}
+    secrets.stored[SERVER] = foreign
+    assert keep(given=given(theirs, server=None, server_key=None))["changed"]
+    assert secrets.written == [[CLIENT]]
+    assert secrets.stored[SERVER] == foreign
+    refused = keep(given=given(Authority("others"), server=None, server_key=None))
+    assert refused["failed"]
+    assert "none of the authorities has signed it" in refused["msg"]
+
+
+def test_a_certificate_without_its_key_is_refused(keep, secrets):
+    answer = keep(given=given(Authority("theirs"), server_key=None))
+    assert answer["failed"]
+    assert "server_key" in answer["msg"]
+    assert secrets.written == []
