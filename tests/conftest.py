@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["registries.fixtures"]
+pytest_plugins = ["registries.fixtures", "sandbox_groups", "skips", "pytester"]
 
 # Shared machines stall at random: a deadline per example would fail tests for the machine's sake.
 settings.register_profile(
