@@ -41,7 +41,7 @@ def main() -> int:
             return 0
         if not archive.is_file():
             if os.geteuid() != 0:
-                return refuse(f"debootstrap needs root to make {archive}; run `sudo make e2e`")
+                return refuse(f"debootstrap needs root; as root, once: {sys.executable} {Path(__file__).resolve()}")
             if not shutil.which("debootstrap"):
                 return refuse("debootstrap is not on PATH; `make programs` installs what is missing")
             make(archive)

@@ -24,7 +24,8 @@ def main() -> int:
     problem = missing()
     base = "" if problem else base_image()
     if problem or not base:
-        print(f"error: {problem or 'there is no base image, for the reason above; or name one in ACCELKIT_BASE_IMAGE'}", file=sys.stderr)
+        problem = problem or "there is no base image, for the reason above; another one is named in ACCELKIT_BASE_IMAGE"
+        print(f"error: {problem}", file=sys.stderr)
         return 1
     environment = {
         **os.environ,

@@ -49,7 +49,7 @@ PROGRAMS = (
     Program(("mount",), "mount", "a disk that is full"),
     Program(("setpriv",), "util-linux", "processes of simulated nodes"),
     Program(("debootstrap",), "debootstrap", "make e2e"),
-    Program(("docker", "podman"), "docker.io", "make e2e"),
+    Program(("docker",), "docker.io", "make e2e"),
 )
 ELSEWHERE = {"go": "Debian 12's Go is too old: take 1.24 or newer from https://go.dev/dl and put it on PATH"}
 
