@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop test e2e lint format bench mutants build lock proto clean
+.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection e2e
+.PHONY: lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
 
 help: ## Show this.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 20
 
 demo: .venv/demo ## Embedded cluster, installed by Ansible, with pods that share cards. Minutes; needs no root.
 	$(BIN)/python scripts/demo.py
@@ -14,23 +15,49 @@ demo: .venv/demo ## Embedded cluster, installed by Ansible, with pods that share
 demo-stop: .venv/demo ## Stop and delete the embedded cluster.
 	$(BIN)/accelkit sandbox down
 
-test: .venv/dev ## Unit tests, then integration tests on a real API server and scheduler.
+programs: ## Install what the tests run beside Python packages: busybox, a registry, debootstrap… As root, by apt.
+	$(PYTHON) scripts/install_test_programs.py
+
+test: .venv/dev ## Unit tests, and integration tests on a real API server and scheduler, on all cores.
 	$(BIN)/accelkit sandbox build
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
+	@$(MAKE) --no-print-directory test-other-python test-collection
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+
+test-unit: .venv/dev ## The unit tests alone.
+	$(BIN)/pytest $(PARALLEL) tests/unit
+
+test-integration: .venv/dev ## The integration tests alone.
+	$(BIN)/accelkit sandbox build
+	$(BIN)/pytest $(PARALLEL) tests/integration
+
+# Of properties, fewer examples: it is the library that differs.
+test-other-python: .venv/dev ## The unit tests on OTHER_PYTHON, by default Debian's /usr/bin/python3.
+	$(BIN)/python scripts/other_python.py $(OTHER_PYTHON) $(PARALLEL) tests/unit
+OTHER_PYTHON ?= /usr/bin/python3
+
+test-collection: .venv/dev ## The unit tests that are shipped, as ansible-test runs them on the tarball.
 	$(BIN)/python scripts/collection_gate.py units
 
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Ten minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
 
-lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, yamllint, Ansible's own checks.
+lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
+	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python
+
+lint-python: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 	$(BIN)/vulture
+
+lint-ansible: .venv/dev
 	$(BIN)/yamllint --strict .
 	$(BIN)/ansible-lint --offline --strict
+
+lint-collection: .venv/dev
 	$(BIN)/python scripts/collection_gate.py lint
 
 format: .venv/dev ## Rewrite the Python files as the linter wants them.

@@ -1,7 +1,7 @@
 """Make a base image out of Debian packages, for machines that reach a Debian mirror and no registry.
 
-Needs root, debootstrap, and one of docker, podman and buildah. Its root file system is kept in the cache, so the second
-time costs seconds.
+Needs docker or podman and, the first time, root and debootstrap: its root file system is kept in the cache, so the
+second time costs seconds.
 
 Usage: base_image.py [NAME]
 """
@@ -29,10 +29,8 @@ def main() -> int:
     """Make the image; return the exit status."""
     name = sys.argv[1] if len(sys.argv) > 1 else NAME
     builder = next(filter(shutil.which, ("docker", "podman")), None)
-    missing = [what for what in ("debootstrap",) if not shutil.which(what)]
-    if builder is None or missing or os.geteuid() != 0:
-        print("error: this needs root, debootstrap, and docker or podman", file=sys.stderr)
-        return 1
+    if builder is None:
+        return refuse("neither docker nor podman is on PATH; `make programs` installs what is missing")
     archive = CACHE / f"base-{SUITE}.tar"
     try:
         if (
@@ -42,13 +40,22 @@ def main() -> int:
             print(name)
             return 0
         if not archive.is_file():
+            if os.geteuid() != 0:
+                return refuse(f"debootstrap needs root; as root, once: {sys.executable} {Path(__file__).resolve()}")
+            if not shutil.which("debootstrap"):
+                return refuse("debootstrap is not on PATH; `make programs` installs what is missing")
             make(archive)
         subprocess.run([builder, "import", str(archive), name], check=True, timeout=SECONDS)
     except (subprocess.SubprocessError, OSError) as exc:
-        print(f"error: the base image could not be made: {exc}", file=sys.stderr)
-        return 1
+        return refuse(f"the base image could not be made: {exc}")
     print(name)
     return 0
+
+
+def refuse(why: str) -> int:
+    """Say why there is no image; return the exit status."""
+    print(f"error: {why}", file=sys.stderr)
+    return 1
 
 
 def make(archive: Path) -> None:

@@ -24,7 +24,8 @@ def main() -> int:
     problem = missing()
     base = "" if problem else base_image()
     if problem or not base:
-        print(f"error: {problem or 'there is no base image; name one in ACCELKIT_BASE_IMAGE'}", file=sys.stderr)
+        problem = problem or "there is no base image, for the reason above; another one is named in ACCELKIT_BASE_IMAGE"
+        print(f"error: {problem}", file=sys.stderr)
         return 1
     environment = {
         **os.environ,
@@ -38,7 +39,7 @@ def main() -> int:
 def missing() -> str:
     """Return what keeps molecule from working here and what to do about it; empty where nothing does."""
     for tool, advice in {
-        "docker": "install Docker, or put its client on PATH and name the daemon in DOCKER_HOST",
+        "docker": "install it by `make programs`, or put its client on PATH and name the daemon in DOCKER_HOST",
         "kind": "install kind from https://kind.sigs.k8s.io and put it on PATH",
         "kubectl": "install kubectl and put it on PATH",
     }.items():

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def session(pytester, monkeypatch):
+    """Run a test that is skipped for a reason, in a session of its own."""
+    pytester.makeini("[pytest]\naddopts = -p skips -p no:randomly -p no:asyncio\n")
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+
+    def run(reason, *, ci, processes=1):
+        pytester.makepyfile(f"import pytest\ndef test_one(): pytest.skip({reason!r})\ndef test_two(): pass\n")
+        monkeypatch.setenv("CI", ci)
+        if processes == 1:
+            return pytester.runpytest_inprocess()
+        return pytester.runpytest_subprocess("-n", str(processes))
+
+    return run
+
+
+def test_a_skip_that_nobody_explained_fails_where_ci_runs(session):
+    result = session("no moon tonight", ci="true")
+    result.stdout.fnmatch_lines(["*1  no moon tonight (NOT EXPLAINED)", "CI is set, so this run fails*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_skip_that_is_explained_passes_where_ci_runs(session):
+    result = session("no NVIDIA card here: it does not load", ci="true")
+    result.stdout.fnmatch_lines(["*1  no NVIDIA card here: it does not load (hardware*"])
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_skip_is_counted_and_harmless_elsewhere(session):
+    result = session("no moon tonight", ci="")
+    result.stdout.fnmatch_lines(["*1  no moon tonight (NOT EXPLAINED)"])
+    result.stdout.no_fnmatch_line("CI is set*")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_each_skip_of_several_processes_counts_once(pytester, session):
+    pytester.makepyfile(test_more="import pytest\npytest.skip('no sun', allow_module_level=True)\n")
+    result = session("no moon tonight", ci="true", processes=2)
+    result.stdout.fnmatch_lines_random(["*1  no sun (NOT EXPLAINED)", "*1  no moon tonight (NOT EXPLAINED)"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
