@@ -27,8 +27,8 @@ import aiohttp
 import world
 from figures import Figure, report
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
 from accelkit.sandbox.layout import SandboxPaths

@@ -27,7 +27,7 @@ from accelkit.extender.listen import Listen
 from accelkit.extender.routes import Reply
 from accelkit.extender.server import HttpServer
 from accelkit.extender.wire import Args
-from accelkit.placement.holding import PodRef
+from accelkit.ledger.holding import PodRef
 
 NODES = (1000, 5000)
 ROUNDS = 200

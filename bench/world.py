@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelkit.cluster.feed import LedgerFeed
 from accelkit.extender.verbs import Verbs
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import PodRef
+from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.request import Kind
-from accelkit.placement.holding import PodRef
-from accelkit.placement.ledger import Ledger
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 

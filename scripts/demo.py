@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 from ruamel.yaml import YAML
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import AccelkitError, ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.sandbox.layout import SandboxPaths, default_root
 
 REPOSITORY = Path(__file__).resolve().parent.parent

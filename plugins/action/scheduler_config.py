@@ -14,12 +14,12 @@ from ansible.plugins.action import ActionBase
 
 IMPORT_ERROR = None
 try:
-    from accelkit.cluster.connection import load_connection
-    from accelkit.controlplane.node_pod import PodImage
-    from accelkit.controlplane.pod_run import run_in_pod
-    from accelkit.controlplane.shell import ShellHost
-    from accelkit.controlplane.spec import decode_spec, perform
     from accelkit.errors import AccelkitError
+    from accelkit.kube.connection import load_connection
+    from accelkit.scheduler.host.shell import ShellHost
+    from accelkit.scheduler.node_pod.objects import PodImage
+    from accelkit.scheduler.node_pod.run import run_in_pod
+    from accelkit.scheduler.switch.spec import decode_spec, perform
 except ImportError as exc:
     IMPORT_ERROR = exc
 

@@ -53,9 +53,9 @@ from ansible.errors import AnsibleFilterError
 
 IMPORT_ERROR = None
 try:
-    from accelkit.controlplane.second_scheduler import second_scheduler_configuration
-    from accelkit.controlplane.spec import decode_spec
     from accelkit.errors import AccelkitError
+    from accelkit.scheduler.second_scheduler import second_scheduler_configuration
+    from accelkit.scheduler.switch.spec import decode_spec
 except ImportError as exc:
     IMPORT_ERROR = exc
 

@@ -17,9 +17,9 @@ from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_requ
 IMPORT_TRACE = None
 Result = TypeVar("Result")
 try:
-    from accelkit.cluster.client import ApiClient
-    from accelkit.cluster.connection import load_connection
     from accelkit.errors import AccelkitError
+    from accelkit.kube.client import ApiClient
+    from accelkit.kube.connection import load_connection
 except ImportError:
     IMPORT_TRACE = traceback.format_exc()
 

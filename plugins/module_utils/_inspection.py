@@ -16,13 +16,13 @@ from typing import Any
 with suppress(ImportError):
     import msgspec
 
-    from accelkit.cluster.client import ApiClient
+    from accelkit.audit.comparison import AuditKind, audit
+    from accelkit.audit.evidence import gather
     from accelkit.errors import ConfigurationError
+    from accelkit.inspection.accounting import check
+    from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
+    from accelkit.kube.client import ApiClient
     from accelkit.model.units import parse_size
-    from accelkit.report.accounting import check
-    from accelkit.report.audit import AuditKind, audit
-    from accelkit.report.evidence import gather
-    from accelkit.report.inspection import Inspection, assemble, inspect_cluster
 
 
 async def inspected(api: ApiClient, nodes: Collection[str]) -> tuple[Inspection, dict[str, Any]]:

@@ -155,9 +155,9 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import AccelkitError
-    from accelkit.kernelcache.examples.custom import NO_CUSTOM, read_custom
-    from accelkit.kernelcache.examples.deployment import deploy, undeploy
-    from accelkit.kernelcache.examples.example import (
+    from accelkit.examples.custom import NO_CUSTOM, read_custom
+    from accelkit.examples.deployment import deploy, undeploy
+    from accelkit.examples.example import (
         ALL_EXAMPLES,
         SCOPE_WORDS,
         SETS,
@@ -167,8 +167,8 @@ with suppress(ImportError):
         Example,
         Gpu,
     )
-    from accelkit.kernelcache.examples.files import clean, example_files, render, write_example
-    from accelkit.kernelcache.examples.objects import example_objects
+    from accelkit.examples.files import clean, example_files, render, write_example
+    from accelkit.examples.objects import example_objects
 
 CHOICE = ["set", "access"]
 RULES = {

@@ -56,7 +56,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
-    from accelkit.node.adoption import adopt_gcushare
+    from accelkit.install.adoption import adopt_gcushare
 
 
 def main():

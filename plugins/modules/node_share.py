@@ -117,8 +117,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
+    from accelkit.install.sharing import share, unshare
     from accelkit.model.units import parse_unit
-    from accelkit.node.sharing import share, unshare
     from accelkit.vendors.dialects import load_dialect
 
 

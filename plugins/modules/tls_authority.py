@@ -107,7 +107,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
-    from accelkit.controlplane.authority import (
+    from accelkit.install.authority import (
         CLIENT,
         SERVER,
         Wanted,
@@ -117,7 +117,7 @@ with suppress(ImportError):
         renewed,
         write_secrets,
     )
-    from accelkit.controlplane.certificates import KeyPair
+    from accelkit.install.certificates import KeyPair
 
 GIVEN = {
     "ca": {"type": "str", "required": True},

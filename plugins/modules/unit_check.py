@@ -108,8 +108,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
+    from accelkit.install.unit_change import meaning, unit_change
     from accelkit.model.units import parse_unit
-    from accelkit.node.unit_change import meaning, unit_change
     from accelkit.vendors.dialects import load_dialects
 
 

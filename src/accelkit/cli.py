@@ -15,12 +15,12 @@ from accelkit.logs import FORMAT
 
 # Each is imported when it is asked for, so that one does not wait for the libraries of all.
 _COMMANDS = {
-    "audit": "accelkit.report.audit_command:audit_command",
+    "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
-    "config-manager": "accelkit.controlplane.command:config_manager",
-    "examples": "accelkit.kernelcache.examples.command:examples",
+    "config-manager": "accelkit.scheduler.command:config_manager",
+    "examples": "accelkit.examples.command:examples",
     "extender": "accelkit.extender.command:extender",
-    "inspect": "accelkit.report.command:inspect",
+    "inspect": "accelkit.inspection.command:inspect",
     "node-agent": "accelkit.node.command:node_agent",
     "sandbox": "accelkit.sandbox.commands:sandbox",
 }

@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.sandbox.layout import SandboxPaths
 
 REPOSITORY = Path(__file__).parents[2]

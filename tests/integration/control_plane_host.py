@@ -22,9 +22,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import Connection
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection
 
 COMMANDS = ("sh", "ls", "cat", "chmod", "chown", "mv", "rm", "mkdir", "rmdir", "wc", "sync", "base64", "sleep")
 PODS = "/api/v1/namespaces/kube-system/pods"

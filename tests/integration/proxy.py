@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from accelkit.cluster.connection import load_connection
+from accelkit.kube.connection import load_connection
 
 
 class Fault(Enum):

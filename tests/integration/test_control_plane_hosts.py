@@ -12,8 +12,8 @@ import pytest
 from conftest import BIN, REPOSITORY, Cluster, Sandbox, free_port
 from control_plane_host import Down, StaticPod, make_root, tree, until
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]

@@ -8,12 +8,12 @@ import time
 import msgspec
 import pytest
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import ApiError
-from accelkit.kernelcache.examples.custom import NO_CUSTOM
-from accelkit.kernelcache.examples.example import ALL_EXAMPLES, SETS, Environment
-from accelkit.kernelcache.examples.objects import example_objects
+from accelkit.examples.custom import NO_CUSTOM
+from accelkit.examples.example import ALL_EXAMPLES, SETS, Environment
+from accelkit.examples.objects import example_objects
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -13,8 +13,8 @@ import pytest
 from extender_process import DEADLINE, Process, client_of, until, world_of
 from proxy import Proxy
 
-from accelkit.controlplane.certificates import Authority
 from accelkit.errors import ApiError
+from accelkit.install.certificates import Authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import pytest
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import ApiError, ConfigurationError
-from accelkit.node.adoption import adopt_gcushare
+from accelkit.install.adoption import adopt_gcushare
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import PODS, REPOSITORY, Cluster, Sandbox
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -10,8 +10,8 @@ import pytest
 from conftest import Cluster
 from test_node_agent import agent_of
 
-from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
 from accelkit.model.card import Card
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API

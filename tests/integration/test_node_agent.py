@@ -15,9 +15,9 @@ from conftest import PODS, Cluster, Sandbox
 from ruamel.yaml import YAML
 from test_pods import cards_of
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import Connection, load_connection
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection, load_connection
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import SandboxError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import default_cache_dir
 from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, prepare

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from accelkit.controlplane.command_line import parse
-from accelkit.controlplane.entry import Extender
-from accelkit.controlplane.launch import Credentials, Wanted
-from accelkit.controlplane.manifest import StaticPod
-from accelkit.controlplane.versions import minor_of
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 from accelkit.sandbox.certificates import Authority, kubeconfig
+from accelkit.scheduler.configuration.command_line import parse
+from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.versions import minor_of
+from accelkit.scheduler.launch.form import Credentials, Wanted
+from accelkit.scheduler.launch.manifest import StaticPod
 
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "controlplane"))
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "accelkit" / "scheduler"))
 from odd_manifests import CONFIGURATION, with_mount, with_options
 from scheduler_manifests import kubeadm_manifest
 

@@ -22,9 +22,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import (
     DevicePluginServicer,

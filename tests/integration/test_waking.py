@@ -13,9 +13,9 @@ from extender_process import MEMORY, NODES, Process, client_of, inventory, until
 from ruamel.yaml import YAML
 from test_extender_scheduler import scheduler
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

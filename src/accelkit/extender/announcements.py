@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from accelkit.cluster.feed import Pending
+from accelkit.ledger.feed import Pending
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.verdicts import Verdicts
 from accelkit.model.request import PodRequest
-from accelkit.placement.ledger import Ledger
 from accelkit.placement.policies import Policy
-from accelkit.placement.verdicts import Verdicts
 
 # Between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0

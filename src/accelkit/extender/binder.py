@@ -15,16 +15,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import LedgerFeed, Pending, pod_ref
-from accelkit.cluster.reflector import UNREADABLE
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.extender.wire import BindingArgs
+from accelkit.kube.client import ApiClient
+from accelkit.kube.reflector import UNREADABLE
+from accelkit.ledger.feed import LedgerFeed, Pending, pod_ref
+from accelkit.ledger.holding import Holding, PodRef, Stage
+from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
 from accelkit.model.pod import Pod
 from accelkit.model.request import PodRequest
-from accelkit.placement.holding import Holding, PodRef, Stage
-from accelkit.placement.ledger import Ledger
 from accelkit.placement.misfit import MisfitError, Reason
 from accelkit.placement.policies import Policy
 from accelkit.vendors.annotations import Granted

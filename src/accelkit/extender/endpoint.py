@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
 
 log = logging.getLogger(__name__)
 

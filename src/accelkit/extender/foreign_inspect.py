@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.placement.holding import Holding, NodeEntry
 from accelkit.vendors.dialects import Dialect, load_dialect
 
 Json = dict[str, Any]

@@ -8,10 +8,10 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.lease import Elector, LeaseName, parse_lease
 from accelkit.errors import ConfigurationError
 from accelkit.extender.endpoint import Endpoint, EndpointWriter
+from accelkit.kube.client import ApiClient
+from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ from typing import Final
 import msgspec
 
 from accelkit import __version__
-from accelkit.cluster.reflector import UNREADABLE
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import ForeignInspect
 from accelkit.extender.metrics import CONTENT_TYPE, Metrics
 from accelkit.extender.verbs import BadArgsError, Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
-from accelkit.placement.ledger import Ledger
-from accelkit.report.inspection import assemble, view_node, worth_showing
+from accelkit.inspection.inspection import assemble, view_node, worth_showing
+from accelkit.kube.reflector import UNREADABLE
+from accelkit.ledger.ledger import Ledger
 
 # Ours at the root; the others are where the extenders that we replace answered.
 PREFIXES: Final = ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler")

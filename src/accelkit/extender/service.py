@@ -9,11 +9,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
-from accelkit.cluster.feed import NODES, PODS, LedgerFeed
-from accelkit.cluster.heartbeat import Heartbeat
-from accelkit.cluster.reflector import Reflector
 from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
 from accelkit.extender.foreign_inspect import foreign_inspects
 from accelkit.extender.leadership import Leadership, Replica
@@ -23,8 +18,13 @@ from accelkit.extender.routes import Routes
 from accelkit.extender.server import HttpServer
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.waker import Waker
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.heartbeat import Heartbeat
+from accelkit.kube.reflector import Reflector
+from accelkit.ledger.feed import NODES, PODS, LedgerFeed
+from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
-from accelkit.placement.ledger import Ledger
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 

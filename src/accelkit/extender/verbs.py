@@ -7,14 +7,14 @@ from itertools import compress, filterfalse
 
 import msgspec
 
-from accelkit.cluster.feed import LedgerFeed
 from accelkit.errors import RequestError
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.verdicts import Verdict, Verdicts
 from accelkit.model.request import PodRequest
-from accelkit.placement.ledger import Ledger
 from accelkit.placement.misfit import Misfit, Reason
 from accelkit.placement.policies import Policy, node_score
-from accelkit.placement.verdicts import Verdict, Verdicts
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.requests import dialect_of
 

@@ -16,13 +16,13 @@ from http import HTTPStatus
 
 from prometheus_client import Counter
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import NODES, LedgerFeed
 from accelkit.errors import ApiError
 from accelkit.extender.announcements import Announcements, Waiting
+from accelkit.kube.client import ApiClient
+from accelkit.ledger.feed import NODES, LedgerFeed
+from accelkit.ledger.freed import FreedNodes
+from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import FREED_AT_ANNOTATION
-from accelkit.placement.freed import FreedNodes
-from accelkit.placement.ledger import Ledger
 from accelkit.placement.policies import Policy
 
 log = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.units import unit_name
-from accelkit.node.belief import NodeCards
+from accelkit.node.device_plugin.message_size import check_list
+from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.discovery import FoundCard
 from accelkit.node.kubelet import Held, held_devices
-from accelkit.node.message_size import check_list
 from accelkit.node.own_node import OwnNode
-from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
+from accelkit.node.reconciliation.observed_assignment import NodeCards
 from accelkit.node.unit import PodName, unit_to_advertise
 
 log = logging.getLogger(__name__)

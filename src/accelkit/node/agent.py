@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
-from accelkit.cluster.events import Events
 from accelkit.errors import ConfigurationError, DevicePluginError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.events import Events
 from accelkit.logs import Trouble
 from accelkit.node.advertising import Advertising
-from accelkit.node.allocation import card_nodes
-from accelkit.node.allocations import AllocationsWriter, allocations_of
 from accelkit.node.card_states import CardStates
+from accelkit.node.device_plugin.container_response import card_nodes
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, enforcement
+from accelkit.node.device_plugin.plugin import DevicePlugin
+from accelkit.node.device_plugin.preferred_allocation import Grants
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard, survey, topology_of
 from accelkit.node.discovery.nvml import load_nvml
-from accelkit.node.enforcement import MPS_PIPE_DIRECTORY, enforcement
-from accelkit.node.grants import Grants
 from accelkit.node.health import HealthMonitor
 from accelkit.node.health.xids import XidWatch
 from accelkit.node.kubelet import KUBELET_SOCKET, held_devices
 from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
-from accelkit.node.oversight import Oversight
 from accelkit.node.own_node import OwnNode
-from accelkit.node.plugin import DevicePlugin
 from accelkit.node.pods import NodePods
-from accelkit.node.reconciler import Reconciler, devices_by_pod
+from accelkit.node.processes.monitor import Oversight
+from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, allocations_of
+from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_profiles
 

@@ -11,7 +11,7 @@ from accelkit import __version__
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import Options, check_root, run
-from accelkit.node.enforcement import MPS_PIPE_DIRECTORY
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.vendors.dialects import dialect_names, load_dialect
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import NODES
 from accelkit.errors import ApiError, InventoryError
+from accelkit.kube.client import ApiClient
+from accelkit.ledger.feed import NODES
 from accelkit.model.cordon import cordoned
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import Node

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import PODS
-from accelkit.cluster.reflector import Reflector, list_all
 from accelkit.errors import ApiError, AssignmentError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.reflector import Reflector, list_all
+from accelkit.ledger.feed import PODS
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
 from accelkit.model.pod import Pod
 from accelkit.node.assigned_pod import AssignedPod

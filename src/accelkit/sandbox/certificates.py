@@ -8,7 +8,7 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from accelkit.controlplane.certificates import Authority, KeyPair, private_pem
+from accelkit.install.certificates import Authority, KeyPair, private_pem
 
 __all__ = ["Authority", "KeyPair", "kubeconfig", "service_account_keys"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import aiohttp
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
-from accelkit.controlplane.certificates import Authority, KeyPair
 from accelkit.errors import ApiError
+from accelkit.install.certificates import Authority, KeyPair
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.certificates import kubeconfig, service_account_keys
 from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import SandboxError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxPaths
 from accelkit.sandbox.nodes import load_nodes

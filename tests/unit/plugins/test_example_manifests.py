@@ -4,8 +4,8 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import example_manifests
 
 from accelkit.errors import ApiError
-from accelkit.kernelcache.examples.deployment import Change, Outcome
-from accelkit.kernelcache.examples.example import SETS
+from accelkit.examples.deployment import Change, Outcome
+from accelkit.examples.example import SETS
 
 ONE = {"access": "rwo", "scope": "namespace", "gpu": "rocm", "cosign": "v3", "environment": "kind"}
 FILE = "rwo-ns-rocm-v3-kind.yaml"

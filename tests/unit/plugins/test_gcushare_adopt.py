@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import gcushare_adopt
 
 from accelkit.errors import ConfigurationError
-from accelkit.node.adoption import Adopted
+from accelkit.install.adoption import Adopted
 
 NOTHING = Adopted((), ())
 

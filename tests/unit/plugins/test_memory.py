@@ -4,10 +4,10 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _inspection
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
+from accelkit.audit.comparison import Evidence
 from accelkit.errors import ApiError
-from accelkit.model.allocations import Allocations, StrangeProcess
-from accelkit.report.audit import Evidence
-from accelkit.report.inspection import CardView, NodeView, Totals, assemble
+from accelkit.inspection.inspection import CardView, NodeView, Totals, assemble
+from accelkit.model.observed_allocations import Allocations, StrangeProcess
 
 GIB = 2**30
 ALLOCATIONS = Allocations("a", (), processes=())

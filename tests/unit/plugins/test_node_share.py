@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_share
 
 from accelkit.errors import ServiceError
-from accelkit.node.sharing import Sharing
+from accelkit.install.sharing import Sharing
 from accelkit.vendors.dialects import load_dialect
 
 

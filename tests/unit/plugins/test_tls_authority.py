@@ -5,8 +5,8 @@ import json
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import tls_authority
 
-from accelkit.controlplane.authority import AUTHORITY, CLIENT, SERVER
-from accelkit.controlplane.certificates import Authority
+from accelkit.install.authority import AUTHORITY, CLIENT, SERVER
+from accelkit.install.certificates import Authority
 
 NAMES = ["accelkit-extender.accelkit.svc"]
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import unit_check
 
-from accelkit.cluster.workloads import Workload
-from accelkit.node.unit_change import UnitChange
+from accelkit.install.unit_change import UnitChange
+from accelkit.install.workloads import Workload
 
 GIB = 2**30
 WEB = Workload("d", "Deployment", "web", (("c", "8"),))

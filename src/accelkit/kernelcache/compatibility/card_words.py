@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.connection import load_connection
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
 from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.images import own_architecture
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
 
 _NAME_CARDS = "name the cards it is about, or a node"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.cluster.client import ApiClient
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
+from accelkit.kube.client import ApiClient
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 
 

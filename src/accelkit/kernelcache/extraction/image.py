@@ -17,11 +17,11 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
-from accelkit.kernelcache.extraction.conveyor import in_thread, to_the_end
 from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place, completed, locked
 from accelkit.kernelcache.extraction.group_paths import relocate_group_files
 from accelkit.kernelcache.extraction.merge import merge
 from accelkit.kernelcache.extraction.order import Extracted, Order
+from accelkit.kernelcache.extraction.pipeline import in_thread, to_the_end
 from accelkit.kernelcache.extraction.record import CompletionRecord, boot, measured
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from accelkit.cluster.client import ApiClient
-from accelkit.cluster.feed import NODES
 from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.ledger.feed import NODES
 from accelkit.logs import Trouble
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, label_record

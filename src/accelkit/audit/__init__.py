@@ -1,0 +1,1 @@
+"""The audit: whether ledger, assignments, kubelets and cards agree."""

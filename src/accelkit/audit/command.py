@@ -1,0 +1,90 @@
+"""The command `accelkit audit`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from accelkit.audit.comparison import Audit
+from accelkit.audit.evidence import lasting
+from accelkit.inspection.extender_client import Address, ask_extender, extender_options, tls_of
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.output import output_option, print_value
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_DIFFERS = 3
+
+
+@click.command(
+    "audit",
+    short_help="Compare ledger, assignments, kubelets and cards.",
+    epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something differs.",
+)
+@click.argument("nodes", nargs=-1)
+@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender, to compare its ledger too.")
+@extender_options
+@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that a difference must last: what is on its way is none.",
+)
+@output_option
+def audit_command(  # noqa: PLR0917 - click passes options by name
+    nodes: tuple[str, ...],
+    extender: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    server_name: str | None,
+    kubeconfig: Path | None,
+    namespace: str,
+    wait: float,
+    output: str,
+) -> None:
+    """Compare the extender's ledger, the assignments on pods, what kubelets gave, and the cards; of NODES or all."""
+    at = Address(extender, tls_of(ca, cert, key), server_name) if extender else None
+    found = asyncio.run(_audit(frozenset(nodes), at, kubeconfig=kubeconfig, namespace=namespace, wait_seconds=wait))
+    print_value(found, output, lambda: _table(found))
+    if found.findings:
+        sys.exit(_DIFFERS)
+
+
+async def _audit(
+    nodes: frozenset[str],
+    extender: Address | None,
+    *,
+    kubeconfig: Path | None,
+    namespace: str,
+    wait_seconds: float,
+) -> Audit:
+    async with ApiClient(load_connection(kubeconfig)) as api:
+        return await lasting(
+            api,
+            namespace=namespace,
+            seconds=wait_seconds,
+            nodes=nodes,
+            ledger=partial(ask_extender, extender, None) if extender else None,
+        )
+
+
+def _table(found: Audit) -> RenderableType:
+    lines = [
+        Text(f"{finding.kind}  ", style="red").append(finding.message, style="default") for finding in found.findings
+    ]
+    lines += [Text(f"note  {note}", style="bright_black") for note in found.notes]
+    count = len(found.findings)
+    lines.append(
+        Text("Nothing differs." if not count else f"{count} difference{'' if count == 1 else 's'}.", style="bold")
+    )
+    return Group(*lines)

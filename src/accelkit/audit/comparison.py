@@ -1,0 +1,222 @@
+"""The audit: do the ledger, the assignments on pods, the kubelets and the cards say the same.
+
+Whatever differs is a finding. What nobody could be asked about is a note: unknown is neither in order nor out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from accelkit.errors import AssignmentError
+from accelkit.inspection.accounting import check
+from accelkit.inspection.inspection import Inspection
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, decode_assignment
+from accelkit.model.card import Health
+from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod
+from accelkit.model.pod import Pod
+from accelkit.model.request import Kind
+from accelkit.model.units import format_bytes
+from accelkit.vendors.requests import containers_in_order
+
+# Policies under which the kubelet may choose other devices than it is offered, or refuse a pod.
+_TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
+
+
+class AuditKind(StrEnum):
+    """Closed set of what may differ, beside the findings of accounting."""
+
+    LEDGER = "ledger_differs"
+    KUBELET = "kubelet_differs"
+    NOT_ALLOCATED = "not_allocated"
+    UNKNOWN_POD = "unknown_pod"
+    SICK_CARD = "unhealthy_card_in_use"
+    CONSTRAINT = "constraint_broken"
+    PROCESS = "strange_process"
+    TOPOLOGY = "topology_policy"
+
+
+class AuditFinding(msgspec.Struct, frozen=True):
+    """One divergence; `pod` as `namespace/name`, `card` and `pod` empty where none is meant."""
+
+    node: str
+    card: str
+    pod: str
+    kind: str
+    message: str
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """What differs, and what could not be compared."""
+
+    findings: list[AuditFinding]
+    notes: list[str]
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What each side says.
+
+    Attributes:
+        assigned: nodes, cards and assignments, from the API server.
+        pods: the pods that are bound and have not ended.
+        allocations: what the agent of each shared node passes on of its kubelet; a sentence where it does not.
+        ledger: what the extender holds; None where it was not asked.
+        policies: the Topology Manager's policy of each kubelet that was asked.
+        notes: what could not be asked.
+    """
+
+    assigned: Inspection
+    pods: Sequence[Pod]
+    allocations: Mapping[str, Allocations | str]
+    ledger: Inspection | None
+    policies: Mapping[str, str]
+    notes: Sequence[str] = ()
+
+
+def audit(evidence: Evidence) -> Audit:
+    """Compare all sides."""
+    findings = [
+        AuditFinding(found.node, found.card, "", found.kind, found.message) for found in check(evidence.assigned)
+    ]
+    notes = list(evidence.notes)
+    if evidence.ledger is None:
+        notes.append("the extender was not asked; give --extender to compare its ledger")
+    else:
+        findings += _ledger(evidence.assigned, evidence.ledger)
+    for node, allocations in sorted(evidence.allocations.items()):
+        if isinstance(allocations, str):
+            notes.append(f"the kubelet of {node} is not compared: {allocations}")
+            continue
+        findings += _kubelet(node, allocations, evidence.pods)
+        if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
+            notes.append(
+                f"{len(advisory)} of {len(allocations.pods)} pods of {node} are kept within their memory by none"
+            )
+        if allocations.processes is None:
+            notes.append(f"processes on the cards of {node} were not looked at")
+    findings += _sick(evidence.assigned)
+    findings += _constraints(evidence.pods)
+    findings += [
+        AuditFinding(
+            node, "", "", AuditKind.TOPOLOGY, f"the Topology Manager's policy of {node} is {policy}: {_CONFLICT}"
+        )
+        for node, policy in sorted(evidence.policies.items())
+        if policy in _TOPOLOGY_POLICIES
+    ]
+    return Audit(findings, notes)
+
+
+_CONFLICT = "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"
+
+
+def _ledger(assigned: Inspection, ledger: Inspection) -> Iterator[AuditFinding]:
+    ours, theirs = _shares(assigned), _shares(ledger)
+    for key in sorted(ours.keys() | theirs.keys()):
+        node, pod, container, card = key
+        if ours.get(key) != theirs.get(key):
+            said = f"the ledger counts {_amount(theirs.get(key))}, the assignment says {_amount(ours.get(key))}"
+            yield AuditFinding(
+                node, card, pod, AuditKind.LEDGER, f"pod {pod} [{container}] on card {card} of {node}: {said}"
+            )
+
+
+def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], tuple[int, bool]]:
+    return {
+        (node.name, f"{share.namespace}/{share.pod}", share.container, card.id): (share.memory_bytes, share.whole)
+        for node in inspection.nodes
+        for card in node.cards
+        for share in card.shares
+        # What changes hands just now is gone in a moment.
+        if share.container != MOVING
+    }
+
+
+def _amount(share: tuple[int, bool] | None) -> str:
+    if share is None:
+        return "nothing"
+    return "the whole card" if share[1] else format_bytes(share[0])
+
+
+def _kubelet(node: str, allocations: Allocations, pods: Sequence[Pod]) -> Iterator[AuditFinding]:
+    shown = {(pod.namespace, pod.name): pod for pod in allocations.pods}
+    for pod in pods:
+        if pod.spec.node_name != node or (assignment := _assignment(pod)) is None:
+            continue
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        held = shown.pop((pod.metadata.namespace, pod.metadata.name), None)
+        for message in _pod_differences(name, pod, assignment, held):
+            kind = AuditKind.KUBELET if held else AuditKind.NOT_ALLOCATED
+            yield AuditFinding(node, "", name, kind, message)
+    for (namespace, pod_name), found in sorted(shown.items()):
+        cards = sorted({card for each in found.containers.values() for card in (*each.memory, *each.whole)})
+        name = f"{namespace}/{pod_name}"
+        message = f"the kubelet of {node} holds {', '.join(cards)} for pod {name}, which has no assignment"
+        yield AuditFinding(node, "", name, AuditKind.UNKNOWN_POD, message)
+    for process in allocations.processes or ():
+        amount = "" if process.memory_bytes is None else f", {format_bytes(process.memory_bytes)}"
+        subject = f"process {process.pid} ({process.command}{amount})"
+        message = f"{subject} is on card {process.card} of {node} and belongs to no pod"
+        yield AuditFinding(node, process.card, "", AuditKind.PROCESS, message)
+
+
+def _pod_differences(name: str, pod: Pod, assignment: Assignment, held: HeldPod | None) -> Iterator[str]:
+    if pod.status.start_time is None:
+        # Its kubelet has not taken it yet.
+        return
+    for container, kind in containers_in_order(pod):
+        shares = assignment.containers.get(container.name, ())
+        # Of plain init containers the kubelet shows nothing.
+        if kind is Kind.INIT or not shares:
+            continue
+        devices = held.containers.get(container.name) if held else None
+        if devices is None:
+            yield f"pod {name} [{container.name}] is assigned {_said(shares)}; its kubelet holds nothing for it"
+        elif not _agree(shares, devices):
+            yield f"pod {name} [{container.name}] is assigned {_said(shares)}; its kubelet gave {_given(devices)}"
+
+
+def _agree(shares: Sequence[Share], devices: HeldDevices) -> bool:
+    shared = {share.card: share.memory_bytes for share in shares if not share.whole}
+    total, count = sum(shared.values()), sum(devices.memory.values())
+    # A device is worth the unit of the day when it was assigned.
+    memory = {card: number * total for card, number in devices.memory.items()} == {
+        card: amount * count for card, amount in shared.items()
+    }
+    return memory and sorted(devices.whole) == sorted(share.card for share in shares if share.whole)
+
+
+def _sick(assigned: Inspection) -> Iterator[AuditFinding]:
+    for node in assigned.nodes:
+        for card in node.cards:
+            if card.health == Health.UNHEALTHY and card.shares:
+                pods = ", ".join(sorted({f"{share.namespace}/{share.pod}" for share in card.shares}))
+                message = f"card {card.id} of {node.name} is unhealthy and used by {pods}"
+                yield AuditFinding(node.name, card.id, "", AuditKind.SICK_CARD, message)
+
+
+def _constraints(pods: Sequence[Pod]) -> Iterator[AuditFinding]:
+    for pod in pods:
+        assignment = _assignment(pod)
+        if assignment is not None and assignment.broken:
+            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            message = f"pod {name}: {'; '.join(assignment.broken)}"
+            yield AuditFinding(pod.spec.node_name, "", name, AuditKind.CONSTRAINT, message)
+
+
+def _assignment(pod: Pod) -> Assignment | None:
+    try:
+        return decode_assignment(pod.annotation(ASSIGNMENT_ANNOTATION) or "")
+    except AssignmentError:
+        # Accounting reports a pod that needs one.
+        return None
+
+
+def _said(shares: Sequence[Share]) -> str:
+    return ", ".join(f"{_amount((share.memory_bytes, share.whole))} of {share.card}" for share in shares)
+
+
+def _given(devices: HeldDevices) -> str:
+    parts = [f"{count} devices of {card}" for card, count in sorted(devices.memory.items())]
+    return ", ".join([*parts, *(f"card {card}" for card in devices.whole)])

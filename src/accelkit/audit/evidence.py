@@ -1,0 +1,121 @@
+"""Gathers what the audit compares: from the API server, and from what the node agents pass on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import msgspec
+
+from accelkit.audit.comparison import Audit, Evidence, audit
+from accelkit.errors import ApiError, AssignmentError, ServiceError
+from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
+from accelkit.kube.client import ApiClient
+from accelkit.kube.reflector import list_all
+from accelkit.ledger.feed import NODES, PODS
+from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
+from accelkit.model.pod import ConfigMap, Pod
+
+_AGAIN_SECONDS = 1.0
+
+
+class _Kubelet(msgspec.Struct, rename="camel"):
+    topology_manager_policy: str = "none"
+
+
+class _Configz(msgspec.Struct):
+    kubeletconfig: _Kubelet
+
+
+async def lasting(
+    api: ApiClient,
+    *,
+    namespace: str,
+    seconds: float,
+    nodes: frozenset[str] = frozenset(),
+    ledger: Callable[[], Awaitable[Inspection]] | None = None,
+) -> Audit:
+    """Return the audit of the named nodes, else of all with cards, with the differences that last for so many seconds.
+
+    Args:
+        api: an open client.
+        namespace: where accelkit runs.
+        seconds: what is gone sooner was on its way, and is no difference.
+        nodes: names.
+        ledger: asks the extender; None where it is not asked.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: a named node has no cards.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        evidence = await gather(api, namespace=namespace, ledger=await ledger() if ledger else None, nodes=nodes)
+        if unknown := sorted(nodes - {node.name for node in evidence.assigned.nodes}):
+            raise ServiceError(
+                f"there is no node with cards named {', '.join(unknown)}",
+                next_step="`accelkit inspect` lists the nodes with cards",
+            )
+        found = audit(evidence)
+        if not found.findings or time.monotonic() >= deadline:
+            return found
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def gather(
+    api: ApiClient, *, namespace: str, ledger: Inspection | None = None, nodes: frozenset[str] = frozenset()
+) -> Evidence:
+    """Read all sides of the named nodes, else of all that have cards.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    # The kubelets first: what is assigned meanwhile is newer, and is not held against them.
+    allocations = await _allocations(api, namespace)
+    inspection = await inspect_cluster(api)
+    chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
+    names = {node.name for node in chosen}
+    pods, _ = await list_all(api, PODS, Pod)
+    policies: dict[str, str] = {}
+    notes: list[str] = []
+    for node in sorted(names):
+        try:
+            policies[node] = await _topology_policy(api, node)
+        except (ApiError, msgspec.MsgspecError) as exc:
+            notes.append(f"the kubelet of {node} was not asked for its configuration: {exc}")
+    return Evidence(
+        assemble(chosen, inspection.unit_bytes),
+        [pod for pod in pods if pod.spec.node_name in names and not pod.terminal],
+        {
+            node.name: allocations.get(node.name, "its agent passes nothing on")
+            for node in chosen
+            if node.state == "shared"
+        },
+        None if ledger is None else assemble([n for n in ledger.nodes if n.name in names], ledger.unit_bytes),
+        policies,
+        notes,
+    )
+
+
+async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | str]:
+    selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    found: dict[str, Allocations | str] = {}
+    for entry in (await list_all(api, path, ConfigMap, query={"labelSelector": selector}))[0]:
+        try:
+            found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
+        except AssignmentError as exc:
+            found[entry.metadata.name] = str(exc)
+    return found
+
+
+async def _topology_policy(api: ApiClient, node: str) -> str:
+    try:
+        answer = await api.get(f"{NODES}/{node}/proxy/configz")
+    except ApiError as exc:
+        if exc.status == HTTPStatus.NOT_FOUND:
+            raise ApiError("it has no such page", status=exc.status) from exc
+        raise
+    return msgspec.json.decode(answer, type=_Configz).kubeletconfig.topology_manager_policy

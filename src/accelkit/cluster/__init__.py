@@ -1,1 +1,0 @@
-"""The Kubernetes API: connections, requests, list and watch. Nothing else talks to the API server."""

@@ -1,0 +1,171 @@
+"""The commands `accelkit examples …`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from accelkit.examples.custom import NO_CUSTOM, Custom, read_custom
+from accelkit.examples.deployment import Change, deploy, undeploy
+from accelkit.examples.example import (
+    SCOPE_WORDS,
+    SETS,
+    Access,
+    Cosign,
+    Environment,
+    Example,
+    Gpu,
+)
+from accelkit.examples.files import clean, render, write_example
+from accelkit.examples.objects import example_objects
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+_OFF: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+class _OrNone(click.Choice[str]):
+    """Scripts pass an empty word where they have no environment to name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(value or Environment.NONE.value, param, ctx)
+
+
+def _values(words: type[StrEnum]) -> list[str]:
+    return [each.value for each in words]
+
+
+def _custom_options(command: Callable[..., None]) -> Callable[..., None]:
+    options = [
+        ("--affinity", "CUSTOM_AFFINITY", "affinity for cache and workloads"),
+        ("--toleration", "CUSTOM_TOLERATION", "a toleration, or several, for cache and workloads"),
+        *(
+            (f"--node-selector-{n}", f"CUSTOM_NODE_SELECTOR_{n}", f"the node selector of workload {n}")
+            for n in (1, 2, 3)
+        ),
+    ]
+    for name, variable, what in reversed(options):
+        command = click.option(name, envvar=variable, show_envvar=True, type=_FILE, help=f"File with {what}.")(command)
+    return command
+
+
+_kubeconfig = click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+_timeout = click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=180.0, show_default=True, help="Seconds for all."
+)
+_set = click.argument("set_name", metavar="SET", type=click.Choice([*SETS]))
+
+
+@click.group(short_help="Make GKM's example manifests.")
+def examples() -> None:
+    """Make GKM's example manifests, and bring them into a cluster."""
+
+
+@examples.command("generate", short_help="Write the manifests of one example.")
+@click.argument("access", metavar="ACCESS", type=click.Choice(_values(Access)))
+@click.argument("scope", metavar="SCOPE", type=click.Choice([*SCOPE_WORDS]))
+@click.argument("gpu", metavar="GPU", type=click.Choice(_values(Gpu)))
+@click.argument("cosign", metavar="COSIGN", type=click.Choice(_values(Cosign)))
+@click.argument("environment", metavar="[ENV]", type=_OrNone(_values(Environment)), default=Environment.NONE.value)
+@click.option("--output", type=_FOLDER, default="output", show_default=True, help="The folder of the file.")
+@click.option(
+    "--debug",
+    is_flag=True,
+    default=lambda: os.environ.get("DEBUG", "").lower() not in _OFF,
+    help="Print the file too.  [env var: DEBUG]",
+)
+@_custom_options
+def generate_command(  # noqa: PLR0917 - click passes arguments by name
+    access: str,
+    scope: str,
+    gpu: str,
+    cosign: str,
+    environment: str,
+    output: Path,
+    debug: bool,  # noqa: FBT001 - the same
+    **files: Path | None,
+) -> None:
+    """Write the manifests of one example into a file, and print the file's path.
+
+    \b
+    ACCESS  rox: three Pods mount the cache; rwo: three DaemonSets do
+    SCOPE   ns, namespace: a GKMCache; cl, cluster: a ClusterGKMCache and two namespaces
+    GPU     cuda or rocm
+    COSIGN  v2 or v3, by whose format the image is signed
+    ENV     kind, nfd (nodes labelled by Node Feature Discovery), or none
+
+    Files of your own hold YAML or JSON, as the value itself or as a JSON patch, at any indentation.
+    """  # noqa: D301 - click's mark of a paragraph that keeps its lines
+    example = Example(Access(access), SCOPE_WORDS[scope], Gpu(gpu), Cosign(cosign), Environment(environment))
+    text = render(example_objects(example, _custom(files)))
+    path = write_example(text, example, output)
+    if debug:
+        click.echo(text)
+    click.echo(path)
+
+
+@examples.command("clean", short_help="Delete the files that generate wrote.")
+@click.option("--output", type=_FOLDER, default="output", show_default=True, help="The folder of the files.")
+def clean_command(output: Path) -> None:
+    """Delete the files that `generate` writes, told by their names, and nothing else."""
+    removed = clean(output)
+    for path in removed:
+        click.echo(f"deleted {path}")
+    if not removed:
+        click.echo(f"no examples in {output}")
+
+
+@examples.command("deploy", short_help="Bring a set of examples into a cluster.")
+@_set
+@click.option("--output", type=_FOLDER, help="Write the files there too.")
+@_timeout
+@_kubeconfig
+@_custom_options
+def deploy_command(
+    set_name: str, output: Path | None, timeout: float, kubeconfig: Path | None, **files: Path | None
+) -> None:
+    """Apply the examples of a SET: `kind` (four), `nfd-cuda` or `nfd-rocm` (two each)."""
+    objects = []
+    for example in SETS[set_name]:
+        made = example_objects(example, _custom(files))
+        if output is not None:
+            write_example(render(made), example, output)
+        objects += made
+    _say(_with_cluster(kubeconfig, lambda api: deploy(api, objects, seconds=timeout)))
+
+
+@examples.command("undeploy", short_help="Take a set of examples out of a cluster.")
+@_set
+@_timeout
+@_kubeconfig
+def undeploy_command(set_name: str, timeout: float, kubeconfig: Path | None) -> None:
+    """Delete the examples of a SET with their namespaces, and wait until they are gone."""
+    objects = [item for example in SETS[set_name] for item in example_objects(example, NO_CUSTOM)]
+    _say(_with_cluster(kubeconfig, lambda api: undeploy(api, objects, seconds=timeout)))
+
+
+def _custom(files: dict[str, Path | None]) -> Custom:
+    selectors = (files["node_selector_1"], files["node_selector_2"], files["node_selector_3"])
+    return read_custom(files["affinity"], files["toleration"], selectors)
+
+
+def _with_cluster(kubeconfig: Path | None, act: Callable[[ApiClient], Any]) -> Sequence[Change]:
+    async def run() -> Sequence[Change]:
+        async with ApiClient(load_connection(kubeconfig)) as api:
+            done: Sequence[Change] = await act(api)
+            return done
+
+    return asyncio.run(run())
+
+
+def _say(changes: Sequence[Change]) -> None:
+    for change in changes:
+        click.echo(f"{change.outcome} {change.object}")

@@ -1,0 +1,237 @@
+"""Examples in a cluster: applied in their order, deleted in the opposite one, each time within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from accelkit.errors import ApiError, ExampleError
+from accelkit.examples.objects import GKM_API, Object
+from accelkit.kube.client import ApiClient
+
+FIELD_MANAGER: Final = "accelkit-examples"
+_POLL_SECONDS: Final = 0.5
+
+
+class _Place(NamedTuple):
+    root: str
+    plural: str
+
+
+_PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
+    {
+        "Namespace": _Place("/api/v1", "namespaces"),
+        "Pod": _Place("/api/v1", "pods"),
+        "DaemonSet": _Place("/apis/apps/v1", "daemonsets"),
+        "GKMCache": _Place(f"/apis/{GKM_API}", "gkmcaches"),
+        "ClusterGKMCache": _Place(f"/apis/{GKM_API}", "clustergkmcaches"),
+    }
+)
+# A cache whose claim is in use is not let go, and a namespace goes with all that is in it.
+_REMOVAL: Final = (
+    frozenset({"Pod", "DaemonSet"}),
+    frozenset({"GKMCache", "ClusterGKMCache"}),
+    frozenset({"Namespace"}),
+)
+
+
+class Outcome(StrEnum):
+    """What became of an object, or would become of it."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Change:
+    """An object, as `Kind namespace/name`, and what became of it."""
+
+    object: str
+    outcome: Outcome
+
+    @property
+    def changed(self) -> bool:
+        """Return whether it is another than before."""
+        return self.outcome not in {Outcome.UNCHANGED, Outcome.ABSENT}
+
+
+class _Resource(msgspec.Struct):
+    kind: str
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource]
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] = {}
+    finalizers: list[str] = []
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Metadata
+    spec: dict[str, Any] = {}
+
+
+class _Left(NamedTuple):
+    path: str
+    stored: _Stored
+
+
+async def deploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False) -> list[Change]:
+    """Apply objects in their order, as the field manager `accelkit-examples`; it does not wait for pods to run.
+
+    Args:
+        api: an open client.
+        objects: namespaces before what is in them.
+        seconds: the deadline for all of it.
+        dry_run: only say what would be done; what is there already is shown to the API server for its verdict.
+
+    Raises:
+        ExampleError: the cluster does not know GKM's kinds (then nothing was created), or the deadline passed.
+        ApiError: the API server refused an object or did not answer; what came before it is there.
+    """
+    changes: list[Change] = []
+    try:
+        async with asyncio.timeout(seconds):
+            await _require_kinds(api, {each["kind"] for each in objects if each["apiVersion"] == GKM_API})
+            for each in objects:
+                outcome = await _apply(api, each, dry_run=dry_run)
+                changes.append(Change(_reference(each), outcome))
+    except TimeoutError as exc:
+        raise ExampleError(
+            f"{_reference(objects[len(changes)])} could not be created within {seconds:g} s",
+            next_step="see whether its namespace has the service account `default`, then repeat",
+        ) from exc
+    return changes
+
+
+async def undeploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False) -> list[Change]:
+    """Delete objects, workloads first and namespaces last, and wait until they are gone.
+
+    Raises:
+        ExampleError: some are still there when the deadline passes; names them and the finalizers they wait for.
+        ApiError: the API server refused or did not answer.
+    """
+    left: dict[str, _Left] = {}
+    changes: list[Change] = []
+    try:
+        async with asyncio.timeout(seconds):
+            for kinds in _REMOVAL:
+                left.clear()
+                for each in reversed([each for each in objects if each["kind"] in kinds]):
+                    stored = await _read(api, _path(each))
+                    changes.append(Change(_reference(each), Outcome.DELETED if stored else Outcome.ABSENT))
+                    if stored and not dry_run:
+                        left[_reference(each)] = _Left(_path(each), stored)
+                for path, _ in left.values():
+                    await _delete(api, path)
+                await _until_gone(api, left)
+    except TimeoutError as exc:
+        remaining = "; ".join(_waiting(reference, stored) for reference, (_, stored) in left.items())
+        raise ExampleError(
+            f"not all is gone after {seconds:g} s: {remaining or 'the API server was too slow to ask'}",
+            next_step="see that GKM's operator runs, which takes its finalizers off, then repeat",
+        ) from exc
+    return changes
+
+
+async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
+    try:
+        known = msgspec.json.decode(await api.get(f"/apis/{GKM_API}"), type=_Resources).resources
+    except ApiError as exc:
+        if exc.status != HTTPStatus.NOT_FOUND:
+            raise
+        known = []
+    if missing := sorted(kinds - {each.kind for each in known}):
+        raise ExampleError(
+            f"the cluster does not know {' and '.join(missing)} of {GKM_API}, so nothing was created",
+            next_step="install GKM's custom resource definitions first",
+        )
+
+
+async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> Outcome:
+    path = _path(item)
+    before = await _read(api, path)
+    if before is None and dry_run:
+        return Outcome.CREATED
+    # What is another's is taken over: these names are ours. Unknown fields are refused rather than dropped.
+    query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
+    answer = await _patch(api, path, item, query | ({"dryRun": "All"} if dry_run else {}))
+    if before is None:
+        return Outcome.CREATED
+    after = msgspec.json.decode(answer, type=_Stored)
+    return Outcome.UNCHANGED if _meaning(before) == _meaning(after) else Outcome.CHANGED
+
+
+async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, str]) -> bytes:
+    while True:
+        try:
+            return await api.patch(path, item, kind="apply", query=query)
+        except ApiError as exc:
+            # A pod is refused until its new namespace has been given a service account.
+            if exc.status != HTTPStatus.FORBIDDEN or "service account" not in exc.message:
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _meaning(stored: _Stored) -> object:
+    # The scheduler sets nodeName at any time.
+    return stored.metadata.labels, {key: value for key, value in stored.spec.items() if key != "nodeName"}
+
+
+async def _until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
+    while left:
+        for reference, (path, _) in [*left.items()]:
+            stored = await _read(api, path)
+            if stored is None:
+                del left[reference]
+            else:
+                left[reference] = _Left(path, stored)
+        if left:
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _read(api: ApiClient, path: str) -> _Stored | None:
+    try:
+        return msgspec.json.decode(await api.get(path), type=_Stored)
+    except ApiError as exc:
+        if exc.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+async def _delete(api: ApiClient, path: str) -> None:
+    try:
+        # In the foreground a DaemonSet stays until its pods are gone.
+        await api.delete(path, {"propagationPolicy": "Foreground"})
+    except ApiError as exc:
+        if exc.status != HTTPStatus.NOT_FOUND:
+            raise
+
+
+def _path(item: Object) -> str:
+    place, metadata = _PLACES[item["kind"]], item["metadata"]
+    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{place.root}{namespace}/{place.plural}/{metadata['name']}"
+
+
+def _reference(item: Object) -> str:
+    metadata = item["metadata"]
+    namespace = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+    return f"{item['kind']} {namespace}{metadata['name']}"
+
+
+def _waiting(reference: str, stored: _Stored) -> str:
+    finalizers = stored.metadata.finalizers
+    return f"{reference} waits for {', '.join(finalizers)}" if finalizers else reference

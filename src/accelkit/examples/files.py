@@ -1,0 +1,83 @@
+"""Examples as files: one YAML file each, with a name that tells its options."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.representer import RoundTripRepresenter
+
+from accelkit.errors import ExampleError
+from accelkit.examples.example import ALL_EXAMPLES, Example
+from accelkit.examples.objects import Object
+
+# kubectl reads YAML 1.1, where these are no text, nor is much that begins with a digit.
+_PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[a-z/][\w./:-]*", re.IGNORECASE)
+
+
+class _Representer(RoundTripRepresenter):
+    """Writes text so that YAML 1.1 and 1.2 read the same, and what occurs twice in full both times."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel.yaml's signature
+        return True
+
+    def represent_str(self, data: str) -> ScalarNode:
+        style = None if _PLAIN.fullmatch(data) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Representer.add_representer(str, _Representer.represent_str)
+
+
+def render(objects: Sequence[Object]) -> str:
+    """Return objects as a stream of YAML documents, in their order; the same objects give the same text."""
+    yaml = YAML()
+    yaml.Representer = _Representer
+    yaml.default_flow_style = False
+    yaml.explicit_start = True
+    yaml.width = 4096
+    stream = io.StringIO()
+    yaml.dump_all(objects, stream)
+    return stream.getvalue()
+
+
+def write_example(text: str, example: Example, folder: Path) -> Path:
+    """Write an example's text into a folder, which is made where it is missing; return the file's path.
+
+    Raises:
+        ExampleError: it cannot be written.
+    """
+    path = folder / example.file_name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    except OSError as exc:
+        raise ExampleError(
+            f"{path} cannot be written: {exc.strerror or exc}", next_step="name another folder with --output"
+        ) from exc
+    return path
+
+
+def example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
+    """Return the files of examples in a folder, told by their names, sorted; none where the folder is missing."""
+    return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
+
+
+def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
+    """Delete the files of examples in a folder and nothing else; return the paths of what was deleted.
+
+    Raises:
+        ExampleError: a file cannot be deleted.
+    """
+    files = example_files(folder, examples)
+    for path in files:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as exc:
+            raise ExampleError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
+    return files

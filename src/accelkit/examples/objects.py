@@ -1,0 +1,182 @@
+"""The Kubernetes objects of an example, as data: namespaces, then the cache, then its workloads.
+
+They are what GKM's own examples hold. The differences are meant: for Node Feature Discovery, nodes are also found by
+labels that name the vendor alone or AMD's accelerator class, and AMD's taint is tolerated as NVIDIA's is.
+GKM's podTemplate has no place for init containers (GKM's own Jobs bring theirs), so kind's stands in workloads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from accelkit.examples.custom import NO_CUSTOM, Custom
+from accelkit.examples.example import Access, Cosign, Environment, Example, Gpu, Scope
+
+Object = dict[str, Any]
+
+GKM_API: Final = "gkm.io/v1alpha1"
+WORKLOADS: Final = 3
+
+_CACHE_IMAGES: Final = "quay.io/gkm/cache-examples"
+_WORKLOAD_IMAGE: Final = "quay.io/fedora/fedora-minimal"
+_VOLUME: Final = "kernel-volume"
+_CACHE_FOLDER: Final = "/cache"
+_USER: Final = 1000
+_PERMISSIONS: Final = f"chown -R {_USER}:{_USER} {_CACHE_FOLDER} && chmod -R 775 {_CACHE_FOLDER}"
+
+# Asks GKM's webhook to give each node's pods the claim of their own node.
+_OWN_CLAIM: Final = MappingProxyType({"gkm.io/pvc-mutation": "true"})
+
+# Node Feature Discovery names a PCI device by class and vendor, or as it is often configured by its vendor alone.
+_PCI_LABELS: Final[Mapping[Gpu, Sequence[str]]] = MappingProxyType(
+    {
+        Gpu.CUDA: ("pci-0300_10de", "pci-0302_10de", "pci-10de"),
+        Gpu.ROCM: ("pci-0300_1002", "pci-0302_1002", "pci-0380_1002", "pci-1200_1002", "pci-1002"),
+    }
+)
+_TAINTS: Final[Mapping[Gpu, str]] = MappingProxyType({Gpu.CUDA: "nvidia.com/gpu", Gpu.ROCM: "amd.com/gpu"})
+
+
+def example_objects(example: Example, custom: Custom = NO_CUSTOM) -> list[Object]:
+    """Return the objects of an example in the order in which they are to be created.
+
+    Args:
+        example: which one.
+        custom: affinity, tolerations and node selectors that replace those of the example's environment.
+    """
+    workload = _daemon_set if example.access is Access.RWO else _pod
+    return [
+        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in example.namespaces),
+        _cache(example, custom),
+        *(workload(example, custom, number) for number in range(1, WORKLOADS + 1)),
+    ]
+
+
+def _cache(example: Example, custom: Custom) -> Object:
+    of_cluster = example.scope is Scope.CLUSTER
+    modes = ["ReadWriteOnce", "ReadOnlyMany"] if example.access is Access.ROX else ["ReadWriteOnce"]
+    placement = _affinity(example, custom) | _tolerations(example, custom)
+    return {
+        "apiVersion": GKM_API,
+        "kind": "ClusterGKMCache" if of_cluster else "GKMCache",
+        "metadata": {
+            "name": example.cache_name,
+            **({} if of_cluster else {"namespace": example.namespaces[0]}),
+            "labels": {"gkm.io/signature-format": f"cosign-{example.cosign}"},
+        },
+        "spec": {
+            "image": _cache_image(example),
+            **({"workloadNamespaces": [*example.namespaces]} if of_cluster else {}),
+            "accessModes": modes,
+            **({"podTemplate": {"spec": placement}} if placement else {}),
+        },
+    }
+
+
+def _cache_image(example: Example) -> str:
+    signed = "-v2" if example.cosign is Cosign.V2 else ""
+    return f"{_CACHE_IMAGES}:vector-add-cache-{example.gpu}{signed}"
+
+
+def _pod(example: Example, custom: Custom, number: int) -> Object:
+    metadata = {"name": f"gkm-test-pod-{number}-{example.suffix}", "namespace": _namespace(example, number)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(example, custom, number)}
+
+
+def _daemon_set(example: Example, custom: Custom, number: int) -> Object:
+    name = f"gkm-test-ds-{number}"
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": f"{name}-{example.suffix}",
+            "namespace": _namespace(example, number),
+            "labels": {**_OWN_CLAIM},
+        },
+        "spec": {
+            "selector": {"matchLabels": {"name": name}},
+            "template": {
+                "metadata": {"labels": {"name": name, **_OWN_CLAIM}},
+                "spec": _pod_spec(example, custom, number),
+            },
+        },
+    }
+
+
+def _namespace(example: Example, number: int) -> str:
+    # The first two workloads share a namespace; the third shows the cache in another one, where there is one.
+    return example.namespaces[-1 if number == WORKLOADS else 0]
+
+
+def _pod_spec(example: Example, custom: Custom, number: int) -> Object:
+    mount: Object = {"name": _VOLUME, "mountPath": _CACHE_FOLDER}
+    read_only = example.access is Access.RWO and number == 1
+    of_kind = example.environment is Environment.KIND
+    return {
+        "securityContext": {"fsGroup": _USER},
+        **({"initContainers": [_fix_permissions(mount)]} if of_kind else {}),
+        "containers": [
+            {
+                "name": "test",
+                "image": _WORKLOAD_IMAGE,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "365d"],
+                "securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "runAsUser": _USER},
+                "volumeMounts": [{**mount, "readOnly": True} if read_only else mount],
+            }
+        ],
+        "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": example.cache_name}}],
+        **_affinity(example, custom),
+        **_tolerations(example, custom),
+        **_node_selector(example, custom, number),
+    }
+
+
+def _fix_permissions(mount: Object) -> Object:
+    # A folder that kind's nodes provide belongs to root, so that the workload could not read it.
+    return {
+        "name": "fix-permissions",
+        "image": _WORKLOAD_IMAGE,
+        "command": ["sh", "-c", _PERMISSIONS],
+        "securityContext": {"runAsUser": 0},
+        "volumeMounts": [mount],
+    }
+
+
+def _affinity(example: Example, custom: Custom) -> Object:
+    if custom.affinity is not None:
+        return {"affinity": custom.affinity}
+    if example.environment is not Environment.NFD:
+        return {}
+    # Terms are alternatives, expressions within one are not.
+    terms = [
+        {"matchExpressions": [{"key": f"feature.node.kubernetes.io/{device}.present", "operator": "Exists"}]}
+        for device in _PCI_LABELS[example.gpu]
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def _tolerations(example: Example, custom: Custom) -> Object:
+    if custom.tolerations is not None:
+        return {"tolerations": [*custom.tolerations]}
+    match example.environment:
+        case Environment.KIND:
+            simulated = {"key": "gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+            return {"tolerations": [simulated]}
+        case Environment.NFD:
+            return {"tolerations": [{"key": _TAINTS[example.gpu], "operator": "Exists", "effect": "NoSchedule"}]}
+        case _:
+            return {}
+
+
+def _node_selector(example: Example, custom: Custom, number: int) -> Object:
+    chosen = custom.node_selectors[number - 1]
+    if chosen is not None:
+        return {"nodeSelector": chosen}
+    if example.environment is Environment.KIND and example.access is Access.RWO and number > 1:
+        # GKM's own kind cluster has one worker labelled true and one labelled false: a DaemonSet for each.
+        return {"nodeSelector": {"gkm-test-node": "true" if number == 2 else "false"}}  # noqa: PLR2004 - the second
+    return {}

@@ -1,0 +1,1 @@
+"""Inspections: cards, shares and pods, as values, tables and `accelkit inspect`."""

@@ -1,0 +1,85 @@
+"""Asks the extender what its ledger holds."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp
+import click
+import msgspec
+
+from accelkit.errors import ConfigurationError, ServiceError
+from accelkit.inspection.inspection import Inspection
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_SECONDS = 15
+
+
+def extender_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what it takes to reach the extender; `--extender` itself is each command's own."""
+    for option in (
+        click.option("--server-name", help="The name in the extender's certificate, where the URL has another one."),
+        click.option("--key", type=_FILE, help="Its private key (PEM)."),
+        click.option("--cert", type=_FILE, help="Client certificate (PEM), for https."),
+        click.option("--ca", type=_FILE, help="Authority of the extender's certificate (PEM), for https."),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where an extender answers; `server_name` is the name in its certificate, empty for the URL's."""
+
+    url: str
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+
+
+async def ask_extender(at: Address, node: str | None) -> Inspection:
+    """Return what the ledger of an extender holds, of one node or of all.
+
+    Raises:
+        ServiceError: it does not answer, or not as an extender does.
+    """
+    path = f"{at.url.rstrip('/')}/inspect" + (f"/{quote(node, safe='')}" if node else "")
+    tls: ssl.SSLContext | bool = at.tls or True
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(path, ssl=tls, server_hostname=at.server_name) as response,
+        ):
+            body = await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+        raise ServiceError(
+            f"the extender at {at.url} does not answer ({str(exc) or type(exc).__name__})",
+            next_step="give its URL with --extender, or read straight from the API server with --from-api",
+        ) from exc
+    try:
+        if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+            raise ServiceError(msgspec.json.decode(body, type=dict[str, str]).get("error", f"HTTP {response.status}"))
+        return msgspec.json.decode(body, type=Inspection)
+    except msgspec.MsgspecError as exc:
+        raise ServiceError(f"{at.url} does not answer as an accelkit extender does: {exc}") from exc
+
+
+def tls_of(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """Return what the given files make of a connection; None where none are given.
+
+    Raises:
+        ConfigurationError: they cannot be used.
+    """
+    if ca is None and cert is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=str(ca) if ca else None)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"the certificates cannot be used: {exc}") from exc
+    return context

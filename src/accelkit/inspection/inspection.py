@@ -1,0 +1,236 @@
+"""Inspections: cards, shares and pods, as `GET /inspect` and `accelkit inspect -o json` show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from accelkit.errors import ServiceError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.reflector import list_all
+from accelkit.ledger.feed import NODES, PODS, LedgerFeed
+from accelkit.ledger.holding import CardUse, Holding, NodeEntry, Unassigned
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card, Health
+from accelkit.model.pod import Node, Pod
+from accelkit.placement.misfit import Reason
+from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
+
+INSPECTION_VERSION = 1
+
+
+class ShareView(msgspec.Struct, frozen=True):
+    """What one container holds of a card. `stage` is reserved, bound or confirmed."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    memory_bytes: int
+    compute: int
+    whole: bool
+    stage: str
+
+
+class CardView(msgspec.Struct, frozen=True):
+    """A card and its shares.
+
+    `used_bytes` is what the pods cost the card, which is less than the sum of their shares where containers take over
+    the devices of an init container. `known` is false for a card that pods hold and no inventory names. `enforcement`
+    is what keeps the shares within their memory; where it is empty they are advisory.
+    """
+
+    id: str
+    vendor: str
+    model: str
+    memory_bytes: int | None
+    reserved_bytes: int
+    capacity_bytes: int
+    used_bytes: int
+    free_bytes: int
+    used_compute: int
+    whole: bool
+    health: str
+    known: bool
+    shares: list[ShareView]
+    health_reason: str = ""
+    cordoned: bool = False
+    estimated: bool = False
+    enforcement: str = ""
+
+
+class StrayView(msgspec.Struct, frozen=True):
+    """A pod that holds cards of a node without an assignment that says which."""
+
+    namespace: str
+    pod: str
+    uid: str
+    memory_bytes: int
+    whole: bool
+    problem: str
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Sums over cards."""
+
+    cards: int
+    capacity_bytes: int
+    used_bytes: int
+    free_bytes: int
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory).
+
+    `address` is empty where it was not asked for.
+    """
+
+    name: str
+    state: str
+    problem: str
+    unit_bytes: int | None
+    cards: list[CardView]
+    unassigned: list[StrayView]
+    totals: Totals
+    address: str = ""
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """The cluster, or one node of it."""
+
+    unit_bytes: int | None
+    nodes: list[NodeView]
+    totals: Totals
+    version: int = INSPECTION_VERSION
+
+
+def view_node(entry: NodeEntry) -> NodeView:
+    """Return one node as people see it."""
+    shares: dict[str, list[ShareView]] = {}
+    for held in sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name)):
+        for card, share in _shares(held):
+            shares.setdefault(card, []).append(share)
+    cards = [_card(card, entry.uses.get(card.id), shares.pop(card.id, [])) for card in entry.cards()]
+    cards += [_lost_card(card, entry.uses[card], held) for card, held in sorted(shares.items()) if card in entry.uses]
+    return NodeView(
+        entry.name,
+        _state(entry),
+        _problem(entry),
+        entry.inventory.unit_bytes if entry.inventory else None,
+        cards,
+        [_stray(pod) for pod in entry.unassigned.values()],
+        _sum(cards),
+    )
+
+
+def worth_showing(node: NodeView) -> bool:
+    """Whether a listing names the node: it has cards, or pods that hold some."""
+    return bool(node.state != "none" or node.cards or node.unassigned)
+
+
+def view(entries: Iterable[NodeEntry]) -> Inspection:
+    """Return the nodes as people see them; nodes without cards and pods are left out."""
+    return assemble([node for node in map(view_node, entries) if worth_showing(node)])
+
+
+def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
+    """Return an inspection of these nodes with their totals; the unit is the cluster's, else the first node's."""
+    totals = Totals(
+        sum(node.totals.cards for node in nodes),
+        sum(node.totals.capacity_bytes for node in nodes),
+        sum(node.totals.used_bytes for node in nodes),
+        sum(node.totals.free_bytes for node in nodes),
+    )
+    return Inspection(unit_bytes or next((n.unit_bytes for n in nodes if n.unit_bytes), None), list(nodes), totals)
+
+
+async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspection:
+    """Read nodes and pods from the API server and return what the extender's ledger would show.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: there is no such node.
+    """
+    ledger = Ledger()
+    feed = LedgerFeed(ledger, load_dialects(dialect_names(advertised=True)))
+    nodes, _ = await list_all(api, NODES, Node)
+    feed.replace_nodes(nodes)
+    addresses = {each.metadata.name: _address(each) for each in nodes}
+    query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
+    feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
+    if node is None:
+        found = view(ledger.nodes())
+        named = [msgspec.structs.replace(each, address=addresses.get(each.name, "")) for each in found.nodes]
+        return msgspec.structs.replace(found, nodes=named)
+    entry = ledger.node(node)
+    if entry is None:
+        raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
+    return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))])
+
+
+def _address(node: Node) -> str:
+    return next((each.address for each in node.status.addresses or () if each.type == "InternalIP"), "")
+
+
+def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:
+    pod = held.pod
+    for container, shares in held.assignment.containers.items():
+        for share in shares:
+            yield (
+                share.card,
+                ShareView(
+                    *(pod.namespace, pod.name, pod.uid, container),
+                    *(share.memory_bytes, share.compute, share.whole, held.stage.value),
+                ),
+            )
+
+
+def _card(card: Card, use: CardUse | None, shares: list[ShareView]) -> CardView:
+    used = use or CardUse()
+    return CardView(
+        *(card.id, card.vendor, card.model, card.memory_bytes, card.reserved_bytes, card.capacity_bytes),
+        *(used.used_bytes, card.capacity_bytes - used.used_bytes, used.used_compute, used.whole, card.health.value),
+        known=True,
+        shares=shares,
+        health_reason=card.health_reason,
+        cordoned=card.cordoned,
+        estimated=card.estimated,
+        enforcement=card.enforcement,
+    )
+
+
+def _lost_card(card: str, use: CardUse, shares: list[ShareView]) -> CardView:
+    return CardView(
+        *(card, "", "", None, 0, 0, use.used_bytes, -use.used_bytes, use.used_compute, use.whole),
+        Health.UNKNOWN.value,
+        known=False,
+        shares=shares,
+    )
+
+
+def _stray(pod: Unassigned) -> StrayView:
+    return StrayView(pod.pod.namespace, pod.pod.name, pod.pod.uid, pod.memory_bytes, pod.whole, pod.problem)
+
+
+def _state(entry: NodeEntry) -> str:
+    if entry.problem is None:
+        return "shared"
+    return "none" if entry.problem.reason in (Reason.NO_INVENTORY, Reason.UNKNOWN_NODE) else "unknown"
+
+
+def _problem(entry: NodeEntry) -> str:
+    if entry.problem is None:
+        return ""
+    sentence = load_dialect("native").text(entry.problem)
+    return f"{sentence}: {entry.problem.detail}" if entry.problem.detail else sentence
+
+
+def _sum(cards: Sequence[CardView]) -> Totals:
+    known = [card for card in cards if card.known]
+    return Totals(
+        len(known),
+        sum(card.capacity_bytes for card in known),
+        sum(card.used_bytes for card in cards),
+        sum(card.free_bytes for card in cards),
+    )

@@ -1,0 +1,30 @@
+"""Tables as other systems' tools print them, for scripts and eyes that know them."""
+
+from __future__ import annotations
+
+from accelkit.inspection.inspection import Inspection, NodeView
+from accelkit.model.units import unit_name
+
+_GAP = "  "
+
+
+def aliyun_table(inspection: Inspection) -> str:
+    """Return the table of `kubectl inspect gpushare`: amounts in units of memory, a column for each card."""
+    unit = inspection.unit_bytes or 2**30
+    most = max((len(node.cards) for node in inspection.nodes), default=0)
+    name = unit_name(unit)
+    cards = [f"GPU{number}(Allocated/Total)" for number in range(most)]
+    rows = [["NAME", "IPADDRESS", *cards, f"GPU Memory({name.removeprefix('1')})"]]
+    rows += [_row(node, most, unit) for node in inspection.nodes]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    used, total = inspection.totals.used_bytes // unit, inspection.totals.capacity_bytes // unit
+    percent = f"{100 * used // total}%" if total else "0%"
+    ruler = "-" * max(map(len, lines))
+    return "\n".join([*lines, ruler, "Allocated/Total GPU Memory In Cluster:", f"{used}/{total} ({percent})"])
+
+
+def _row(node: NodeView, most: int, unit: int) -> list[str]:
+    cards = [f"{card.used_bytes // unit}/{card.capacity_bytes // unit}" for card in node.cards]
+    sums = f"{node.totals.used_bytes // unit}/{node.totals.capacity_bytes // unit}"
+    return [node.name, node.address or "-", *cards, *("-" for _ in range(most - len(cards))), sums]

@@ -1,0 +1,1 @@
+"""What installs and removes accelkit on a cluster: the logic of the Ansible modules."""

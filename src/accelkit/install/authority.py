@@ -1,0 +1,210 @@
+"""The certificates by which kube-scheduler and the extender know each other, kept in Secrets.
+
+Three Secrets: the authority (with the former one while that is being replaced), the extender's leaf and the
+scheduler's. What is there and good stays as it is; what is missing, about to expire or for other names is issued anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from accelkit.errors import ApiError, ConfigurationError
+from accelkit.install.certificates import Authority, KeyPair, StoredAuthority
+from accelkit.kube.client import ApiClient
+
+AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
+
+_AUTHORITY_LIFETIME = timedelta(days=3650)
+_CERT, _KEY, _CA = "tls.crt", "tls.key", "ca.crt"
+_NOT_FOUND = 404
+_USAGES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
+_SUBJECTS = {SERVER: "accelkit-extender", CLIENT: "accelkit-kube-scheduler"}
+
+Data = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the certificates have to be.
+
+    Args:
+        names: host names and addresses by which the extender is reached.
+        renew_before: how long before their end certificates are replaced.
+        rotate_ca: make a new authority; the former one stays trusted until the next rotation, or its end.
+    """
+
+    names: tuple[str, ...]
+    renew_before: timedelta = timedelta(days=30)
+    rotate_ca: bool = False
+
+
+def renewed(stored: Mapping[str, Data], wanted: Wanted, now: datetime | None = None) -> dict[str, dict[str, bytes]]:
+    """Return the three Secrets' data as they have to be, by name; what can stay is byte for byte what is stored.
+
+    Raises:
+        ConfigurationError: the stored authority cannot be read; nothing is thrown away silently.
+    """
+    now = now or datetime.now(UTC)
+    authority, bundle = _authority(stored.get(AUTHORITY), wanted, now)
+    pair = authority.pair
+    # kube-scheduler learns of a new authority by a restart. Until the next run the former one's leaves stay in use.
+    known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
+    signers = pair.certificate if known else bundle
+    data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
+    for name in (SERVER, CLIENT):
+        names = wanted.names if name == SERVER else ()
+        there = stored.get(name, {})
+        leaf = KeyPair(there.get(_CERT, b""), there.get(_KEY, b""))
+        if problem_of(leaf, signers, name, names, now + wanted.renew_before):
+            subject = _SUBJECTS[name]
+            leaf = authority.server(subject, names) if name == SERVER else authority.client(subject)
+        data[name] = {_CERT: leaf.certificate, _KEY: leaf.key, _CA: bundle}
+    return data
+
+
+def problem_of(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> str:
+    """Return why a leaf is of no use at that time, or an empty string. `name` is SERVER or CLIENT."""
+    try:
+        certificate = x509.load_pem_x509_certificate(leaf.certificate)
+        key = serialization.load_pem_private_key(leaf.key, None)
+        authorities = x509.load_pem_x509_certificates(bundle)
+    except (ValueError, TypeError) as exc:
+        return f"it cannot be read: {exc}"
+    if certificate.public_key() != key.public_key():
+        return "its key is another one's"
+    if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
+        return f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}"
+    if not any(_signed(certificate, each, at) for each in authorities):
+        return "none of the authorities has signed it"
+    return _purpose_problem(certificate, name, names)
+
+
+def _purpose_problem(certificate: x509.Certificate, name: str, names: Sequence[str]) -> str:
+    extensions = certificate.extensions
+    try:
+        usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        if _USAGES[name] not in usages:
+            return "it is not for a server" if name == SERVER else "it is not for a client"
+        if names:
+            has = {str(each.value) for each in extensions.get_extension_for_class(x509.SubjectAlternativeName).value}
+            if missing := [each for each in names if each not in has]:
+                return f"it is not for {', '.join(missing)}"
+    except x509.ExtensionNotFound as exc:
+        return f"it lacks an extension: {exc}"
+    return ""
+
+
+def given(ca: bytes, server: KeyPair | None, client: KeyPair, wanted: Wanted) -> dict[str, dict[str, bytes]]:
+    """Check certificates that somebody else made; return the Secrets' data of those that are to be stored.
+
+    Raises:
+        ConfigurationError: one of them cannot be used.
+    """
+    data = {}
+    for name, pair in ((SERVER, server), (CLIENT, client)):
+        if pair is None:
+            continue
+        if problem := problem_of(pair, ca, name, wanted.names if name == SERVER else (), datetime.now(UTC)):
+            raise ConfigurationError(f"the given certificate for {name} cannot be used: {problem}")
+        data[name] = {_CERT: pair.certificate, _KEY: pair.key, _CA: ca}
+    return data
+
+
+def not_after(certificate: bytes) -> str:
+    """Return the end of a certificate's validity, RFC 3339."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, bytes]]:
+    """Return the data of those of the three Secrets that exist.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    found: dict[str, dict[str, bytes]] = {}
+    for name in (AUTHORITY, SERVER, CLIENT):
+        try:
+            answer = await api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        except ApiError as exc:
+            if exc.status != _NOT_FOUND:
+                raise
+            continue
+        data = msgspec.json.decode(answer).get("data") or {}
+        try:
+            found[name] = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
+        except binascii.Error as exc:
+            raise ConfigurationError(f"Secret {namespace}/{name} cannot be read: {exc}") from exc
+    return found
+
+
+async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data], labels: Mapping[str, str]) -> None:
+    """Create or replace Secrets.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    folder = f"/api/v1/namespaces/{namespace}/secrets"
+    for name, content in data.items():
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+            "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
+        }
+        try:
+            await api.post(folder, secret)
+        except ApiError as exc:
+            if exc.reason != "AlreadyExists":
+                raise
+            await api.put(f"{folder}/{name}", secret)
+
+
+def _authority(stored: Data | None, wanted: Wanted, now: datetime) -> tuple[Authority, bytes]:
+    """Return the authority that signs, and the bundle of those that are trusted, the newest first."""
+    if not stored:
+        made = _made(now)
+        return made, made.certificate
+    try:
+        authority = StoredAuthority(KeyPair(stored[_CERT], stored[_KEY]))
+        trusted = x509.load_pem_x509_certificates(stored.get(_CA) or stored[_CERT])
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ConfigurationError(
+            f"the authority in Secret {AUTHORITY} cannot be read: {exc}",
+            next_step="restore that Secret, or delete it to begin with a new authority",
+        ) from exc
+    ends = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
+    if not wanted.rotate_ca and now + wanted.renew_before < ends:
+        still = [each for each in trusted if each.not_valid_after_utc > now]
+        if len(still) == len(trusted) and stored.get(_CA):
+            return authority, stored[_CA]
+        return authority, b"".join(_pem(each) for each in still)
+    made = _made(now)
+    # The one before the former leaves: whoever was to learn of its successor has had a whole rotation for it.
+    return made, made.certificate + authority.certificate
+
+
+def _made(now: datetime) -> Authority:
+    return Authority(f"accelkit {now:%Y-%m-%d %H:%M:%S}", _AUTHORITY_LIFETIME)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate, at: datetime) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return authority.not_valid_before_utc <= at <= authority.not_valid_after_utc

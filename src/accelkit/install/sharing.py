@@ -1,0 +1,285 @@
+"""Which nodes share their cards: our label put on, and everything of ours taken off again.
+
+A kubelet only sets the resources of a vanished device plugin to 0, some minutes after it is gone, and never deletes the
+keys. So `unshare` waits for these zeros, deletes the keys in the node's status and watches that they stay away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
+from accelkit.install.owned_metadata import TABLES, Marks, share_label
+from accelkit.kube.client import ApiClient
+from accelkit.kube.reflector import list_all
+from accelkit.ledger.feed import NODES
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.pod import Node
+from accelkit.model.units import unit_name
+from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.profiles import presence_labels
+
+NATIVE: Final = load_dialect("native")
+_POLL_SECONDS: Final = 1.0
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What was done. `before` and `after` hold, per node that changes, all that is ours on it.
+
+    Attributes:
+        changed: whether anything was (in check mode: would be) written.
+        before: per node: labels, annotations, capacity, allocatable.
+        after: the same afterwards.
+        nodes: the nodes that were chosen, sorted.
+    """
+
+    changed: bool
+    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    after: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    nodes: Sequence[str] = ()
+
+
+async def share(
+    api: ApiClient,
+    *,
+    nodes: Collection[str] = (),
+    check: bool = False,
+    wait_seconds: float = 0.0,
+    unit_bytes: int | None = None,
+    dialect: Dialect = NATIVE,
+) -> Sharing:
+    """Put `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
+
+    Args:
+        api: an open client.
+        nodes: names; empty for all nodes with cards.
+        check: write nothing.
+        wait_seconds: where positive, wait that long for every node to offer its memory and cards.
+        unit_bytes: the cluster's unit, where agents that were told another are waited for too.
+        dialect: whose resources the node agents serve.
+
+    Raises:
+        ConfigurationError: a named node does not exist.
+        ServiceError: a node does not offer anything in time, or its agent cannot take the unit over.
+        ApiError: the API server refused or did not answer.
+    """
+    listed = await _list(api)
+    chosen = _named(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
+    names = tuple(sorted(node.metadata.name for node in chosen))
+    marks = Marks(dialect)
+    missing = {node.metadata.name: node for node in chosen if marks.sharing(node)}
+    before = {name: marks.of(node) for name, node in missing.items()}
+    after = {name: _with(before[name], marks.sharing(node)) for name, node in missing.items()}
+    if not check:
+        await _each(missing, lambda name: _patch_metadata(api, name, marks.sharing(missing[name])))
+    if wait_seconds > 0 and not (check and missing):
+
+        def problem(node: Node) -> str:
+            return offer_problem(node, unit_bytes, dialect)
+
+        await _until(api, names, wait_seconds, problem, "{count} of {all} nodes do not offer their cards: {list}")
+    return Sharing(bool(missing), before, after, names)
+
+
+async def unshare(
+    api: ApiClient,
+    *,
+    nodes: Collection[str] = (),
+    grace_seconds: float,
+    confirm_seconds: float,
+    check: bool = False,
+    dialect: Dialect = NATIVE,
+) -> Sharing:
+    """Take our label, annotation and resources off nodes: the named ones, else all that have any of these.
+
+    Args:
+        api: an open client.
+        nodes: names; empty for all nodes that carry something of ours.
+        grace_seconds: how long to wait for the kubelets to have given up the resources.
+        confirm_seconds: how long to watch that the deleted keys stay away.
+        check: write nothing.
+        dialect: whose resources the node agents served.
+
+    Raises:
+        ConfigurationError: a named node does not exist.
+        ServiceError: a kubelet still offers our resources after the grace, or they came back.
+        ApiError: the API server refused or did not answer.
+    """
+    listed = await _list(api)
+    chosen = _named(listed, nodes) if nodes else list(listed.values())
+    marks = Marks(dialect)
+    marked = {node.metadata.name: node for node in chosen if marks.of(node)}
+    names = tuple(sorted(nodes or marked))
+    before = {name: marks.of(node) for name, node in marked.items()}
+    result = Sharing(bool(marked), before, {name: {} for name in marked}, names)
+    if check or not marked:
+        return result
+    await _each(marked, lambda name: _clear_metadata(api, name, marks))
+    still = "{count} of {all} nodes still offer our resources: {list}"
+    await _until(api, marked, grace_seconds, lambda node: _offer_left(node, marks), still)
+    # An agent on its way out may have published its inventory once more.
+    await _each(marked, lambda name: _clear_metadata(api, name, marks))
+    await _each(marked, lambda name: _delete_keys(api, name, marks))
+    await _confirm(api, marked, confirm_seconds, marks)
+    return result
+
+
+def offer_problem(node: Node, unit_bytes: int | None = None, dialect: Dialect = NATIVE) -> str:
+    """Return why a shared node offers no cards yet; empty where it does.
+
+    Raises:
+        ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
+    """
+    text = node.annotation(INVENTORY_ANNOTATION)
+    if text is None:
+        return "its agent has published no inventory"
+    try:
+        inventory = decode_inventory(text)
+    except InventoryError as exc:
+        return str(exc)
+    if unit_bytes not in (None, inventory.told_bytes):
+        return f"its agent still goes by the unit {unit_name(inventory.told_bytes)}"
+    if inventory.problem and unit_bytes is not None:
+        raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
+    if not inventory.cards:
+        return "its agent found no card"
+    allocatable = node.status.allocatable or {}
+    absent = [name for name in Marks(dialect).resources if allocatable.get(name, "0") == "0"]
+    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else ""
+
+
+async def _list(api: ApiClient) -> dict[str, Node]:
+    nodes, _ = await list_all(api, NODES, Node)
+    return {node.metadata.name: node for node in nodes}
+
+
+def _named(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
+    wanted = sorted(set(names))
+    if unknown := [name for name in wanted if name not in listed]:
+        raise ConfigurationError(
+            f"there is no node {', '.join(unknown)}",
+            next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}",
+        )
+    return [listed[name] for name in wanted]
+
+
+def _wants_sharing(node: Node) -> bool:
+    label = share_label(node)
+    return label != "false" and (label is not None or _has_cards(node))
+
+
+def _has_cards(node: Node) -> bool:
+    labels = node.metadata.labels or {}
+    if any(labels.get(label) == "true" for label in presence_labels()):
+        return True
+    try:
+        return bool(decode_inventory(node.annotation(INVENTORY_ANNOTATION) or "").cards)
+    except InventoryError:
+        return False
+
+
+def _with(
+    marks: Mapping[str, Mapping[str, str]], more: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    return {
+        kind: {**marks.get(kind, {}), **more.get(kind, {})} for kind in (*marks, *(k for k in more if k not in marks))
+    }
+
+
+def _offer_left(node: Node, marks: Marks) -> str:
+    left = [f"{name}: {n}" for table in TABLES for name, n in marks.offered(node, table).items() if n != "0"]
+    return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else ""
+
+
+async def _clear_metadata(api: ApiClient, name: str, marks: Marks) -> None:
+    node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
+    await _patch_metadata(api, name, marks.clearing(node))
+
+
+async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:
+    await api.patch(f"{NODES}/{name}", {"metadata": metadata})
+
+
+async def _delete_keys(api: ApiClient, name: str, marks: Marks) -> None:
+    for _ in range(3):
+        node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
+        operations: list[dict[str, str]] = []
+        for table in TABLES:
+            for resource, value in marks.offered(node, table).items():
+                path = f"/status/{table}/{resource.replace('/', '~1')}"
+                # A kubelet that has begun to offer the resource again must not lose it.
+                operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
+        if not operations:
+            return
+        try:
+            await api.patch(f"{NODES}/{name}/status", operations, kind="json")
+        except ApiError as exc:
+            if exc.status not in (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT):
+                raise
+    raise ServiceError(
+        f"the status of node {name} changes faster than our resources can be deleted from it", next_step="try again"
+    )
+
+
+async def _confirm(api: ApiClient, names: Collection[str], seconds: float, marks: Marks) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        back = sorted(name for name, node in (await _list_named(api, names)).items() if marks.of(node))
+        if back:
+            raise ServiceError(
+                f"labels, annotations or resources of ours came back on {', '.join(back)}",
+                next_step="check that no node agent is left (DaemonSet, static pods), then try again",
+            )
+        if time.monotonic() >= deadline:
+            return
+        await asyncio.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+async def _until(
+    api: ApiClient, names: Collection[str], seconds: float, problem: Callable[[Node], str], sentence: str
+) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await _list_named(api, names)
+        problems = {name: text for name, node in sorted(found.items()) if (text := problem(node))}
+        if not problems:
+            return
+        if time.monotonic() >= deadline:
+            listing = "; ".join(f"{name}: {text}" for name, text in problems.items())
+            raise ServiceError(
+                f"after {seconds:g} s {sentence.format(count=len(problems), all=len(names), list=listing)}",
+                next_step="look at the node agent's pods there and at the node's Ready condition",
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
+    wanted = set(names)
+    return {name: node for name, node in (await _list(api)).items() if name in wanted}
+
+
+async def _each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with slots:
+            try:
+                await act(name)
+            except ApiError as exc:
+                # A node that was deleted in the meantime has nothing of ours.
+                if exc.status != HTTPStatus.NOT_FOUND:
+                    raise
+
+    results = await asyncio.gather(*(one(name) for name in names), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,138 @@
+"""What will create pods, or has created pods that still wait, and asks for a resource.
+
+Pods of a workload are not listed beside it. A pending pod whose owner is of a kind that is not read here (that of an
+operator) is listed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.reflector import list_all
+from accelkit.ledger.feed import PODS
+from accelkit.model.pod import PodSpec
+
+# By kind: the paths of its collection, the first that the API server knows.
+_KINDS: Final = {
+    "Deployment": ("/apis/apps/v1/deployments",),
+    "StatefulSet": ("/apis/apps/v1/statefulsets",),
+    "DaemonSet": ("/apis/apps/v1/daemonsets",),
+    "ReplicaSet": ("/apis/apps/v1/replicasets",),
+    "ReplicationController": ("/api/v1/replicationcontrollers",),
+    "Job": ("/apis/batch/v1/jobs",),
+    "CronJob": ("/apis/batch/v1/cronjobs", "/apis/batch/v1beta1/cronjobs"),
+    "Pod": (PODS,),
+}
+
+
+@dataclass(frozen=True, order=True)
+class Workload:
+    """An object with a pod template, or a waiting pod.
+
+    Attributes:
+        requests: what each of its containers asks for, by name.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    requests: tuple[tuple[str, str], ...]
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    controller: bool = False
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    owner_references: list[_Owner] | None = None
+
+
+class _Template(msgspec.Struct):
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class _JobSpec(msgspec.Struct):
+    template: _Template | None = None
+
+
+class _JobTemplate(msgspec.Struct):
+    spec: _JobSpec = msgspec.field(default_factory=_JobSpec)
+
+
+class _Spec(PodSpec, rename="camel"):
+    template: _Template | None = None
+    job_template: _JobTemplate | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    conditions: list[_Condition] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def workloads_asking(api: ApiClient, resources: Collection[str]) -> list[Workload]:
+    """Return all workloads, and pods without a node, with a container limited in one of these resources, sorted.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    found: list[Workload] = []
+    for kind, paths in _KINDS.items():
+        for each in await _list(api, paths):
+            requests = tuple(_requests(_pod_spec(each), resources))
+            if requests and _counts(kind, each):
+                found.append(Workload(each.metadata.namespace, kind, each.metadata.name, requests))
+    return sorted(found)
+
+
+async def _list(api: ApiClient, paths: Sequence[str]) -> list[_Object]:
+    for path in paths:
+        try:
+            listed, _ = await list_all(api, path, _Object)
+        except ApiError as exc:
+            if exc.status != HTTPStatus.NOT_FOUND or path == paths[-1]:
+                raise
+        else:
+            return listed
+    return []
+
+
+def _counts(kind: str, each: _Object) -> bool:
+    if kind == "Pod" and (each.spec.node_name or each.status.phase != "Pending"):
+        return False
+    ended = any(c.type in ("Complete", "Failed") and c.status == "True" for c in each.status.conditions or ())
+    owners = [owner.kind for owner in each.metadata.owner_references or () if owner.controller]
+    return not (kind == "Job" and ended) and not any(owner in _KINDS for owner in owners)
+
+
+def _pod_spec(each: _Object) -> PodSpec:
+    template = each.spec.job_template.spec.template if each.spec.job_template else each.spec.template
+    return template.spec if template else each.spec
+
+
+def _requests(spec: PodSpec, resources: Collection[str]) -> Iterator[tuple[str, str]]:
+    for container in [*(spec.init_containers or ()), *spec.containers]:
+        for name, amount in sorted((container.resources.limits or {}).items()):
+            if name in resources and str(amount) != "0":
+                yield container.name, str(amount)

@@ -1,0 +1,1 @@
+"""The Kubernetes API: connections, requests, list and watch, leases, events. Nothing else talks to the API server."""

@@ -1,0 +1,160 @@
+"""Requests to the API server: bytes in, bytes out, errors typed.
+
+Callers decode what they need with msgspec; nothing here knows an object's kind. Every request has a deadline. Nothing
+is retried: whether a request may be repeated is known to the caller alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from accelkit.errors import ApiError
+from accelkit.kube.connection import Connection
+
+PatchKind = Literal["merge", "json", "apply"]
+
+_PATCH_TYPES: Mapping[PatchKind, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    # JSON is YAML, so nothing else need be sent.
+    "apply": "application/apply-patch+yaml",
+}
+# One watch event is one line; a pod may have 1.5 MiB and a list page far more.
+_READ_BUFFER_BYTES = 1 << 20
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+
+
+class ApiClient:
+    """A session with one API server; use as an asynchronous context manager.
+
+    Args:
+        connection: where and as whom.
+        timeout_seconds: the deadline of each request, connecting included.
+        connections: how many requests may be under way at once.
+    """
+
+    def __init__(self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100) -> None:
+        self.server = connection.server
+        self._connection = connection
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._limit = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self._connection.tls or False, limit=self._limit)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=self._timeout,
+            read_bufsize=_READ_BUFFER_BYTES,
+            headers={"Accept": "application/json"},
+            # The API server sets none, and looking for them costs each request.
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
+        """GET `path`; ApiError unless the answer is 2xx."""
+        return await self._request("GET", path, query=query)
+
+    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
+        """POST `body` as JSON; ApiError unless the answer is 2xx."""
+        return await self._request("POST", path, body, query=query)
+
+    async def put(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
+        """PUT `body` as JSON; ApiError unless the answer is 2xx."""
+        return await self._request("PUT", path, body, query=query)
+
+    async def patch(
+        self, path: str, body: object, *, kind: PatchKind = "merge", query: Mapping[str, str] | None = None
+    ) -> bytes:
+        """PATCH with a merge patch, a JSON patch or what is to be applied; ApiError unless the answer is 2xx.
+
+        The server takes the last only with the query's `fieldManager`, and owns the fields for it.
+        """
+        return await self._request("PATCH", path, body, query=query, content_type=_PATCH_TYPES[kind])
+
+    async def delete(self, path: str, body: object | None = None) -> bytes:
+        """DELETE, with DeleteOptions in `body`; ApiError unless the answer is 2xx."""
+        return await self._request("DELETE", path, body)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch; yields its lines. ApiError when it is refused or silent for longer than `silence_seconds`."""
+        timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
+        try:
+            async with self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout) as response:
+                if response.status != 200:  # noqa: PLR2004 - a watch starts with 200 or not at all
+                    raise _refusal(response.status, await response.read())
+                yield _lines(response.content)
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise ApiError(f"the watch of {path} broke: {str(exc) or type(exc).__name__}") from exc
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": content_type}
+        try:
+            headers |= self._headers()
+            async with self._open().request(method, self._url(path, query), data=data, headers=headers) as response:
+                answer = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
+            raise ApiError(f"{method} {self.server}{path} got no answer: {str(exc) or type(exc).__name__}") from exc
+        if response.status >= 300:  # noqa: PLR2004 - the API server never redirects; all but 2xx is a refusal
+            raise _refusal(response.status, answer)
+        return answer
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
+        # Encoded here once; parsing and quoting it anew would cost a tenth of a whole request.
+        return URL(f"{self.server}{path}?{urlencode(query)}" if query else self.server + path, encoded=True)
+
+    def _headers(self) -> dict[str, str]:
+        bearer = self._connection.bearer()
+        return {"Authorization": f"Bearer {bearer}"} if bearer else {}
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("ApiClient is used outside its `async with`")
+        return self._session
+
+
+def _refusal(status: int, answer: bytes) -> ApiError:
+    try:
+        decoded = msgspec.json.decode(answer, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        decoded = _Status(message=answer[:300].decode(errors="replace"))
+    return ApiError(decoded.message or f"HTTP {status}", status=status, reason=decoded.reason)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    # StreamReader.readline refuses lines over its buffer; events may be longer.
+    pending = bytearray()
+    async for chunk in content.iter_any():
+        pending += chunk
+        while (end := pending.find(b"\n")) >= 0:
+            yield bytes(pending[:end])
+            del pending[: end + 1]

@@ -1,0 +1,78 @@
+"""Events: what happened to a pod or node, for the people who look at it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+
+log = logging.getLogger(__name__)
+
+# The API server takes 1024 bytes.
+_MAX_MESSAGE: Final = 1000
+# Names have up to 253 characters, of which ours takes 17.
+_MAX_PREFIX: Final = 236
+_NODE_NAMESPACE: Final = "default"
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The object that an event is about; a node has no namespace."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class Events:
+    """Writes events of one component; an event that cannot be written is logged and forgotten.
+
+    Args:
+        api: an open client.
+        component: who reports, as `accelkit-node-agent`.
+        host: the node it runs on.
+    """
+
+    def __init__(self, api: ApiClient, component: str, host: str) -> None:
+        self._api = api
+        self._source = {"component": component, "host": host}
+
+    async def record(self, subject: Subject, reason: str, message: str, *, warning: bool = False) -> None:
+        """Write one event.
+
+        Args:
+            subject: what it is about.
+            reason: one word in CamelCase, for machines.
+            message: a sentence, for people.
+            warning: whether something is wrong.
+        """
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        namespace = subject.namespace or _NODE_NAMESPACE
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{subject.name[:_MAX_PREFIX]}.{secrets.token_hex(8)}", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                **{key: value for key, value in msgspec.to_builtins(subject).items() if value},
+            },
+            "reason": reason,
+            "message": message[:_MAX_MESSAGE],
+            "type": "Warning" if warning else "Normal",
+            "source": self._source,
+            "reportingComponent": self._source["component"],
+            "reportingInstance": self._source["host"],
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self._api.post(f"/api/v1/namespaces/{namespace}/events", event)
+        except ApiError as exc:
+            log.warning("event %s of %s %s is lost: %s", reason, subject.kind, subject.name, exc)

@@ -1,0 +1,221 @@
+"""Leader election with a Lease of coordination.k8s.io, by the rules of client-go.
+
+Clocks of hosts are never compared: a Lease is over when its record has not changed for its duration on our own
+monotonic clock. Our own term is counted from before the renewal was sent, and ends early enough that what was sent
+within it has taken effect, or has not, before anybody else may lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from accelkit.errors import ApiError, ConfigurationError
+from accelkit.kube.client import ApiClient
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 15
+# A write that was sent at the last moment has 5 s to take effect on the API server, and the Lease is still ours then.
+TERM_SECONDS = 9.0
+_RETRY_SECONDS = 2.0
+_CONFLICT, _NOT_FOUND = 409, 404
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+_decoder = msgspec.json.Decoder(_Lease)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseName:
+    """Where a Lease lies."""
+
+    namespace: str
+    name: str
+
+
+def parse_lease(text: str) -> LeaseName:
+    """Read NAMESPACE/NAME.
+
+    Raises:
+        ConfigurationError: it is not of that form.
+    """
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise ConfigurationError(f"{text!r} is no Lease", next_step="write it as accelkit/accelkit-extender")
+    return LeaseName(namespace, name)
+
+
+class Elector:
+    """Competes for one Lease.
+
+    Args:
+        api: an open client.
+        lease: which Lease; it is created where it is missing.
+        identity: our name, unique among the candidates.
+        on_acquired: called when we begin to lead.
+        on_lost: called when we lead no longer; `leads` is false already.
+        clock: seconds on a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        lease: LeaseName,
+        identity: str,
+        *,
+        on_acquired: Callable[[], None],
+        on_lost: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{lease.namespace}/leases"
+        self._lease = lease
+        self._identity = identity
+        self._on_acquired = on_acquired
+        self._on_lost = on_lost
+        self._clock = clock
+        self._leading = False
+        self._term_ends = 0.0
+        self._observed: _Lease | None = None
+        self._observed_at = 0.0
+
+    def leads(self) -> bool:
+        """Return whether we lead now; by the clock, so also while nothing else of us runs."""
+        return self._leading and self._clock() < self._term_ends
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease when it was last read, or empty."""
+        return (self._observed.spec.holder_identity or "") if self._observed else ""
+
+    async def run(self) -> None:
+        """Compete until cancelled."""
+        while True:
+            await self.step()
+            pause = _RETRY_SECONDS
+            if self._leading:
+                pause = min(pause, max(0.0, self._term_ends - self._clock()))
+            await asyncio.sleep(pause)
+
+    async def step(self) -> None:
+        """Try once to acquire or renew, and tell what changed."""
+        sent_at = self._clock()
+        # An answer that comes after our term is of no use to it.
+        deadline = max(0.0, self._term_ends - sent_at) if self._leading else TERM_SECONDS
+        held = False
+        try:
+            async with asyncio.timeout(deadline):
+                held = await self._acquire_or_renew()
+        except TimeoutError:
+            log.warning("the Lease %s was not renewed in time", self._lease.name)
+        except ApiError as exc:
+            log.warning("the Lease %s cannot be %s: %s", self._lease.name, "renewed" if self._leading else "read", exc)
+        if held:
+            self._term_ends = sent_at + TERM_SECONDS
+        usurped = not held and self._leading and self.holder not in {"", self._identity}
+        if held and not self._leading:
+            self._leading = True
+            log.info("%s leads", self._identity)
+            self._on_acquired()
+        elif usurped or (self._leading and self._clock() >= self._term_ends):
+            self._lose()
+
+    async def release(self) -> None:
+        """Give up the Lease, so that nobody has to wait for its end. What was begun under it must be done."""
+        if not self.leads() or self._observed is None:
+            return
+        self._lose()
+        spec = _Spec(
+            holder_identity="", lease_duration_seconds=1, lease_transitions=self._observed.spec.lease_transitions
+        )
+        try:
+            async with asyncio.timeout(_RETRY_SECONDS):
+                await self._put(spec)
+        except (TimeoutError, ApiError) as exc:
+            log.info("the Lease %s was not released: %s", self._lease.name, exc)
+
+    def _lose(self) -> None:
+        self._leading = False
+        log.warning("%s leads no longer", self._identity)
+        self._on_lost()
+
+    async def _acquire_or_renew(self) -> bool:
+        if not self.leads():
+            try:
+                self._observe(await self._api.get(f"{self._folder}/{self._lease.name}"))
+            except ApiError as exc:
+                if exc.status != _NOT_FOUND:
+                    raise
+                self._observed = None
+        observed = self._observed
+        if observed is None:
+            lease = _Lease(_Metadata(self._lease.name, self._lease.namespace), self._record(None))
+            self._observe(await self._api.post(self._folder, lease))
+            return True
+        duration = observed.spec.lease_duration_seconds or LEASE_SECONDS
+        over = not self.holder or self._clock() >= self._observed_at + duration
+        if self.holder != self._identity and not over:
+            return False
+        try:
+            await self._put(self._record(observed.spec))
+        except ApiError as exc:
+            if exc.status != _CONFLICT:
+                raise
+            # Somebody else wrote it: read who before anything is decided.
+            self._observe(await self._api.get(f"{self._folder}/{self._lease.name}"))
+            return False
+        return True
+
+    async def _put(self, spec: _Spec) -> None:
+        assert self._observed is not None  # noqa: S101 - callers have read the Lease
+        version = self._observed.metadata.resource_version
+        lease = _Lease(_Metadata(self._lease.name, self._lease.namespace, version), spec)
+        self._observe(await self._api.put(f"{self._folder}/{self._lease.name}", lease))
+
+    def _record(self, before: _Spec | None) -> _Spec:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        ours = before is not None and before.holder_identity == self._identity
+        return _Spec(
+            holder_identity=self._identity,
+            lease_duration_seconds=LEASE_SECONDS,
+            acquire_time=before.acquire_time if before and ours else now,
+            renew_time=now,
+            lease_transitions=0 if before is None else (before.lease_transitions or 0) + (not ours),
+        )
+
+    def _observe(self, answer: bytes) -> None:
+        try:
+            lease = _decoder.decode(answer)
+        except _UNREADABLE as exc:
+            raise ApiError(f"the Lease {self._lease.name} cannot be read: {exc}") from exc
+        if self._observed is None or lease.spec != self._observed.spec:
+            self._observed_at = self._clock()
+        self._observed = lease

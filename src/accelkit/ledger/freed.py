@@ -1,0 +1,59 @@
+"""Nodes that have more to give than before: cards that came back, shares that were released, a unit that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from accelkit.ledger.holding import NodeEntry
+from accelkit.ledger.ledger import Ledger
+from accelkit.placement.fit import CardState
+
+_Offer: TypeAlias = Mapping[str, CardState]
+
+_NOTHING: Final[_Offer] = {}
+
+
+class FreedNodes:
+    """Compares each node of a ledger with what it had to give at the last look.
+
+    Looks are apart, so a share that moves from one pod to another within one event of the API server is no change.
+
+    Args:
+        ledger: read alone.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._tick = -1
+        self._offers: dict[str, _Offer] = {}
+
+    def look(self) -> list[str]:
+        """Return the nodes that have more to give than at the last look, or other cards."""
+        table = self._ledger.table
+        if table.tick == self._tick:
+            return []
+        rows, self._tick = table.changed_since(self._tick), table.tick
+        return [entry.name for row in rows.tolist() if self._gained(entry := self._ledger.entry_at(row))]
+
+    def _gained(self, entry: NodeEntry) -> bool:
+        before, now = self._offers.get(entry.name, _NOTHING), _offer(entry)
+        self._offers[entry.name] = now
+        return any(_more(before.get(card), state) for card, state in now.items())
+
+
+def _offer(entry: NodeEntry) -> _Offer:
+    if entry.problem is not None:
+        return _NOTHING
+    return {state.card.id: state for state in entry.states() if state.card.placeable}
+
+
+def _more(before: CardState | None, now: CardState) -> bool:
+    # Constraints of pods may name anything of a card, so one that is described otherwise may fit where it did not.
+    return (
+        before is None
+        or before.card != now.card
+        or now.free_bytes > before.free_bytes
+        or now.free_compute > before.free_compute
+        or now.empty > before.empty
+    )

@@ -1,0 +1,218 @@
+"""The ledger: all assignments of a cluster in memory, the single writer of "free".
+
+Invariants:
+- A reservation is decided and recorded in one critical section, so no two pods are promised the same memory.
+- What the API server says of a bound pod wins over what we reserved, and is never refused.
+- A pod, known by its UID, holds cards of one node at most.
+- What a list does not show is released only if it was confirmed before: a Binding younger than the list stays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from accelkit.errors import InventoryError
+from accelkit.ledger.holding import Holding, NodeEntry, PodRef, Stage, Unassigned
+from accelkit.ledger.table import Table
+from accelkit.model.assignment import Assignment
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import Kind, PodRequest
+from accelkit.model.units import unit_name
+from accelkit.placement.charges import charges
+from accelkit.placement.fit import empty_states, kinds, place
+from accelkit.placement.misfit import Misfit, MisfitError, Reason
+from accelkit.placement.policies import Policy
+
+
+class Ledger:
+    """Nodes, their cards, and who holds what.
+
+    Args:
+        unit_bytes: the cluster's memory unit. A node that still advertises another takes no new share. None accepts
+            every unit, for readers that place nothing.
+    """
+
+    def __init__(self, *, unit_bytes: int | None = None) -> None:
+        self.unit_bytes = unit_bytes
+        self.table = Table()
+        self._nodes: dict[str, NodeEntry] = {}
+        self._by_row: list[NodeEntry] = []
+        self._names: list[str] = []
+        self._where: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def put_node(self, name: str, inventory: Inventory | InventoryError | None) -> None:
+        """Take over a node's cards; an error or None keeps its holdings and stops new shares."""
+        with self._lock:
+            entry = self._entry(name)
+            before = entry.inventory, entry.problem
+            if isinstance(inventory, Inventory):
+                entry.inventory, entry.problem = inventory, self._unit_problem(inventory)
+            elif inventory is None:
+                entry.inventory, entry.problem = None, Misfit(Reason.NO_INVENTORY, resolvable=False)
+            else:
+                entry.problem = Misfit(Reason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
+            # Nodes report their status all day; what changes no card must not have verdicts made anew.
+            if (entry.inventory, entry.problem) != before:
+                self.table.update(entry)
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node that was deleted; pods still bound to it stay until they are gone."""
+        with self._lock:
+            if name in self._nodes:
+                entry = self._nodes[name]
+                entry.inventory, entry.problem = None, Misfit(Reason.UNKNOWN_NODE, resolvable=False)
+                self.table.update(entry)
+
+    def keep_nodes(self, names: Iterable[str]) -> None:
+        """Forget every node that a complete list did not show."""
+        with self._lock:
+            for name in self._nodes.keys() - set(names):
+                self.drop_node(name)
+
+    def reserve(self, pod: PodRef, node: str, request: PodRequest, policy: Policy) -> Assignment:
+        """Choose cards and hold them until the Binding's outcome is known; the same pod and node again changes nothing.
+
+        Raises:
+            MisfitError: the pod does not fit that node, or is held on another one.
+        """
+        with self._lock:
+            held = self.holding(pod.uid)
+            if held is not None and held.node == node:
+                return held.assignment
+            if held is not None:
+                raise MisfitError(Misfit(Reason.HELD_ELSEWHERE, detail=held.node))
+            entry = self._nodes.get(node)
+            if entry is None:
+                raise MisfitError(Misfit(Reason.UNKNOWN_NODE, detail=node, resolvable=False))
+            placed = self.place(entry, request, policy)
+            if isinstance(placed, Misfit):
+                raise MisfitError(placed)
+            self._hold(Holding(pod, node, placed, charges(kinds(request), placed.containers), Stage.RESERVED))
+            return placed
+
+    def place(self, entry: NodeEntry, request: PodRequest, policy: Policy) -> Assignment | Misfit:
+        """Choose cards on a node without holding them; a misfit says whether the empty node would do."""
+        with self._lock:
+            if entry.problem is not None:
+                return entry.problem
+            placed = place(entry.states(), request, policy)
+            if isinstance(placed, Assignment):
+                return placed
+            alone = place(empty_states(entry.cards()), request, policy)
+            if isinstance(alone, Assignment):
+                return placed
+            return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
+
+    def accepted(self, uid: str) -> None:
+        """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""
+        with self._lock:
+            held = self.holding(uid)
+            if held is not None and held.stage is Stage.RESERVED:
+                self._nodes[held.node].holdings[uid] = replace(held, stage=Stage.BOUND)
+
+    def confirm(
+        self,
+        pod: PodRef,
+        node: str,
+        assignment: Assignment,
+        order: Iterable[tuple[str, Kind]],
+        stage: Stage = Stage.CONFIRMED,
+    ) -> None:
+        """Take over what the API server shows of a bound pod; BOUND where it may be newer than the next list."""
+        with self._lock:
+            held = self.holding(pod.uid)
+            if held is not None and held.node == node and held.assignment == assignment:
+                # Most events of a running pod change nothing for us.
+                if held.stage not in (stage, Stage.CONFIRMED):
+                    self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
+                return
+            self._hold(Holding(pod, node, assignment, charges(order, assignment.containers), stage))
+
+    def confirm_unassigned(self, stray: Unassigned) -> None:
+        """Take over a bound pod whose cards nobody has written down."""
+        with self._lock:
+            self.release(stray.pod.uid)
+            entry = self._entry(stray.node)
+            entry.unassigned[stray.pod.uid] = stray
+            self._where[stray.pod.uid] = stray.node
+            self.table.update(entry)
+
+    def release(self, uid: str) -> bool:
+        """Free what a pod holds; False where it held nothing."""
+        with self._lock:
+            node = self._where.pop(uid, None)
+            if node is None:
+                return False
+            entry = self._nodes[node]
+            held = entry.holdings.pop(uid, None)
+            if held is not None:
+                entry.charge(held.charges.items(), -1)
+            entry.unassigned.pop(uid, None)
+            self.table.update(entry)
+            return True
+
+    def keep_pods(self, uids: Iterable[str]) -> list[Holding]:
+        """Release every confirmed pod that a complete list did not show; return the younger ones it did not show."""
+        with self._lock:
+            unseen = self._where.keys() - set(uids)
+            young = [held for uid in unseen if (held := self.holding(uid)) and held.stage is not Stage.CONFIRMED]
+            for uid in unseen - {held.pod.uid for held in young}:
+                self.release(uid)
+            return young
+
+    def holding(self, uid: str) -> Holding | None:
+        """Return what a pod holds, None where nothing is known."""
+        with self._lock:
+            node = self._where.get(uid)
+            return None if node is None else self._nodes[node].holdings.get(uid)
+
+    def node(self, name: str) -> NodeEntry | None:
+        """Return a node's entry; callers read it and change nothing."""
+        return self._nodes.get(name)
+
+    def entry_at(self, row: int) -> NodeEntry:
+        """Return the entry of a row of the table."""
+        return self._by_row[row]
+
+    def names(self) -> list[str]:
+        """Return the names of all nodes in the order of the table's rows; callers change nothing."""
+        return self._names
+
+    def nodes(self) -> Iterator[NodeEntry]:
+        """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
+        with self._lock:
+            entries = sorted(self._nodes.items())
+        return (entry for _, entry in entries if not entry.gone)
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def _hold(self, holding: Holding) -> None:
+        self.release(holding.pod.uid)
+        entry = self._entry(holding.node)
+        entry.holdings[holding.pod.uid] = holding
+        entry.charge(holding.charges.items(), +1)
+        self._where[holding.pod.uid] = holding.node
+        self.table.update(entry)
+
+    def _entry(self, name: str) -> NodeEntry:
+        entry = self._nodes.get(name)
+        if entry is None:
+            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(Reason.UNKNOWN_NODE, resolvable=False))
+            self._nodes[name] = entry
+            self._by_row.append(entry)
+            self._names.append(name)
+            self.table.update(entry)
+        return entry
+
+    def _unit_problem(self, inventory: Inventory) -> Misfit | None:
+        if inventory.problem and not inventory.next_unit_bytes:
+            detail = "its kubelet cannot take so many devices"
+        elif self.unit_bytes in (None, inventory.unit_bytes):
+            return None
+        else:
+            detail = f"it still has {unit_name(inventory.unit_bytes)}"
+        return Misfit(Reason.UNIT, detail=detail, resolvable=False)

@@ -1,0 +1,119 @@
+"""All nodes as columns of numbers, so that a simple request is judged on every node at once.
+
+A request is simple when one container asks for cards without further constraints: nearly all are. For it the verdicts
+here are exactly those of `fit.place`; a property test holds the two together.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from accelkit.ledger.holding import NodeEntry
+from accelkit.model.request import PodRequest
+
+FITS: Final = 0
+FULL: Final = 1
+NEVER: Final = 2
+PROBLEM: Final = 3
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+_NONE = -1  # no card in this column: less than any amount, so nothing fits
+
+
+def is_simple(request: PodRequest) -> bool:
+    """Whether the table can judge the request alone."""
+    if len(request.containers) != 1:
+        return False
+    container = request.containers[0]
+    constraints = (container.model, container.same_card_as, container.link, container.numa, container.compute)
+    return not any((*constraints, container.allowed, container.denied))
+
+
+class Table:
+    """One row per node, one column per card.
+
+    Rows are kept for ever: a node that goes leaves a row of problem nodes, and takes it up again when it returns.
+    `changed_at` holds, per row, the tick of its last change, so that a cached verdict knows which rows to judge again.
+    """
+
+    def __init__(self) -> None:
+        self.tick = 0
+        self.rows = 0
+        self.changed_at: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.used_fraction: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        self._known: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        # Cards sorted by what is free, so that the n-th column answers "are there n cards with this much?".
+        self._free: npt.NDArray[np.int64] = np.zeros((0, 1), dtype=np.int64)
+        self._capacity: npt.NDArray[np.int64] = np.zeros((0, 1), dtype=np.int64)
+        self._empty: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._usable: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def add_row(self) -> int:
+        """Append a row of an unknown node and return its number."""
+        row = self.rows
+        self.rows += 1
+        if self.rows > len(self._known):
+            self._grow(max(16, 2 * len(self._known)), self._free.shape[1])
+        return row
+
+    def update(self, entry: NodeEntry) -> None:
+        """Copy a node's present state into its row."""
+        self.tick += 1
+        entry.changed()
+        row, states = entry.row, entry.states()
+        if len(states) > self._free.shape[1]:
+            self._grow(len(self._known), len(states))
+        self.changed_at[row] = self.tick
+        self._known[row] = entry.problem is None
+        usable = [state for state in states if state.card.placeable]
+        # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
+        # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
+        free_bytes = [max(_NONE, state.free_bytes) for state in usable if state.card.capacity_bytes]
+        self._free[row] = _descending(free_bytes, self._free.shape[1])
+        self._capacity[row] = _descending([s.card.capacity_bytes for s in usable], self._free.shape[1])
+        self._empty[row] = sum(state.empty for state in usable)
+        self._usable[row] = len(usable)
+        total = sum(state.card.capacity_bytes for state in states)
+        free = sum(max(0, state.free_bytes) for state in states)
+        self.used_fraction[row] = (total - free) / total if total else 0.0
+
+    def changed_since(self, tick: int) -> npt.NDArray[np.int64]:
+        """Return the rows that changed after `tick`."""
+        return np.nonzero(self.changed_at[: self.rows] > tick)[0]
+
+    def judge(self, request: PodRequest, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        """Return FITS, FULL, NEVER or PROBLEM for each of these rows. The request must be simple."""
+        container = request.containers[0]
+        if container.whole:
+            fits, possible = self._empty[rows] >= container.cards, self._usable[rows] >= container.cards
+        elif container.cards > self._free.shape[1]:
+            fits = possible = np.zeros(len(rows), dtype=np.bool_)
+        else:
+            nth, amount = container.cards - 1, max(1, container.memory_bytes)
+            fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= amount
+        codes = np.where(fits, FITS, np.where(possible, FULL, NEVER)).astype(np.int8)
+        codes[~self._known[rows]] = PROBLEM
+        return codes
+
+    def _grow(self, rows: int, columns: int) -> None:
+        self.changed_at = _resized(self.changed_at, (rows,), 0)
+        self.used_fraction = _resized(self.used_fraction, (rows,), 0.0)
+        self._known = _resized(self._known, (rows,), fill=False)
+        self._free = _resized(self._free, (rows, columns), _NONE)
+        self._capacity = _resized(self._capacity, (rows, columns), _NONE)
+        self._empty = _resized(self._empty, (rows,), 0)
+        self._usable = _resized(self._usable, (rows,), 0)
+
+
+def _descending(values: list[int], length: int) -> list[int]:
+    return sorted(values, reverse=True) + [_NONE] * (length - len(values))
+
+
+def _resized(array: npt.NDArray[_Scalar], shape: tuple[int, ...], fill: float) -> npt.NDArray[_Scalar]:
+    larger = np.full(shape, fill, dtype=array.dtype)
+    larger[tuple(slice(0, length) for length in array.shape)] = array
+    return larger

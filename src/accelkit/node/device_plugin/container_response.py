@@ -1,0 +1,137 @@
+"""What a container is given for the devices it got: environment and device nodes, by the vendor's profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from accelkit.errors import DevicePluginError
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node.device_plugin.cdi import cdi_name
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, mps_environment, mps_mounts
+from accelkit.node.devices import by_card
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import Profile
+
+# What the program in the container may take, for it to respect.
+MEMORY_VARIABLE = "ACCELKIT_MEMORY_BYTES"
+
+
+def container_response(
+    device_ids: Sequence[str],
+    cards: Sequence[FoundCard],
+    root: Path,
+    *,
+    unit_bytes: int | None,
+    mps_folder: str = MPS_PIPE_DIRECTORY,
+) -> api.ContainerAllocateResponse:
+    """Return the kubelet's answer for one container.
+
+    Args:
+        device_ids: what the kubelet chose.
+        cards: this node's cards.
+        root: the host's root folder, where a profile's optional device nodes are looked for.
+        unit_bytes: what one device is in bytes; None where each is a whole card.
+        mps_folder: where NVIDIA's MPS control daemon has its pipes.
+
+    Raises:
+        DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known.
+    """
+    units = by_card(device_ids)
+    granted = [found for found in cards if found.card.id in units]
+    if unknown := units.keys() - {found.card.id for found in granted}:
+        raise DevicePluginError(
+            f"the kubelet chose devices of cards this node does not have: {', '.join(sorted(unknown))}"
+        )
+    answer = api.ContainerAllocateResponse()
+    if unit_bytes is not None:
+        answer.envs[MEMORY_VARIABLE] = str(len(device_ids) * unit_bytes)
+    elif all(found.card.memory_bytes is not None for found in granted):
+        # A sum without what is unknown would tell the program to take less than it was given, or nothing.
+        answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
+    if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
+        limits = {found.card.bdf: units[found.card.id] * unit_bytes for found in granted}
+        answer.envs.update(mps_environment(limits, pipe_directory=mps_folder))
+        for path in mps_mounts(mps_folder):
+            answer.mounts.add(container_path=path, host_path=path)
+    for profile in {found.profile.name: found.profile for found in granted}.values():
+        own = [found for found in granted if found.profile.name == profile.name]
+        answer.envs.update(environment(profile, own))
+        names = [cdi_name(root, profile.cdi, (f.card.id, f.uuid, str(f.minor))) for f in own]
+        if all(names):
+            # The runtime adds device nodes too; both would be one too many.
+            for name in names:
+                answer.cdi_devices.add(name=name)
+            continue
+        paths = [path for f in own for path in card_nodes(f)]
+        paths += [path for path in profile.node_nodes if (root / path.removeprefix("/")).exists()]
+        for path in paths:
+            answer.devices.add(container_path=path, host_path=path, permissions="rw")
+    return answer
+
+
+def dialect_environment(
+    patterns: Mapping[str, str],
+    device_ids: Sequence[str],
+    cards: Sequence[FoundCard],
+    *,
+    unit_bytes: int,
+    pod_units: int,
+) -> Mapping[str, str]:
+    """Return what a dialect tells a container of its one card, in units of memory; nothing where it has several.
+
+    Args:
+        patterns: variables with `{card}`, `{capacity}`, `{pod}` and `{container}`.
+        device_ids: what the kubelet chose.
+        cards: this node's cards.
+        unit_bytes: what one device is in bytes.
+        pod_units: how many devices all containers of the pod have together.
+    """
+    granted = [found.card for found in cards if found.card.id in by_card(device_ids)]
+    if len(granted) != 1 or granted[0].number is None:
+        return {}
+    facts = {
+        "card": granted[0].number,
+        "capacity": granted[0].capacity_bytes // unit_bytes,
+        "pod": pod_units,
+        "container": len(device_ids),
+    }
+    return {name: pattern.format(**facts) for name, pattern in patterns.items()}
+
+
+def environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
+    """Return what a container is told of its cards of one vendor; what is not known of all of them is not told."""
+    facts: Mapping[str, Sequence[str | int | None]] = {
+        "ids": [found.card.id for found in cards],
+        "uuids": [found.uuid or None for found in cards],
+        "indices": [found.index for found in cards],
+        "minors": [found.minor for found in cards],
+        "ordinals": range(len(cards)),
+    }
+    told = {name: ",".join(map(str, values)) for name, values in facts.items() if None not in values}
+    return {name: value for name, pattern in profile.environment.items() if (value := _fill(pattern, told)) is not None}
+
+
+def card_nodes(found: FoundCard) -> Sequence[str]:
+    """Return the device nodes of a card.
+
+    Raises:
+        DevicePluginError: its driver's number is not known; another one would be another card's.
+    """
+    numbers = {"index": found.index, "minor": found.minor, "render": found.render}
+    known = {name: str(number) for name, number in numbers.items() if number is not None}
+    paths = [_fill(pattern, known) for pattern in found.profile.card_nodes]
+    named = [path for path in paths if path is not None]
+    if len(named) == len(paths):
+        return named
+    raise DevicePluginError(
+        f"the device nodes of card {found.card.id} are not known",
+        next_step=f"check that its driver ({found.driver or 'none is bound'}) is the vendor's",
+    )
+
+
+def _fill(pattern: str, known: Mapping[str, str]) -> str | None:
+    try:
+        return pattern.format_map(known)
+    except KeyError:
+        return None

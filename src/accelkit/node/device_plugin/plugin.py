@@ -1,0 +1,273 @@
+"""One device plugin: one resource, one socket, the kubelet's DevicePlugin service (v1beta1)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import grpc
+
+from accelkit.errors import DevicePluginError
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
+from accelkit.node.assigned_pod import AssignedPod, Key
+from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_room
+from accelkit.node.device_plugin.container_response import container_response, dialect_environment
+from accelkit.node.device_plugin.device_list import device_list
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
+from accelkit.node.device_plugin.pending_allocations import Devices
+from accelkit.node.device_plugin.preferred_allocation import Grants, check_exclusive
+from accelkit.node.devices import by_card
+from accelkit.node.discovery import FoundCard
+from accelkit.node.kubelet import PLUGIN_FOLDER, Held, held_devices, register
+from accelkit.node.pods import NodePods
+
+log = logging.getLogger(__name__)
+
+_RESEND_SECONDS = 1.0
+_TOLD_SECONDS = 3.0
+
+
+class DevicePlugin(api_grpc.DevicePluginServicer):
+    """Serves one resource to the kubelet.
+
+    Args:
+        root: the host's root folder.
+        resource: the extended resource.
+        whole: whether its devices are whole cards, or units of memory.
+        pods: this node's pods with their assignments.
+        grants: what this resource's allocations were attributed to.
+        other: the same of the other resource, and its name.
+        steering: whether the kubelet is told which devices to choose.
+        on_allocate: called after each allocation.
+        count: told the result of each allocation, `granted` or `refused`.
+        environment: what a container is told beside its vendor's variables, as a dialect has it.
+        mps_folder: where NVIDIA's MPS control daemon has its pipes.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        resource: str,
+        whole: bool,
+        pods: NodePods,
+        grants: Grants,
+        other: tuple[str, Grants],
+        steering: bool = True,
+        on_allocate: Callable[[], None] = lambda: None,
+        count: Callable[[str], None] = lambda _result: None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        mps_folder: str = MPS_PIPE_DIRECTORY,
+    ) -> None:
+        self._environment = environment
+        self._mps_folder = mps_folder
+        self._root = root
+        self._resource = resource
+        self._whole = whole
+        self._pods = pods
+        self._grants = grants
+        self._other_resource, self._other = other
+        self._steering = steering
+        self._on_allocate = on_allocate
+        self._count = count
+        self._cards: Sequence[FoundCard] = ()
+        self._devices = api.ListAndWatchResponse()
+        self._changed = asyncio.Condition()
+        self._sent: api.ListAndWatchResponse | None = None
+        self._streams = 0
+        self._server: grpc.aio.Server | None = None
+        self.endpoint = f"accelkit-{'cards' if whole else 'memory'}.sock"
+
+    @property
+    def socket(self) -> Path:
+        """Where this plugin serves."""
+        return self._root / PLUGIN_FOLDER / self.endpoint
+
+    async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:
+        """Tell the kubelet of these cards, their memory in units of `unit_bytes`, now and at each change.
+
+        Returns when the kubelet has been told, where it listens.
+
+        Raises:
+            DevicePluginError: there are more devices than the kubelet takes.
+        """
+        found = [found.card for found in cards]
+        devices = device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
+        async with self._changed:
+            self._cards, self._grants.unit_bytes = cards, unit_bytes
+            if devices == self._devices:
+                return
+            self._devices = devices
+            self._changed.notify_all()
+            told = self._changed.wait_for(lambda: self._sent is self._devices or not self._streams)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told, _TOLD_SECONDS)
+
+    async def start(self) -> None:
+        """Serve, then register: the kubelet dials back before it answers.
+
+        Raises:
+            DevicePluginError: the socket cannot be made, or the kubelet refused.
+        """
+        await self.stop()
+        self.socket.unlink(missing_ok=True)
+        self._server = grpc.aio.server()
+        api_grpc.add_DevicePluginServicer_to_server(self, self._server)
+        try:
+            self._server.add_insecure_port(f"unix:{self.socket}")
+        except RuntimeError as exc:
+            raise DevicePluginError(f"cannot serve on {self.socket}: {exc}") from exc
+        await self._server.start()
+        await register(self._root, self.endpoint, self._resource, steering=self._steering)
+        log.info("registered %s: %d devices", self._resource, len(self._devices.devices))
+
+    async def stop(self) -> None:
+        """End all streams and remove the socket."""
+        if self._server is not None:
+            await self._server.stop(grace=0)
+            self._server = None
+            self.socket.unlink(missing_ok=True)
+
+    async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:  # noqa: ARG002, N802 - gRPC's signature
+        """Say whether preferred allocation is offered."""
+        return api.DevicePluginOptions(get_preferred_allocation_available=self._steering)
+
+    async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: ARG002, N802 - gRPC's signature
+        """Send the devices, and again at each change, but not more often than the kubelet likes to write its status."""
+        self._streams += 1
+        try:
+            while True:
+                sent = self._devices
+                yield sent
+                async with self._changed:
+                    self._sent = sent
+                    self._changed.notify_all()
+                await asyncio.sleep(_RESEND_SECONDS)
+                async with self._changed:
+                    while self._devices is sent:
+                        await self._changed.wait()
+        finally:
+            self._streams -= 1
+
+    async def GetPreferredAllocation(  # noqa: N802 - gRPC's name
+        self,
+        request: api.PreferredAllocationRequest,
+        context: Any,  # noqa: ARG002 - gRPC's signature
+    ) -> api.PreferredAllocationResponse:
+        """Offer the devices of the cards that were assigned."""
+        held, others, _ = await self._held()
+        answer = api.PreferredAllocationResponse()
+        for wanted in request.container_requests:
+            if not self._grants.expects(self._pods.assigned(), held, wanted.allocation_size):
+                await self._pods.refresh()
+            answer.container_responses.add(deviceIDs=self._prefer(wanted, held, others))
+        return answer
+
+    async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
+        """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
+        held, others, worth = await self._held()
+        answer = api.AllocateResponse()
+        try:
+            for container in request.container_requests:
+                ids = list(container.devices_ids)
+                check_exclusive(ids, others, whole=self._whole)
+                if not self._grants.expects(self._pods.assigned(), held, len(ids)):
+                    await self._pods.refresh()
+                if not self._whole:
+                    self._grants.check_unit(self._pods.assigned(), held, len(ids))
+                    own = [found.card for found in self._cards]
+                    check_room(ids, own, worth, unit_bytes=self._grants.unit_bytes)
+                key = self._grants.grant(self._pods.assigned(), held, ids)
+                log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
+                unit_bytes = None if self._whole else self._grants.unit_bytes
+                response = container_response(
+                    ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
+                )
+                response.envs.update(self._told(ids, key))
+                answer.container_responses.append(response)
+        except DevicePluginError as exc:
+            self._count("refused")
+            log.warning("allocation of %s refused: %s", self._resource, exc)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(exc))
+        self._count("granted")
+        self._on_allocate()
+        return answer
+
+    async def PreStartContainer(  # noqa: N802 - gRPC's name
+        self,
+        request: api.PreStartContainerRequest,  # noqa: ARG002 - gRPC's signature
+        context: Any,  # noqa: ARG002 - gRPC's signature
+    ) -> api.PreStartContainerResponse:
+        """Never called: the options do not ask for it."""
+        return api.PreStartContainerResponse()
+
+    def _prefer(
+        self, wanted: api.ContainerPreferredAllocationRequest, held: Mapping[Key, Devices], avoid: Collection[str]
+    ) -> list[str]:
+        return self._grants.prefer(
+            self._pods.assigned(),
+            held,
+            available=wanted.available_deviceIDs,
+            taken=wanted.must_include_deviceIDs,
+            size=wanted.allocation_size,
+            avoid=avoid,
+        )
+
+    def _told(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
+        if not self._environment or self._whole:
+            return {}
+        pod = next((pod for pod in self._pods.assigned() if key and pod.uid == key[0]), None)
+        # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
+        pod_units = sum(pod.units.values()) if pod else len(ids)
+        return dialect_environment(
+            self._environment, ids, self._cards, unit_bytes=self._grants.unit_bytes, pod_units=pod_units
+        )
+
+    async def _held(self) -> tuple[Mapping[Key, Devices], Mapping[str, str], Mapping[str, int]]:
+        """Return what containers hold, the cards held through the other resource, and what devices are worth."""
+        pods = self._pods.assigned()
+        uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
+        try:
+            answer = await held_devices(self._root)
+        except DevicePluginError as exc:
+            # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
+            log.warning("%s; believing the assignments of this node's pods", exc)
+            for grants in (self._grants, self._other):
+                grants.settle(pods, ())
+            return {}, self._assigned_otherwise(pods), self._worth(pods, {})
+        own, other = Held(answer, self._resource), Held(answer, self._other_resource)
+        for grants, held in ((self._grants, own), (self._other, other)):
+            grants.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
+        others = self._other.cards()
+        for (namespace, name, _), cards in other.containers.items():
+            others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
+        keyed = {(uids[ns, pod], name): cards for (ns, pod, name), cards in own.containers.items() if (ns, pod) in uids}
+        return keyed, others, self._worth(pods, own.devices)
+
+    def _worth(self, pods: Sequence[AssignedPod], held: Mapping[tuple[str, str, str], Sequence[str]]) -> dict[str, int]:
+        """Return the bytes of each device that containers hold: those assigned, else by the present unit."""
+        by_uid = {pod.uid: pod for pod in pods}
+        by_name = {(pod.namespace, pod.name): pod for pod in pods}
+        holdings: list[tuple[AssignedPod | None, str, Sequence[str]]] = [
+            (by_uid.get(key[0]) if key else None, key[1] if key else "", ids) for key, ids in self._grants.under_way()
+        ]
+        holdings += [(by_name.get((space, name)), container, ids) for (space, name, container), ids in held.items()]
+        return bytes_by_device(
+            (ids, (pod.memory_bytes(container) if pod else 0) or len(ids) * self._grants.unit_bytes)
+            for pod, container, ids in holdings
+        )
+
+    def _assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str]:
+        return {
+            share.card: f"{pod.namespace}/{pod.name}"
+            for pod in pods
+            for shares in pod.assignment.containers.values()
+            for share in shares
+            if share.whole is not self._whole
+        }

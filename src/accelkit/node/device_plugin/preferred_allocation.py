@@ -1,0 +1,204 @@
+"""Which devices the kubelet is offered before an allocation, and what is checked during it.
+
+The kubelet gives no pod identity. Steering offers the IDs of the cards that are owed to the containers that wait for
+this many units, the first in the order of admission before others. The answer to Allocate never depends on who is
+meant: it comes from the IDs. Two containers of equal size that the kubelet takes in another order swap their cards;
+both get what they asked for, on cards that have it, and their assignments are corrected afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.units import unit_name
+from accelkit.node.assigned_pod import AssignedPod, Key
+from accelkit.node.device_plugin.pending_allocations import Devices, open_slots, waiting
+from accelkit.node.devices import by_card, card_of, pick
+from accelkit.placement.policies import Policy, card_rank
+
+# The kubelet shows an allocation at once; one it does not show after this time came to nothing.
+_IN_FLIGHT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """An answer that the kubelet does not show as held yet; `key` is who probably got it."""
+
+    device_ids: tuple[str, ...]
+    key: Key | None
+    at: float
+
+
+class Grants:
+    """The allocations of one resource on this node that are under way.
+
+    Args:
+        whole: whether this is the resource of whole cards.
+        unit_bytes: what one device of memory is worth; it changes with the node's unit.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(self, *, whole: bool, unit_bytes: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self._whole = whole
+        self._clock = clock
+        self.unit_bytes = unit_bytes
+        self._in_flight: list[_Grant] = []
+
+    def settle(self, pods: Sequence[AssignedPod], shown: Collection[str]) -> None:
+        """Forget what the kubelet shows as held, and what came to nothing.
+
+        Args:
+            pods: this node's pods.
+            shown: the device IDs that containers hold.
+        """
+        taking = {pod.uid for pod in pods if not pod.admitted}
+        now = self._clock()
+        self._in_flight = [
+            grant
+            for grant in self._in_flight
+            if not set(grant.device_ids) <= set(shown)
+            and now - grant.at < _IN_FLIGHT_SECONDS
+            and (grant.key is None or grant.key[0] in taking)
+        ]
+
+    def cards(self) -> dict[str, str]:
+        """Return the cards of what is under way, with the UID that probably gets it; empty where that is unknown."""
+        return {
+            card: grant.key[0] if grant.key else "" for grant in self._in_flight for card in by_card(grant.device_ids)
+        }
+
+    def under_way(self) -> list[tuple[Key | None, Sequence[str]]]:
+        """Return the devices of each answer that is under way, and who probably gets them."""
+        return [(grant.key, grant.device_ids) for grant in self._in_flight]
+
+    def prefer(
+        self,
+        pods: Sequence[AssignedPod],
+        held: Mapping[Key, Devices],
+        *,
+        available: Sequence[str],
+        taken: Sequence[str],
+        size: int,
+        avoid: Collection[str],
+    ) -> list[str]:
+        """Return the IDs of the cards that are owed to a container of this size.
+
+        Where none waits for this many, IDs that keep a pod without assignment harmless: of one card, chosen as binpack
+        would, or whole cards that nobody shares. Nothing where there are none.
+
+        Args:
+            pods: this node's pods.
+            held: what containers hold of this resource already.
+            available: what the kubelet can give.
+            taken: what it gives in any case, from an init container.
+            size: how many it needs together.
+            avoid: cards that pods hold through the other resource.
+        """
+        for wanted in self._open(pods, held, size):
+            try:
+                chosen = pick(available, taken, wanted)
+            except DevicePluginError:
+                continue
+            if len(chosen) == size:
+                return chosen
+        harmless = [device_id for device_id in available if card_of(device_id) not in avoid]
+        if not self._whole:
+            return _on_one_card(harmless, taken, size)
+        chosen = [*taken, *sorted(set(harmless) - set(taken))][:size]
+        return chosen if len(chosen) == size else []
+
+    def expects(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> bool:
+        """Whether any container waits for so many devices."""
+        return bool(self._open(pods, held, size))
+
+    def check_unit(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> None:
+        """Refuse a container that nobody waits for if one from the time of another unit does.
+
+        Raises:
+            DevicePluginError: as many devices are worth another amount now than the pod was assigned.
+        """
+        if self._whole or self.expects(pods, held, size):
+            return
+        granted = {grant.key for grant in self._in_flight}
+        for pod in pods:
+            for container, units in pod.units.items():
+                key, amount = (pod.uid, container), pod.memory_bytes(container)
+                known = pod.admitted or key in granted or key in held
+                if units != size or known or amount in (0, size * self.unit_bytes):
+                    continue
+                raise DevicePluginError(
+                    f"pod {pod.namespace}/{pod.name} was assigned units of {unit_name(amount // units)} and this node "
+                    f"now has units of {unit_name(self.unit_bytes)}",
+                    next_step="create the pod again",
+                )
+
+    def grant(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]) -> Key | None:
+        """Note that these IDs are given away; return who probably gets them, None where nobody waits for so many.
+
+        Raises:
+            DevicePluginError: the IDs lie on several cards and no container of that size waits for that many.
+        """
+        found = by_card(device_ids)
+        owed = self._open(pods, held, len(device_ids))
+        alike = any(sorted(slot.values()) == sorted(found.values()) for slot in owed)
+        if not alike and len(found) > 1 and not self._whole:
+            cards = ", ".join(sorted(found))
+            raise DevicePluginError(f"the kubelet chose devices of several cards ({cards}) for a container of one card")
+        key = self._probable(pods, held, found) if alike else None
+        self._in_flight.append(_Grant(tuple(device_ids), key, self._clock()))
+        return key
+
+    def _probable(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], found: Counter[str]) -> Key | None:
+        granted = {grant.key for grant in self._in_flight}
+        alike = [
+            (key, devices)
+            for key, devices in self._waiting(pods, held)
+            if key not in granted and sorted(devices.values()) == sorted(found.values())
+        ]
+        return next((key for key, devices in alike if devices == found), alike[0][0] if alike else None)
+
+    def _open(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> list[Counter[str]]:
+        moved = [
+            (was, held[pod.uid, container])
+            for pod in pods
+            for container in pod.containers
+            if (pod.uid, container) in held
+            and (was := pod.devices(container, whole=self._whole, unit_bytes=self.unit_bytes))
+            != held[pod.uid, container]
+        ]
+        return open_slots(
+            size, self._waiting(pods, held), moved, [by_card(grant.device_ids) for grant in self._in_flight]
+        )
+
+    def _waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
+        return waiting(pods, held, whole=self._whole, unit_bytes=self.unit_bytes)
+
+
+def _on_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
+    free = by_card({*available, *taken})
+    fitting = [(card_rank(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
+    for _, card in sorted(entry for entry in fitting if free[entry[1]] >= size):
+        if set(by_card(taken)) <= {card}:
+            return pick(available, taken, Counter({card: size}))
+    return []
+
+
+def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str], *, whole: bool) -> None:
+    """Refuse IDs of cards that the other resource has given away.
+
+    Args:
+        device_ids: what the kubelet chose.
+        others: cards that pods hold through the other resource, with who holds them.
+        whole: whether whole cards are asked for.
+
+    Raises:
+        DevicePluginError: a card would be over capacity.
+    """
+    for card in by_card(device_ids):
+        if card in others:
+            held = "shares its memory" if whole else "holds it whole"
+            raise DevicePluginError(f"card {card} would be over capacity: {others[card]} {held}")

@@ -1,0 +1,1 @@
+"""Keeps assignments equal to what the kubelet gave."""

@@ -1,0 +1,86 @@
+"""Passes on what the kubelet shows, in a ConfigMap of this node, for audits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.logs import Trouble
+from accelkit.model.observed_allocations import (
+    ALLOCATIONS_KEY,
+    ALLOCATIONS_LABELS,
+    Allocations,
+    HeldDevices,
+    HeldPod,
+    StrangeProcess,
+    encode_allocations,
+)
+from accelkit.node.devices import by_card
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices
+
+log = logging.getLogger(__name__)
+
+
+def allocations_of(
+    node: str,
+    held: Mapping[tuple[str, str], Mapping[str, ContainerDevices]],
+    processes: tuple[StrangeProcess, ...] | None,
+    enforced: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Allocations:
+    """Return what the kubelet shows, sorted, with what keeps pods within their memory."""
+    pods = [
+        HeldPod(
+            namespace,
+            name,
+            {
+                container: HeldDevices(dict(sorted(by_card(devices.memory).items())), tuple(sorted(devices.whole)))
+                for container, devices in sorted(containers.items())
+            },
+            enforced.get((namespace, name), ""),
+        )
+        for (namespace, name), containers in sorted(held.items())
+    ]
+    return Allocations(node, tuple(pods), processes)
+
+
+class AllocationsWriter:
+    """Writes one node's allocations where they have changed.
+
+    Args:
+        api: an open client.
+        namespace: where the ConfigMap lies; empty where nothing is to be passed on.
+        node: the node's name, which is the ConfigMap's.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, node: str) -> None:
+        self._api = api
+        self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else ""
+        self._node = node
+        self._written: Allocations | None = None
+        self._trouble = Trouble(log)
+
+    async def write(self, allocations: Allocations) -> None:
+        """Write them; what cannot be written is tried again at the next call."""
+        if not self._folder or allocations == self._written:
+            return
+        data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
+        try:
+            try:
+                await self._api.patch(f"{self._folder}/{self._node}", {"data": data})
+            except ApiError as exc:
+                if exc.status != HTTPStatus.NOT_FOUND:
+                    raise
+                await self._api.post(self._folder, self._object(data))
+        except ApiError as exc:
+            self._trouble.tell(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
+            return
+        self._trouble.over()
+        self._written = allocations
+
+    def _object(self, data: Mapping[str, str]) -> dict[str, object]:
+        metadata = {"name": self._node, "labels": ALLOCATIONS_LABELS}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

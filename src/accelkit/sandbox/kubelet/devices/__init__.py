@@ -1,0 +1,1 @@
+"""The simulated kubelet's device manager and its sockets."""

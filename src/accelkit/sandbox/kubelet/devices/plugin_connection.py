@@ -1,0 +1,115 @@
+"""One connection to one device plugin: the calls of v1beta1 as values, their failures as DevicePluginError."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+
+from accelkit.errors import DevicePluginError
+from accelkit.node._proto import deviceplugin_pb2 as pb
+from accelkit.node._proto.deviceplugin_pb2_grpc import DevicePluginStub
+from accelkit.sandbox.kubelet.devices.device_values import Device, Grant, GrantedMount, PluginOptions
+
+__all__ = ["PluginConnection"]
+
+Answer = TypeVar("Answer")
+
+_HEALTHY = "Healthy"
+_CONNECT_SECONDS = 10.0
+# The real kubelet waits for these two for ever; a simulation must not.
+_ALLOCATE_SECONDS = 60.0
+_PREFERRED_SECONDS = 30.0
+_PRE_START_SECONDS = 30.0
+
+
+class PluginConnection:
+    """A channel to the plugin behind a socket; the receive limit stays gRPC's default of 4,194,304 bytes."""
+
+    def __init__(self, resource: str, socket: Path) -> None:
+        self.resource = resource
+        self._socket = socket
+        # Servers written in Go refuse an authority that is a path.
+        options = [("grpc.default_authority", "localhost")]
+        self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=options)
+        self._plugin = DevicePluginStub(self._channel)
+
+    async def connect(self) -> PluginOptions:
+        """Dials and asks for the options."""
+        call = self._plugin.GetDevicePluginOptions(pb.Empty(), timeout=_CONNECT_SECONDS, wait_for_ready=True)
+        try:
+            options = await _answer(call)
+        except DevicePluginError as exc:
+            raise DevicePluginError(f"failed to dial device plugin: {self._socket}: {exc}") from exc
+        return PluginOptions(preferred=options.get_preferred_allocation_available, pre_start=options.pre_start_required)
+
+    async def lists(self) -> AsyncIterator[list[Device]]:
+        """Each whole list of devices that the plugin sends; always ends by DevicePluginError."""
+        try:
+            async for response in self._plugin.ListAndWatch(pb.Empty()):
+                yield [_device(device) for device in response.devices]
+        except grpc.aio.AioRpcError as exc:
+            raise _failure(exc) from exc
+        raise DevicePluginError("EOF")
+
+    async def preferred(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
+        """GetPreferredAllocation for one container."""
+        container = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
+        )
+        request = pb.PreferredAllocationRequest(container_requests=[container])
+        response = await _answer(self._plugin.GetPreferredAllocation(request, timeout=_PREFERRED_SECONDS))
+        return list(response.container_responses[0].deviceIDs) if response.container_responses else []
+
+    async def allocate(self, device_ids: Sequence[str]) -> Grant:
+        """Allocate for one container."""
+        request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=device_ids)])
+        response = await _answer(self._plugin.Allocate(request, timeout=_ALLOCATE_SECONDS))
+        if not response.container_responses:
+            raise DevicePluginError("no containers return in allocation response")
+        return _grant(response.container_responses[0])
+
+    async def pre_start(self, device_ids: Sequence[str]) -> None:
+        """PreStartContainer for one container."""
+        request = pb.PreStartContainerRequest(devices_ids=device_ids)
+        try:
+            await _answer(self._plugin.PreStartContainer(request, timeout=_PRE_START_SECONDS))
+        except DevicePluginError as exc:
+            raise DevicePluginError(f"device plugin PreStartContainer rpc failed with err: {exc}") from exc
+
+    async def close(self) -> None:
+        """Closes the channel; the plugin's stream ends."""
+        await self._channel.close()
+
+
+def _device(device: pb.Device) -> Device:
+    numa = tuple(node.ID for node in device.topology.nodes)
+    return Device(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
+
+
+def _grant(response: pb.ContainerAllocateResponse) -> Grant:
+    return Grant(
+        environment=dict(response.envs),
+        devices=tuple(device.host_path for device in response.devices),
+        mounts=tuple(
+            GrantedMount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            for mount in response.mounts
+        ),
+        annotations=dict(response.annotations),
+        cdi_devices=tuple(device.name for device in response.cdi_devices),
+    )
+
+
+async def _answer(call: Awaitable[Answer]) -> Answer:
+    try:
+        return await call
+    except grpc.aio.AioRpcError as exc:
+        raise _failure(exc) from exc
+
+
+def _failure(exc: grpc.aio.AioRpcError) -> DevicePluginError:
+    # The words of Go's gRPC, which people search for.
+    code = exc.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
+    return DevicePluginError(f"rpc error: code = {code} desc = {exc.details()}")

@@ -1,0 +1,152 @@
+"""The kubelet's side of the device plugin sockets: it takes registrations and follows each plugin's list.
+
+As the real kubelet it removes the sockets in its folder when it starts, and plugins have to notice that; it dials back
+while a Register is under way; it takes messages of up to gRPC's default 4,194,304 bytes and drops a plugin that sends
+more. When a plugin's stream ends while a newer registration of the resource is in place, the newer one is dropped
+too: the real kubelet looks the client up by resource when a stream ends, so a plugin that registers again has to close
+its earlier stream first, or register once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import grpc
+
+from accelkit.errors import DevicePluginError, SandboxError
+from accelkit.node._proto import deviceplugin_pb2 as pb
+from accelkit.node._proto.deviceplugin_pb2_grpc import RegistrationServicer, add_RegistrationServicer_to_server
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import is_extended_resource_name
+from accelkit.sandbox.kubelet.devices.plugin_connection import PluginConnection
+
+__all__ = ["API_VERSION", "PluginServer", "check_socket_path"]
+
+API_VERSION = "v1beta1"
+
+log = logging.getLogger(__name__)
+
+_SOCKET = "kubelet.sock"
+# sun_path has 108 bytes with its final zero.
+_SOCKET_PATH_BYTES = 107
+_STOP_SECONDS = 1.0
+
+
+class PluginServer:
+    """The registration service of one node and the connections to its plugins.
+
+    Args:
+        folder: the node's `var/lib/kubelet/device-plugins`.
+        manager: gets what the plugins say.
+        on_change: called in the event loop after the node's resources may have changed.
+    """
+
+    def __init__(self, folder: Path, manager: DeviceManager, *, on_change: Callable[[], None]) -> None:
+        self._folder = folder
+        self._manager = manager
+        self._on_change = on_change
+        self._server: grpc.aio.Server | None = None
+        self._current: dict[str, PluginConnection] = {}
+        self._streams: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Cleans the folder and listens on `kubelet.sock`."""
+        socket = self._folder / _SOCKET
+        check_socket_path(socket)
+        self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        for path in self._folder.iterdir():
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink()
+        self._server = grpc.aio.server()
+        add_RegistrationServicer_to_server(_Registration(self), self._server)
+        self._server.add_insecure_port(f"unix:{socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Stops listening and leaves all plugins."""
+        if self._server is not None:
+            await self._server.stop(_STOP_SECONDS)
+        for stream in self._streams:
+            stream.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+
+    async def register(self, request: pb.RegisterRequest) -> None:
+        """Connects to the plugin that asks, and follows it from then on.
+
+        Raises:
+            DevicePluginError: the request is wrong, or the plugin does not answer on its socket.
+        """
+        resource = request.resource_name
+        if request.version != API_VERSION:
+            raise DevicePluginError(
+                f'requested API version "{request.version}" is not supported by kubelet. '
+                f'Supported version is ["{API_VERSION}"]'
+            )
+        if not is_extended_resource_name(resource):
+            raise DevicePluginError(f'the ResourceName "{resource}" is invalid')
+        connection = PluginConnection(resource, self._folder / request.endpoint)
+        self._current[resource] = connection
+        try:
+            options = await connection.connect()
+        except DevicePluginError:
+            self._current.pop(resource, None)
+            await connection.close()
+            raise
+        self._manager.plugin_connected(resource, options, connection)
+        stream = asyncio.create_task(self._follow(connection), name=f"plugin {resource}")
+        self._streams.add(stream)
+        stream.add_done_callback(self._streams.discard)
+
+    async def _follow(self, connection: PluginConnection) -> None:
+        resource = connection.resource
+        try:
+            async for devices in connection.lists():
+                self._manager.devices_listed(resource, devices)
+                self._on_change()
+        except DevicePluginError as exc:
+            log.warning("list of plugin ended resource=%s reason=%s", resource, exc)
+            # The one in place, which may be a newer one: see the head of this file.
+            current = self._current.pop(resource, None)
+            if current is not None:
+                await current.close()
+                self._manager.plugin_disconnected(resource)
+                self._on_change()
+        finally:
+            await connection.close()
+
+
+class _Registration(RegistrationServicer):
+    def __init__(self, plugins: PluginServer) -> None:
+        self._plugins = plugins
+
+    async def Register(  # noqa: N802 - the name in the interface
+        self,
+        request: pb.RegisterRequest,
+        context: grpc.aio.ServicerContext[pb.RegisterRequest, pb.Empty],
+    ) -> pb.Empty:
+        try:
+            await self._plugins.register(request)
+        except DevicePluginError as exc:
+            log.warning("registration refused resource=%s reason=%s", request.resource_name, exc)
+            await _refuse(context, exc)
+        return pb.Empty()
+
+
+async def _refuse(context: grpc.aio.ServicerContext[pb.RegisterRequest, pb.Empty], exc: DevicePluginError) -> NoReturn:
+    # An error without a code of its own is UNKNOWN in Go's server.
+    await context.abort(grpc.StatusCode.UNKNOWN, str(exc))
+    raise AssertionError
+
+
+def check_socket_path(path: Path) -> None:
+    """Raises SandboxError when a UNIX socket cannot have this path."""
+    if len(str(path).encode()) > _SOCKET_PATH_BYTES:
+        raise SandboxError(
+            f"the path of a socket has at most {_SOCKET_PATH_BYTES} bytes, and {path} is longer",
+            next_step="put the sandbox into a folder with a shorter path",
+        )

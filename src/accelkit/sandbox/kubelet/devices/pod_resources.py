@@ -1,0 +1,126 @@
+"""The kubelet's pod resources socket: which container holds which devices.
+
+Like the real one it has one entry per device and NUMA node, never a list of devices in one entry; plain init containers
+are left out, and so are pods that have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+
+from accelkit.node._proto import podresources_pb2 as pb
+from accelkit.node._proto.podresources_pb2_grpc import (
+    PodResourcesListerServicer,
+    add_PodResourcesListerServicer_to_server,
+)
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import Device
+from accelkit.sandbox.kubelet.devices.plugins import check_socket_path
+from accelkit.sandbox.kubelet.wire import Container, Pod
+
+__all__ = ["PodResourcesServer"]
+
+_SOCKET = "kubelet.sock"
+_STOP_SECONDS = 1.0
+
+
+class PodResourcesServer:
+    """The service of one node.
+
+    Args:
+        folder: the node's `var/lib/kubelet/pod-resources`.
+        manager: knows the devices.
+        active_pods: the node's pods that have not ended.
+    """
+
+    def __init__(self, folder: Path, manager: DeviceManager, *, active_pods: Callable[[], Iterable[Pod]]) -> None:
+        self._folder = folder
+        self._lister = _Lister(manager, active_pods)
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listens on `kubelet.sock`."""
+        socket = self._folder / _SOCKET
+        check_socket_path(socket)
+        self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        socket.unlink(missing_ok=True)
+        self._server = grpc.aio.server()
+        add_PodResourcesListerServicer_to_server(self._lister, self._server)
+        self._server.add_insecure_port(f"unix:{socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Stops listening."""
+        if self._server is not None:
+            await self._server.stop(_STOP_SECONDS)
+
+
+class _Lister(PodResourcesListerServicer):
+    def __init__(self, manager: DeviceManager, active_pods: Callable[[], Iterable[Pod]]) -> None:
+        self._manager = manager
+        self._active_pods = active_pods
+
+    async def List(  # noqa: N802 - the name in the interface
+        self,
+        request: pb.ListPodResourcesRequest,  # noqa: ARG002 - the interface has it
+        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the same
+    ) -> pb.ListPodResourcesResponse:
+        return pb.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._active_pods()])
+
+    async def Get(  # noqa: N802 - the name in the interface
+        self, request: pb.GetPodResourcesRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.GetPodResourcesResponse:
+        for pod in self._active_pods():
+            if (pod.metadata.name, pod.metadata.namespace) == (request.pod_name, request.pod_namespace):
+                return pb.GetPodResourcesResponse(pod_resources=self._pod(pod))
+        return await _not_found(context, request)
+
+    async def GetAllocatableResources(  # noqa: N802 - the name in the interface
+        self,
+        request: pb.AllocatableResourcesRequest,  # noqa: ARG002 - the interface has it
+        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the same
+    ) -> pb.AllocatableResourcesResponse:
+        entries = [
+            entry
+            for resource, devices in self._manager.healthy_devices().items()
+            for device in devices
+            for entry in _entries(resource, device)
+        ]
+        return pb.AllocatableResourcesResponse(devices=entries)
+
+    def _pod(self, pod: Pod) -> pb.PodResources:
+        containers = [*(each for each in pod.spec.init_containers if each.sidecar), *pod.spec.containers]
+        return pb.PodResources(
+            name=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            containers=[self._container(pod, container) for container in containers],
+        )
+
+    def _container(self, pod: Pod, container: Container) -> pb.ContainerResources:
+        entries = [
+            entry
+            for resource, held in sorted(self._manager.held(pod.metadata.uid, container.name).items())
+            for device_id in sorted(held.device_ids)
+            for entry in _entries(resource, self._manager.device(resource, device_id) or Device(id=device_id))
+        ]
+        return pb.ContainerResources(name=container.name, devices=entries)
+
+
+def _entries(resource: str, device: Device) -> Iterator[pb.ContainerDevices]:
+    if not device.numa:
+        yield pb.ContainerDevices(resource_name=resource, device_ids=[device.id])
+    for node in device.numa:
+        topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
+        yield pb.ContainerDevices(resource_name=resource, device_ids=[device.id], topology=topology)
+
+
+async def _not_found(context: grpc.aio.ServicerContext[Any, Any], request: pb.GetPodResourcesRequest) -> NoReturn:
+    # An error without a code of its own is UNKNOWN in Go's server.
+    await context.abort(
+        grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+    )
+    raise AssertionError

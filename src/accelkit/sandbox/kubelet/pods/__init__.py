@@ -1,0 +1,1 @@
+"""The simulated kubelet's pods and containers."""

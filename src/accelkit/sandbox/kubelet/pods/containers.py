@@ -1,0 +1,178 @@
+"""Runs one container of a pod: simulated, or as a process that is restarted as its pod's policy says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.errors import AccelkitError, DevicePluginError, SandboxError
+from accelkit.kube.client import ApiClient
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.pods.pod_status import ContainerState
+from accelkit.sandbox.kubelet.pods.probes import follow_readiness
+from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
+from accelkit.sandbox.kubelet.wire import Container, Pod
+
+__all__ = ["ContainerRunner", "NodeContext", "PodContext"]
+
+log = logging.getLogger(__name__)
+
+_BACK_OFF_SECONDS = (1.0, 30.0)
+_RETRY_SECONDS = 5.0
+# A container that ran for this long starts again from the shortest back-off.
+_HEALTHY_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeContext:
+    """What all pods of a node share.
+
+    Attributes:
+        root: the folder that is the node's `/`.
+        image: the image whose containers are run as processes; its tag does not matter.
+        authority: the API server's CA as base64 of PEM.
+        now: the time as RFC 3339 text.
+    """
+
+    name: str
+    root: Path
+    image: str
+    api: ApiClient
+    manager: DeviceManager
+    authority: str
+    environ: Mapping[str, str]
+    now: Callable[[], str]
+
+    def runs_here(self, container: Container) -> bool:
+        """Whether the container is a process; all others are simulated."""
+        return repository(container.image) == repository(self.image)
+
+
+@dataclass(kw_only=True)
+class PodContext:
+    """What the containers of a pod share; `grace_seconds` is how long a process may take to end."""
+
+    pod: Pod
+    kubeconfig: Path
+    changed: Callable[[], None]
+    grace_seconds: float = 30.0
+
+
+class ContainerRunner:
+    """One container; its state is `state`.
+
+    Args:
+        policy: Always, OnFailure or Never.
+    """
+
+    def __init__(self, node: NodeContext, pod: PodContext, container: Container, *, policy: str) -> None:
+        self.state = ContainerState()
+        self.running = asyncio.Event()
+        self._node = node
+        self._pod = pod
+        self._container = container
+        self._policy = policy
+
+    async def run(self) -> int:
+        """Runs the container until it ends for good; returns its exit code. Cancelled, it ends the process."""
+        delay, longest = _BACK_OFF_SECONDS
+        while True:
+            started = time.monotonic()
+            code = await self._run_once()
+            if self._policy == "Never" or (self._policy == "OnFailure" and code == 0):
+                return code
+            if time.monotonic() - started >= _HEALTHY_SECONDS:
+                delay = _BACK_OFF_SECONDS[0]
+            self.state.wait("CrashLoopBackOff", f"back-off {delay:.0f}s restarting failed container")
+            self._pod.changed()
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, longest)
+            self.state.restarts += 1
+
+    async def complete(self) -> int:
+        """Runs a plain init container: a simulated one succeeds at once."""
+        if self._node.runs_here(self._container):
+            return await self.run()
+        await self._prepare()
+        self._ended(0)
+        return 0
+
+    async def _run_once(self) -> int:
+        await self._prepare()
+        if not self._node.runs_here(self._container):
+            self._started(ready=True)
+            # Until the pod ends: whoever ends it cancels this.
+            await asyncio.Event().wait()
+        process = await self._start()
+        self._started(ready=self._container.readiness_probe is None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                probing = group.create_task(self._probe())
+                code = await process.wait()
+                probing.cancel()
+        finally:
+            code = await process.stop(self._pod.grace_seconds)
+            self._ended(code)
+        return code
+
+    async def _prepare(self) -> None:
+        while True:
+            try:
+                await self._node.manager.pre_start(self._pod.pod.metadata.uid, self._container.name)
+            except DevicePluginError as exc:
+                await self._retry("CreateContainerConfigError", exc)
+            else:
+                return
+
+    async def _start(self) -> ContainerProcess:
+        meta = self._pod.pod.metadata
+        folder = self._node.root / "var/log/pods" / f"{meta.namespace}_{meta.name}_{meta.uid}"
+        while True:
+            try:
+                return await ContainerProcess.start(self._spec(), log=folder / f"{self._container.name}.log")
+            except SandboxError as exc:
+                await self._retry("CreateContainerError", exc)
+
+    async def _retry(self, reason: str, exc: AccelkitError) -> None:
+        log.warning(
+            "container not started pod=%s container=%s reason=%s", self._pod.pod.path, self._container.name, exc
+        )
+        self.state.wait(reason, str(exc))
+        self._pod.changed()
+        await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _probe(self) -> None:
+        if self._container.readiness_probe is None:
+            return
+        try:
+            await follow_readiness(self._container, self._container.readiness_probe, self._set_ready)
+        except SandboxError as exc:
+            log.warning("container never gets ready pod=%s reason=%s", self._pod.pod.path, exc)
+
+    def _set_ready(self, ready: bool) -> None:  # noqa: FBT001 - a callback with one parameter
+        self.state.ready = ready
+        self._pod.changed()
+
+    def _started(self, *, ready: bool) -> None:
+        self.state.run(self._node.now(), ready=ready)
+        self.running.set()
+        self._pod.changed()
+
+    def _ended(self, code: int) -> None:
+        self.state.end(self._node.now(), code)
+        self._pod.changed()
+
+    def _spec(self) -> ProcessSpec:
+        held = self._node.manager.held(self._pod.pod.metadata.uid, self._container.name)
+        return process_spec(
+            self._pod.pod,
+            self._container,
+            root=self._node.root,
+            environ=self._node.environ,
+            granted={name: value for each in held.values() for name, value in each.grant.environment.items()},
+            kubeconfig=self._pod.kubeconfig,
+        )

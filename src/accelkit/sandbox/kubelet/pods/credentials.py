@@ -1,0 +1,135 @@
+"""A pod's access to the API server: a service account token bound to the pod, and a kubeconfig that points to it.
+
+The kubeconfig names the token's file instead of holding the token, so the token can be renewed under a running process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import ApiError, SandboxError
+from accelkit.kube.client import ApiClient
+from accelkit.sandbox.kubelet.wire import Pod
+
+__all__ = ["PodCredentials", "certificate_authority"]
+
+log = logging.getLogger(__name__)
+
+_LIFETIME_SECONDS = 3600
+_REFRESH_SECONDS = _LIFETIME_SECONDS * 0.8
+_RETRY_SECONDS = 10.0
+
+
+class _TokenStatus(msgspec.Struct):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
+
+
+class PodCredentials:
+    """The files of one pod.
+
+    Args:
+        api: a client that may request tokens.
+        pod: whose they are.
+        folder: the pod's own; made with access for its owner alone.
+        authority: the API server's CA certificates as base64 of PEM, empty for plain HTTP.
+    """
+
+    def __init__(self, api: ApiClient, pod: Pod, *, folder: Path, authority: str) -> None:
+        self._api = api
+        self._pod = pod
+        self._folder = folder
+        self._authority = authority
+        self.kubeconfig = folder / "kubeconfig"
+
+    async def write(self) -> None:
+        """Requests a token and writes both files.
+
+        Raises:
+            ApiError: the API server grants no token.
+        """
+        token = await self._request()
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        self._replace(self._folder / "token", token.encode())
+        self._replace(self.kubeconfig, self._content())
+
+    async def keep_fresh(self) -> None:
+        """Renews the token when most of its life is over, until cancelled."""
+        delay = _REFRESH_SECONDS
+        while True:
+            await asyncio.sleep(delay)
+            try:
+                self._replace(self._folder / "token", (await self._request()).encode())
+                delay = _REFRESH_SECONDS
+            except ApiError as exc:
+                log.warning("token not renewed pod=%s reason=%s", self._pod.path, exc)
+                delay = _RETRY_SECONDS
+
+    async def _request(self) -> str:
+        meta, account = self._pod.metadata, self._pod.spec.service_account_name
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": _LIFETIME_SECONDS,
+                "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta.name, "uid": meta.uid},
+            },
+        }
+        answer = await self._api.post(f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token", body)
+        return msgspec.json.decode(answer, type=_TokenRequest).status.token
+
+    def _content(self) -> bytes:
+        cluster = {"server": self._api.server}
+        if self._authority:
+            cluster["certificate-authority-data"] = self._authority
+        context = {"cluster": "sandbox", "user": "pod", "namespace": self._pod.metadata.namespace}
+        # JSON is YAML.
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "pod",
+            "clusters": [{"name": "sandbox", "cluster": cluster}],
+            "users": [{"name": "pod", "user": {"tokenFile": "token"}}],
+            "contexts": [{"name": "pod", "context": context}],
+        }
+        return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        # Renamed into place, because the process may read it at any time.
+        temporary = path.with_suffix(".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+
+
+def certificate_authority(kubeconfig: Path) -> str:
+    """The CA certificates of a kubeconfig's first cluster as base64 of PEM, or an empty text where it has none.
+
+    Raises:
+        SandboxError: the kubeconfig cannot be read.
+    """
+    try:
+        document: Any = YAML(typ="safe", pure=True).load(kubeconfig.read_text())
+        cluster = document["clusters"][0]["cluster"]
+        if "certificate-authority-data" in cluster:
+            return str(cluster["certificate-authority-data"])
+        if "certificate-authority" in cluster:
+            file = kubeconfig.parent / str(cluster["certificate-authority"])
+            return base64.b64encode(file.read_bytes()).decode()
+    except (OSError, YAMLError, LookupError, TypeError) as exc:
+        raise SandboxError(f"kubeconfig {kubeconfig} cannot be used: {exc}") from exc
+    return ""

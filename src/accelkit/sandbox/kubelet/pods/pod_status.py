@@ -1,0 +1,174 @@
+"""The status of a pod, built from the states of its containers, and its way to the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
+from accelkit.sandbox.kubelet.wire import Container, Pod
+
+__all__ = ["Conditions", "ContainerState", "failed_admission", "pod_status", "write_status"]
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = (0.2, 5.0)
+_NOT_FOUND, _CONFLICT, _TOO_MANY = 404, 409, 429
+
+
+@dataclass(kw_only=True)
+class ContainerState:
+    """What one container does; times are RFC 3339 texts."""
+
+    state: Literal["waiting", "running", "terminated"] = "waiting"
+    reason: str = "PodInitializing"
+    message: str = ""
+    ready: bool = False
+    exit_code: int = 0
+    restarts: int = 0
+    started_at: str = ""
+    finished_at: str = ""
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, now: str, *, ready: bool) -> None:
+        """The container runs from now on."""
+        self.state, self.reason, self.message, self.started_at, self.ready = "running", "", "", now, ready
+
+    def end(self, now: str, exit_code: int) -> None:
+        """The container has ended."""
+        self.state, self.exit_code, self.finished_at, self.ready = "terminated", exit_code, now, False
+        self.started_at = self.started_at or now
+        self.reason, self.message = ("Error" if exit_code else "Completed"), ""
+
+    def wait(self, reason: str, message: str) -> None:
+        """The container waits to be started, again if it ran before."""
+        if self.state == "terminated":
+            self.last = self.wire(with_id="")
+        self.state, self.reason, self.message, self.ready = "waiting", reason, message, False
+
+    def wire(self, with_id: str) -> dict[str, Any]:
+        """The state as it is on the wire."""
+        match self.state:
+            case "waiting":
+                return {"waiting": {"reason": self.reason, "message": self.message}}
+            case "running":
+                return {"running": {"startedAt": self.started_at}}
+            case "terminated":
+                ended = {"exitCode": self.exit_code, "reason": self.reason, "containerID": with_id}
+                return {"terminated": {**ended, "startedAt": self.started_at, "finishedAt": self.finished_at}}
+
+
+class Conditions:
+    """The conditions of a pod, each with the time at which it last changed."""
+
+    def __init__(self, now: Callable[[], str]) -> None:
+        self._now = now
+        self._since: dict[str, tuple[bool, str]] = {}
+
+    def wire(self, values: Mapping[str, bool]) -> list[dict[str, str | None]]:
+        """The conditions with the given values as they are on the wire."""
+        for kind, value in values.items():
+            if kind not in self._since or self._since[kind][0] != value:
+                self._since[kind] = (value, self._now())
+        return [
+            {
+                "type": kind,
+                "status": "True" if value else "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": self._since[kind][1],
+            }
+            for kind, value in values.items()
+        ]
+
+
+def pod_status(
+    pod: Pod, states: Mapping[str, ContainerState], conditions: Conditions, *, phase: str, start_time: str
+) -> dict[str, Any]:
+    """The whole status of an admitted pod."""
+    inits, apps = pod.spec.init_containers, pod.spec.containers
+    initialized = all(
+        states[each.name].state == "running" if each.sidecar else _completed(states[each.name]) for each in inits
+    )
+    ended = phase in ("Succeeded", "Failed")
+    ready = not ended and all(states[each.name].ready for each in apps)
+    values = {
+        "PodReadyToStartContainers": not ended,
+        "Initialized": initialized or ended,
+        "Ready": ready,
+        "ContainersReady": ready,
+        "PodScheduled": True,
+    }
+    return {
+        "phase": phase,
+        "startTime": start_time,
+        "hostIP": NODE_ADDRESS,
+        "hostIPs": [{"ip": NODE_ADDRESS}],
+        "podIP": NODE_ADDRESS,
+        "podIPs": [{"ip": NODE_ADDRESS}],
+        "conditions": conditions.wire(values),
+        "initContainerStatuses": _statuses(pod, inits, states),
+        "containerStatuses": _statuses(pod, apps, states),
+    }
+
+
+def failed_admission(message: str, *, now: str) -> dict[str, Any]:
+    """The status of a pod that the kubelet does not take."""
+    return {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": now}
+
+
+async def write_status(
+    api: ApiClient, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None
+) -> bool:
+    """Writes a status, and annotations with it; tries until the API server has decided on it.
+
+    Returns:
+        Whether the pod was still there.
+    """
+    # The UID makes the API server refuse when another pod has the name by now.
+    metadata: dict[str, Any] = {"uid": pod.metadata.uid}
+    if annotations:
+        metadata["annotations"] = annotations
+    delay, longest = _RETRY_SECONDS
+    while True:
+        try:
+            await api.patch(f"{pod.path}/status", {"metadata": metadata, "status": status})
+        except ApiError as exc:
+            if exc.status in (_NOT_FOUND, _CONFLICT):
+                return False
+            log.warning("status not written pod=%s reason=%s", pod.path, exc)
+            if not exc.unanswered and exc.status != _TOO_MANY:
+                return True
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, longest)
+        else:
+            return True
+
+
+def _completed(state: ContainerState) -> bool:
+    return state.state == "terminated" and state.exit_code == 0
+
+
+def _statuses(pod: Pod, containers: Iterable[Container], states: Mapping[str, ContainerState]) -> list[dict[str, Any]]:
+    return [_container_status(pod, each, states[each.name]) for each in containers]
+
+
+def _container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
+    identity = f"simulated://{pod.metadata.uid}/{container.name}/{state.restarts}"
+    running = state.state == "running"
+    plain_init = container in pod.spec.init_containers and not container.sidecar
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "containerID": "" if state.state == "waiting" else identity,
+        "ready": _completed(state) if plain_init else state.ready,
+        "started": running,
+        "restartCount": state.restarts,
+        "state": state.wire(identity),
+        "lastState": state.last,
+    }

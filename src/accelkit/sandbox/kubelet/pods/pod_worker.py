@@ -1,0 +1,206 @@
+"""The life of one admitted pod: its containers in order, its status, and its end.
+
+A pod ends when its containers do, when it is deleted, when somebody sets its phase, or when a person writes the exit
+annotation on it; the processes are ended before the pod's status says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from accelkit.errors import ApiError
+from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, NodeContext, PodContext
+from accelkit.sandbox.kubelet.pods.credentials import PodCredentials
+from accelkit.sandbox.kubelet.pods.pod_status import Conditions, ContainerState, pod_status, write_status
+from accelkit.sandbox.kubelet.wire import Container, Pod
+
+__all__ = ["CONTAINERS_ANNOTATION", "EXIT_ANNOTATION", "PodWorker", "containers_annotation"]
+
+CONTAINERS_ANNOTATION = "sandbox.accelkit.io/containers"
+EXIT_ANNOTATION = "sandbox.accelkit.io/exit"
+
+_VANISHED_GRACE_SECONDS = 2.0
+_SHUTDOWN_GRACE_SECONDS = 5.0
+_LAST_STATUS_SECONDS = 10.0
+_CREDENTIALS_RETRY_SECONDS = 1.0
+_SETTLE_SECONDS = 0.02
+
+
+class Ending(StrEnum):
+    """Why a pod ends before its containers do."""
+
+    EXIT = "exit"
+    TERMINAL = "terminal"
+    DELETED = "deleted"
+    VANISHED = "vanished"
+
+
+class PodWorker:
+    """Runs one pod, whose devices are allocated already."""
+
+    def __init__(self, node: NodeContext, pod: Pod) -> None:
+        self._node = node
+        self._changed = asyncio.Event()
+        self._ending: Ending | None = None
+        self._end = asyncio.Event()
+        # Without a restart of the kubelet in between, a pod that comes here is Pending.
+        self._phase = "Running" if pod.status.phase == "Running" else "Pending"
+        self._given = containers_annotation(node, pod)
+        self._start_time = pod.status.start_time or node.now()
+        self._conditions = Conditions(node.now)
+        self._folder = node.root / "var/lib/kubelet/pods" / pod.metadata.uid
+        self._credentials = PodCredentials(node.api, pod, folder=self._folder, authority=node.authority)
+        self._context = PodContext(pod=pod, kubeconfig=self._credentials.kubeconfig, changed=self._changed.set)
+        policy = pod.spec.restart_policy
+        # An init container is run until it succeeds, unless nothing is ever restarted.
+        init_policy = "Never" if policy == "Never" else "OnFailure"
+        self._inits = {
+            each.name: self._runner(each, "Always" if each.sidecar else init_policy)
+            for each in pod.spec.init_containers
+        }
+        self._apps = {each.name: self._runner(each, policy) for each in pod.spec.containers}
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as it was seen last."""
+        return self._context.pod
+
+    def update(self, pod: Pod) -> None:
+        """Takes a newer state of the pod, which may end it."""
+        self._context.pod = pod
+        if pod.terminal:
+            self.end(Ending.TERMINAL)
+        elif pod.metadata.deletion_timestamp is not None:
+            self._context.grace_seconds = float(pod.metadata.deletion_grace_period_seconds or 0)
+            self.end(Ending.DELETED)
+        elif EXIT_ANNOTATION in pod.metadata.annotations:
+            self.end(Ending.EXIT)
+
+    def vanished(self) -> None:
+        """The pod is gone from the API server."""
+        self._context.grace_seconds = _VANISHED_GRACE_SECONDS
+        self.end(Ending.VANISHED)
+
+    def end(self, ending: Ending) -> None:
+        """Ends the pod for the first reason given."""
+        self._ending = self._ending or ending
+        self._end.set()
+
+    async def run(self) -> None:
+        """Runs the pod to its end; cancelled, it ends the processes and leaves the pod's status alone."""
+        publishing = asyncio.create_task(self._publish(), name=f"status {self.pod.path}")
+        containers = asyncio.create_task(self._run_containers(), name=f"containers {self.pod.path}")
+        end = asyncio.create_task(self._end.wait())
+        try:
+            await asyncio.wait({containers, end}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._context.grace_seconds = _SHUTDOWN_GRACE_SECONDS
+            raise
+        finally:
+            for task in (publishing, containers, end):
+                task.cancel()
+            await asyncio.wait({publishing, containers, end})
+            # The folder holds the token.
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if not containers.cancelled():
+            # Raises what went wrong in our own code.
+            containers.result()
+        if self._ending not in (Ending.TERMINAL, Ending.VANISHED):
+            await self._publish_end()
+
+    def _runner(self, container: Container, policy: str) -> ContainerRunner:
+        return ContainerRunner(self._node, self._context, container, policy=policy)
+
+    def _states(self) -> dict[str, ContainerState]:
+        return {name: runner.state for name, runner in (self._inits | self._apps).items()}
+
+    async def _run_containers(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            background: list[asyncio.Task[object]] = []
+            try:
+                await self._run_in_order(group, background)
+            finally:
+                for task in background:
+                    task.cancel()
+
+    async def _run_in_order(self, group: asyncio.TaskGroup, background: list[asyncio.Task[object]]) -> None:
+        spec = self.pod.spec
+        if any(self._node.runs_here(each) for each in (*spec.init_containers, *spec.containers)):
+            await self._write_credentials()
+            background.append(group.create_task(self._credentials.keep_fresh()))
+        for container in spec.init_containers:
+            runner = self._inits[container.name]
+            if container.sidecar:
+                background.append(group.create_task(runner.run()))
+                await runner.running.wait()
+            elif await runner.complete() != 0:
+                return
+        self._phase = "Running"
+        await asyncio.wait([group.create_task(runner.run()) for runner in self._apps.values()])
+
+    async def _write_credentials(self) -> None:
+        while True:
+            try:
+                await self._credentials.write()
+            except ApiError as exc:
+                for state in self._states().values():
+                    state.wait("ContainerCreating", str(exc))
+                self._changed.set()
+                await asyncio.sleep(_CREDENTIALS_RETRY_SECONDS)
+            else:
+                return
+
+    async def _publish(self) -> None:
+        written: object = None
+        self._changed.set()
+        while True:
+            await self._changed.wait()
+            # Changes come in bursts, as when several containers start.
+            await asyncio.sleep(_SETTLE_SECONDS)
+            self._changed.clear()
+            status = self._status()
+            if status != written:
+                await self._write(status)
+                written = status
+
+    async def _publish_end(self) -> None:
+        by_exit = self._ending is Ending.EXIT
+        code = int(self.pod.metadata.annotations.get(EXIT_ANNOTATION) == "1") if by_exit else 0
+        for name, state in self._states().items():
+            if state.state != "terminated" or (by_exit and name in self._apps):
+                state.end(self._node.now(), code if name in self._apps else 0)
+        # A sidecar is ended with its pod, whatever it thinks of that.
+        sidecars = {each.name for each in self.pod.spec.init_containers if each.sidecar}
+        failed = any(state.exit_code for name, state in self._states().items() if name not in sidecars)
+        self._phase = "Failed" if failed else "Succeeded"
+        try:
+            async with asyncio.timeout(_LAST_STATUS_SECONDS):
+                await self._write(self._status())
+        except TimeoutError:
+            return
+
+    async def _write(self, status: Mapping[str, object]) -> None:
+        await write_status(self._node.api, self.pod, status, {CONTAINERS_ANNOTATION: self._given})
+
+    def _status(self) -> dict[str, object]:
+        return pod_status(self.pod, self._states(), self._conditions, phase=self._phase, start_time=self._start_time)
+
+
+def containers_annotation(node: NodeContext, pod: Pod) -> str:
+    """What each container was given, as JSON for people and tests."""
+    given = {}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        held = node.manager.held(pod.metadata.uid, container.name)
+        grants = [each.grant for _, each in sorted(held.items())]
+        given[container.name] = {
+            "environment": {name: value for grant in grants for name, value in grant.environment.items()},
+            "devices": [path for grant in grants for path in grant.devices],
+            "mounts": [mount for grant in grants for mount in grant.mounts],
+            "device_ids": {resource: sorted(each.device_ids) for resource, each in sorted(held.items())},
+        }
+    return msgspec.json.encode(given).decode()

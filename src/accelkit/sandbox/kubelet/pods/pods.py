@@ -1,0 +1,198 @@
+"""The pods bound to one node: taken in one at a time, run, and their devices freed when they end.
+
+The order of admission is the order of arrival; what a list brings is taken by age, then by name. A pod whose devices
+cannot be had fails with the real kubelet's reason and message. CPU and memory are not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from accelkit.errors import ApiError, DevicePluginError, QuantityError
+from accelkit.kube.reflector import Reflector
+from accelkit.model.units import parse_quantity
+from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
+from accelkit.sandbox.kubelet.devices.device_values import ContainerAsk, ContainerKind, is_extended_resource_name
+from accelkit.sandbox.kubelet.pods.containers import NodeContext
+from accelkit.sandbox.kubelet.pods.pod_status import failed_admission, write_status
+from accelkit.sandbox.kubelet.pods.pod_worker import PodWorker
+from accelkit.sandbox.kubelet.wire import Container, Pod
+
+__all__ = ["Pods", "container_asks"]
+
+log = logging.getLogger(__name__)
+
+_DELETE_RETRY_SECONDS = 1.0
+_NOT_FOUND, _CONFLICT = 404, 409
+
+
+class Pods:
+    """All pods of a node.
+
+    Args:
+        node: what the pods share.
+        checkpoint: the file that keeps allocations across restarts.
+    """
+
+    def __init__(self, node: NodeContext, checkpoint: Path) -> None:
+        self._node = node
+        self._checkpoint = checkpoint
+        self._known: dict[str, Pod] = {}
+        self._workers: dict[str, PodWorker] = {}
+        # Pods that have ended here, though the API server may not have said so yet.
+        self._ended: set[str] = set()
+        self._arrivals: asyncio.Queue[str] = asyncio.Queue()
+        self._deletions: set[str] = set()
+        self._group = asyncio.TaskGroup()
+
+    def active(self) -> list[Pod]:
+        """The pods that have not ended, by namespace and name."""
+        pods = [pod for uid, pod in self._known.items() if not pod.terminal and uid not in self._ended]
+        return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+
+    async def run(self) -> None:
+        """Follows the node's pods until cancelled; then the processes are ended."""
+        reflector = Reflector(
+            self._node.api,
+            "/api/v1/pods",
+            Pod,
+            query={"fieldSelector": f"spec.nodeName={self._node.name}"},
+            on_replace=self._replace,
+            on_event=self._event,
+        )
+        async with self._group:
+            self._group.create_task(self._admit_all(), name="admission")
+            await reflector.run()
+
+    def _replace(self, pods: list[Pod]) -> None:
+        listed = {pod.metadata.uid for pod in pods}
+        for uid in (self._known.keys() | self._node.manager.holders()) - listed:
+            self._vanish(uid)
+        for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name)):
+            self._take(pod)
+
+    def _event(self, kind: str, pod: Pod) -> None:
+        if kind == "DELETED":
+            self._vanish(pod.metadata.uid)
+        else:
+            self._take(pod)
+
+    def _take(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        arrived = uid not in self._known
+        self._known[uid] = pod
+        if pod.terminal:
+            self._free(uid)
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.update(pod)
+        elif pod.metadata.deletion_timestamp is not None:
+            self._delete(uid)
+        elif arrived and not pod.terminal:
+            self._arrivals.put_nowait(uid)
+
+    def _vanish(self, uid: str) -> None:
+        self._known.pop(uid, None)
+        self._ended.discard(uid)
+        self._free(uid)
+        if (worker := self._workers.get(uid)) is not None:
+            worker.vanished()
+
+    def _free(self, uid: str) -> None:
+        if uid in self._node.manager.holders():
+            self._node.manager.release(uid)
+            save_checkpoint(self._checkpoint, self._node.manager)
+
+    async def _admit_all(self) -> None:
+        while True:
+            uid = await self._arrivals.get()
+            pod = self._known.get(uid)
+            if pod is None or pod.terminal or pod.metadata.deletion_timestamp is not None:
+                continue
+            if uid in self._node.manager.holders() or await self._admit(pod):
+                self._start(uid)
+
+    async def _admit(self, pod: Pod) -> bool:
+        """Allocates a pod's devices, or fails the pod."""
+        uid = pod.metadata.uid
+        try:
+            for ask in container_asks(pod):
+                await self._node.manager.allocate(uid, ask)
+        except (DevicePluginError, QuantityError) as exc:
+            message = f"Allocate failed due to {exc}, which is unexpected"
+            log.info("pod refused pod=%s reason=%s", pod.path, message)
+            self._ended.add(uid)
+            self._node.manager.release(uid)
+            await write_status(self._node.api, pod, failed_admission(message, now=self._node.now()))
+            return False
+        save_checkpoint(self._checkpoint, self._node.manager)
+        return True
+
+    def _start(self, uid: str) -> None:
+        # Admission takes a while, and the pod may have been deleted in the meantime.
+        pod = self._known.get(uid)
+        if pod is None or pod.terminal:
+            self._free(uid)
+            return
+        worker = PodWorker(self._node, pod)
+        worker.update(pod)
+        self._workers[uid] = worker
+        self._group.create_task(self._live(uid, worker), name=pod.path)
+
+    async def _live(self, uid: str, worker: PodWorker) -> None:
+        await worker.run()
+        del self._workers[uid]
+        self._free(uid)
+        pod = self._known.get(uid)
+        if pod is not None:
+            self._ended.add(uid)
+            if pod.metadata.deletion_timestamp is not None:
+                self._delete(uid)
+
+    def _delete(self, uid: str) -> None:
+        if uid not in self._deletions:
+            self._deletions.add(uid)
+            self._group.create_task(self._delete_now(self._known[uid]))
+
+    async def _delete_now(self, pod: Pod) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": pod.metadata.uid},
+        }
+        while pod.metadata.uid in self._known:
+            try:
+                await self._node.api.delete(pod.path, body)
+            except ApiError as exc:
+                if exc.status in (_NOT_FOUND, _CONFLICT):
+                    break
+                log.warning("pod not deleted pod=%s reason=%s", pod.path, exc)
+                await asyncio.sleep(_DELETE_RETRY_SECONDS)
+            else:
+                break
+        self._deletions.discard(pod.metadata.uid)
+
+
+def container_asks(pod: Pod) -> list[ContainerAsk]:
+    """What each container of a pod asks for, in the order in which the kubelet looks at them.
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    inits = [
+        _ask(each, ContainerKind.SIDECAR if each.sidecar else ContainerKind.INIT) for each in pod.spec.init_containers
+    ]
+    return [*inits, *(_ask(each, ContainerKind.APP) for each in pod.spec.containers)]
+
+
+def _ask(container: Container, kind: ContainerKind) -> ContainerAsk:
+    # The kubelet reads limits; the API server sees to it that requests of these resources are equal.
+    limits = {
+        name: parse_quantity(amount)
+        for name, amount in container.resources.limits.items()
+        if is_extended_resource_name(name)
+    }
+    return ContainerAsk(name=container.name, kind=kind, limits=limits)

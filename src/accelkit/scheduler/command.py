@@ -1,0 +1,71 @@
+"""The command `accelkit config-manager`, by which a pod on a control-plane node switches its kube-scheduler."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from accelkit import __version__
+from accelkit.errors import AccelkitError, ConfigurationError
+from accelkit.kube.connection import load_connection
+from accelkit.scheduler.host.host import LocalHost
+from accelkit.scheduler.switch.spec import ACTIONS, decode_spec, perform
+
+
+@click.command(
+    "config-manager",
+    short_help="Switch this host's kube-scheduler.",
+    epilog="Exit codes: 0 done, 1 an error, whose sentence is `msg` of the result, 2 wrong usage.",
+)
+@click.version_option(__version__, prog_name="accelkit config-manager")
+@click.argument("action", type=click.Choice(sorted(ACTIONS)))
+@click.option(
+    "--spec",
+    "spec_file",
+    type=click.File("rb"),
+    required=True,
+    help="JSON with the arguments of the Ansible module scheduler_config; `-` for standard input.",
+)
+@click.option(
+    "--root",
+    default="/",
+    show_default=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where the host's files lie.",
+)
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
+)
+def config_manager(action: str, spec_file: BinaryIO, root: Path, kubeconfig: Path | None) -> None:
+    """Switch the kube-scheduler of this host to call the extender, and back.
+
+    ACTION is `apply` or `remove`; `compare` and `compare-removal` say what these would change; `check` says it too, and
+    confirms that kube-scheduler runs with its configuration. The result is one line of JSON: `changed`, `restored`
+    (whether the recorded original is what came back), `problems` (sentences) and `diff` (file by file); where it failed
+    `failed` and `msg`.
+    """
+    try:
+        result = _run(action, spec_file.read(), root, kubeconfig)
+    except AccelkitError as exc:
+        result = {"failed": True, "msg": str(exc)}
+    click.echo(json.dumps(result))
+    sys.exit(1 if "failed" in result else 0)
+
+
+def _run(action: str, content: bytes, root: Path, kubeconfig: Path | None) -> dict[str, Any]:
+    try:
+        spec = decode_spec(msgspec.json.decode(content))
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"the specification is not JSON: {exc}") from exc
+    if root != Path("/") and spec.launch.kind not in {"static_pod", "config_file"}:
+        raise ConfigurationError(
+            f"{spec.launch.kind} cannot be restarted from a pod",
+            next_step="reach the host by a connection of Ansible's, with scheduler_reach: connection",
+        )
+    connection = load_connection(kubeconfig) if spec.node else None
+    return perform(action, spec, LocalHost(root), connection)

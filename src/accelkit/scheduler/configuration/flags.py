@@ -1,0 +1,130 @@
+"""The flags that kube-scheduler stops to heed once it is given --config, carried into the file.
+
+Policy files leave all other flags in force, so this matters from v1beta1 on (Kubernetes 1.19). Read in
+cmd/kube-scheduler/app/options of Kubernetes: what the file leaves out takes the file's own default, not the flag's.
+From about 1.22 on the leader election flags are heeded again beside --config; carrying them then says the same twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.command_line import Option, value_of
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_DEFAULT_PROVIDER: Final = "DefaultProvider"
+_INSECURE_PORT: Final = 10251
+# Formats in which kube-scheduler still has an insecure port, open unless the file says otherwise.
+_WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The fields of a new configuration that say what the flags said, and what no field can say."""
+
+    fields: dict[str, Any]
+    problems: tuple[str, ...] = ()
+
+
+def carried(options: Iterable[Option], api_version: str, minor: int) -> Carried:
+    """Return the fields for the flags that --config puts out of force.
+
+    Args:
+        options: of the command line.
+        api_version: without its group.
+        minor: of Kubernetes.
+
+    Raises:
+        ConfigurationError: a flag's value is such that kube-scheduler itself would refuse it.
+    """
+    options = tuple(options)
+    fields: dict[str, Any] = {}
+    for flag, (path, read) in _FIELDS.items():
+        value = value_of(options, flag)
+        if value is not None:
+            _put(fields, path, _read(flag, value, read))
+    if api_version in _WITH_INSECURE_PORT and minor <= _LAST_INSECURE:
+        fields.update(_insecure_serving(options))
+    if profile := _profile(options):
+        fields["profiles"] = [profile]
+    return Carried(fields, tuple(_problems(options)))
+
+
+def _boolean(value: str) -> bool:
+    if value not in _TRUE | _FALSE:
+        raise ValueError(value)
+    return value in _TRUE
+
+
+def _number(value: str) -> float | int:
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+# Later rows win over earlier ones with the same field, as in kube-scheduler.
+_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
+    "kubeconfig": (("clientConnection", "kubeconfig"), str),
+    "kube-api-content-type": (("clientConnection", "contentType"), str),
+    "kube-api-qps": (("clientConnection", "qps"), _number),
+    "kube-api-burst": (("clientConnection", "burst"), int),
+    "leader-elect": (("leaderElection", "leaderElect"), _boolean),
+    "leader-elect-lease-duration": (("leaderElection", "leaseDuration"), str),
+    "leader-elect-renew-deadline": (("leaderElection", "renewDeadline"), str),
+    "leader-elect-retry-period": (("leaderElection", "retryPeriod"), str),
+    "leader-elect-resource-lock": (("leaderElection", "resourceLock"), str),
+    "lock-object-name": (("leaderElection", "resourceName"), str),
+    "lock-object-namespace": (("leaderElection", "resourceNamespace"), str),
+    "leader-elect-resource-name": (("leaderElection", "resourceName"), str),
+    "leader-elect-resource-namespace": (("leaderElection", "resourceNamespace"), str),
+    "profiling": (("enableProfiling",), _boolean),
+    "contention-profiling": (("enableContentionProfiling",), _boolean),
+}
+_LAST_INSECURE: Final = 22
+
+
+def _read(flag: str, value: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(value)
+    except ValueError as exc:
+        raise ConfigurationError(f"kube-scheduler's flag --{flag} has the value {value!r}, which it refuses") from exc
+
+
+def _put(fields: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    *parents, last = path
+    for parent in parents:
+        fields = fields.setdefault(parent, {})
+    fields[last] = value
+
+
+def _insecure_serving(options: tuple[Option, ...]) -> dict[str, str]:
+    port, address = value_of(options, "port"), value_of(options, "address")
+    if port is None and address is None:
+        return {}
+    number = _INSECURE_PORT if port is None else _read("port", port, int)
+    host = address or "0.0.0.0"  # noqa: S104 - the flag's default; nothing listens there when the port is 0
+    bind = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    return {"healthzBindAddress": bind, "metricsBindAddress": bind}
+
+
+def _profile(options: tuple[Option, ...]) -> dict[str, Any]:
+    profile: dict[str, Any] = {}
+    if name := value_of(options, "scheduler-name"):
+        profile["schedulerName"] = name
+    flag = "hard-pod-affinity-symmetric-weight"
+    if weight := value_of(options, flag):
+        args = {"hardPodAffinityWeight": _read(flag, weight, int)}
+        profile["pluginConfig"] = [{"name": "InterPodAffinity", "args": args}]
+    return profile
+
+
+def _problems(options: tuple[Option, ...]) -> Iterable[str]:
+    provider = value_of(options, "algorithm-provider")
+    if provider not in {None, "", _DEFAULT_PROVIDER}:
+        yield (
+            f"the flag --algorithm-provider={provider} has no field in the configuration and loses its effect; "
+            "set up the plugins that it stood for as a profile"
+        )

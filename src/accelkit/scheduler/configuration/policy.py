@@ -1,0 +1,57 @@
+"""Our entry in a Policy, which tells kube-schedulers up to Kubernetes 1.22 of their extenders.
+
+A Policy names the same things as a KubeSchedulerConfiguration with other keys and types: `enableHttps`, and
+`httpTimeout` in nanoseconds. kube-scheduler reads its keys without regard to case, JSON and YAML alike. Predicates and
+priorities that are left out keep the defaults, so a new Policy has none.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.extender_entry import Extender, check_binds_alone, is_ours
+
+_KIND: Final = "Policy"
+
+
+def policy_with_extender(text: str | None, extender: Extender) -> str:
+    """Return a Policy as JSON with our entry in it, beside those of `text`.
+
+    Raises:
+        ConfigurationError: `text` is no Policy, or another of its extenders binds.
+    """
+    policy = {"kind": _KIND, "apiVersion": "v1"} if text is None else _read(text)
+    key = next((each for each in policy if each.lower() == "extenders"), "extenders")
+    entries = policy.get(key) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigurationError("`extenders` of the scheduler Policy is not a list of mappings")
+    others = [entry for entry in entries if not is_ours(_folded(entry), extender.url_prefix)]
+    check_binds_alone(map(_folded, others))
+    return _written({**policy, key: [*others, extender.legacy_entry()]})
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        policy = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as exc:
+        raise ConfigurationError(
+            f"the scheduler Policy is neither JSON nor YAML: {' '.join(str(exc).split())}"
+        ) from exc
+    if not isinstance(policy, dict) or next((policy[k] for k in policy if str(k).lower() == "kind"), _KIND) != _KIND:
+        raise ConfigurationError("the file that the policy options name holds no Policy")
+    return policy
+
+
+def _written(policy: dict[str, Any]) -> str:
+    return json.dumps(policy, indent=2, ensure_ascii=False) + "\n"
+
+
+def _folded(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with the keys that decide spelled as usual."""
+    usual = {name.lower(): name for name in ("urlPrefix", "bindVerb", "managedResources")}
+    return {usual.get(str(key).lower(), key): value for key, value in entry.items()}

@@ -1,0 +1,79 @@
+"""Which configuration formats a kube-scheduler of each Kubernetes version reads, and which one we write for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.component_config import GROUP
+
+OLDEST: Final = 16
+POLICY: Final = "Policy"
+_VERSION: Final = re.compile(r"v?1\.(\d{1,3})(?:\.\d+)?(?:[-+].*)?\+?")
+
+# The minor version that first reads an apiVersion with --config, and the last one.
+_READ: Final = {
+    "v1alpha1": (0, 18),
+    "v1alpha2": (18, 18),
+    "v1beta1": (19, 22),
+    "v1beta2": (22, 27),
+    "v1beta3": (23, 28),
+    "v1": (25, None),
+}
+# From which minor version on we write a format: the one that lives longest from there, so that most upgrades of a
+# cluster keep the file. v1alpha2 lived one release, so the Policy goes on to 1.18.
+_WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"), (0, POLICY))
+LAST_WITH_POLICY: Final = 22
+
+
+def minor_of(version: str) -> int:
+    """Return the 34 of `v1.34.4`.
+
+    Raises:
+        ConfigurationError: no version, or one that is too old.
+    """
+    match = _VERSION.fullmatch(version.strip())
+    if match is None:
+        raise ConfigurationError(
+            f"{version!r} is no Kubernetes version", next_step="give it as the API server says it, as v1.34.4"
+        )
+    minor = int(match[1])
+    if minor < OLDEST:
+        raise ConfigurationError(
+            f"Kubernetes {version} is older than 1.{OLDEST}, the oldest whose kube-scheduler is known here",
+            next_step="upgrade the cluster, or run a second scheduler of a newer version",
+        )
+    return minor
+
+
+def written_format(minor: int) -> str:
+    """Return what a new configuration is written as: `Policy`, or an apiVersion without its group."""
+    return next(name for first, name in _WRITTEN if minor >= first)
+
+
+def read_formats(minor: int) -> tuple[str, ...]:
+    """Return the apiVersions, without their group, that a kube-scheduler reads with --config; newest last."""
+    return tuple(name for name, (first, last) in _READ.items() if first <= minor and (last is None or minor <= last))
+
+
+def reads_policy(minor: int) -> bool:
+    """Return whether the kube-scheduler has the policy flags."""
+    return minor <= LAST_WITH_POLICY
+
+
+def check_readable(api_version: str, minor: int) -> str:
+    """Return the apiVersion without its group.
+
+    Raises:
+        ConfigurationError: a kube-scheduler of that version would refuse the file itself.
+    """
+    name = api_version.removeprefix(GROUP)
+    known = read_formats(minor)
+    if not api_version.startswith(GROUP) or name not in known:
+        raise ConfigurationError(
+            f"the kube-scheduler of Kubernetes 1.{minor} itself refuses apiVersion {api_version!r}; it reads "
+            + ", ".join(GROUP + each for each in known),
+            next_step="check the version given, or convert the file",
+        )
+    return name

@@ -1,0 +1,1 @@
+"""How kube-scheduler is started: one module for each form."""

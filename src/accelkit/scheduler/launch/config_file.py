@@ -1,0 +1,50 @@
+"""A kube-scheduler whose configuration is edited in place, and which somebody else restarts when it changes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.component_config import (
+    api_version_of,
+    has_extender,
+    with_extender,
+    without_extender,
+)
+from accelkit.scheduler.configuration.versions import check_readable, minor_of
+from accelkit.scheduler.launch.form import Plan, Read, Wanted
+from accelkit.scheduler.launch.replacement import with_credentials
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A KubeSchedulerConfiguration at `path`. Implements Launch.
+
+    Attributes:
+        path: of the configuration, which is the launch file here.
+        url_prefix: our extender's, by which our entry is found if it manages resources of other names than ours.
+    """
+
+    path: str
+    url_prefix: str = ""
+
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:  # noqa: ARG002
+        """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""
+        if current is None:
+            raise ConfigurationError(
+                f"there is no {self.path}", next_step="give the path that kube-scheduler has in its option --config"
+            )
+        check_readable(api_version_of(current), minor_of(wanted.kubernetes_version))
+        extender, files = with_credentials(wanted, owner=None)
+        # Brought up to date in its place: taking it out and in again would move it behind other entries.
+        text = with_extender(current, extender)
+        return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
+
+    def unswitched(self, current: str, recorded: str | None) -> str:  # noqa: ARG002
+        """Return the configuration without our entry; see Launch."""
+        return without_extender(current, self.url_prefix)
+
+    def is_switched(self, current: str) -> bool:
+        """Return whether our entry is in the configuration."""
+        return has_extender(current, self.url_prefix)

@@ -1,0 +1,95 @@
+"""Whether a kube-scheduler on the host's network can resolve the names that it is told to call.
+
+A static pod on the host's network asks the host's resolver, which knows no Services. With dnsPolicy
+ClusterFirstWithHostNet it asks the cluster's DNS, for every name: also for the API server's. The pods of the DNS are
+scheduled by this very scheduler, which then could not reach the API server to do so.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.command_line import Option, value_of
+from accelkit.scheduler.launch.form import Read, Wanted
+from accelkit.scheduler.launch.pod_manifest import PodManifest
+
+CLUSTER_FIRST: Final = "ClusterFirstWithHostNet"
+_HOSTS: Final = "/etc/hosts"
+
+
+def check_name_resolution(pod: PodManifest, options: Sequence[Option], wanted: Wanted, read: Read) -> tuple[str, ...]:
+    """Return what deserves notice about names.
+
+    Raises:
+        ConfigurationError: the extender's name cannot be resolved, or resolving it would tie the scheduler to the DNS.
+    """
+    if wanted.dns_policy not in {"", CLUSTER_FIRST}:
+        raise ConfigurationError(
+            f"dns_policy {wanted.dns_policy!r} is not known", next_step=f"leave it empty, or choose {CLUSTER_FIRST}"
+        )
+    host = urlsplit(wanted.extender.url_prefix).hostname or ""
+    policy = wanted.dns_policy or str(pod.spec.get("dnsPolicy") or "")
+    if _names_a_service(host) and pod.spec.get("hostNetwork") and policy != CLUSTER_FIRST:
+        raise ConfigurationError(
+            f"kube-scheduler on the host's network cannot resolve the Service name {host}",
+            next_step=f"give the Service's ClusterIP with tlsConfig.serverName, or set dns_policy to {CLUSTER_FIRST}",
+        )
+    return _check_cluster_dns(pod, options, wanted, read) if wanted.dns_policy else ()
+
+
+def _check_cluster_dns(pod: PodManifest, options: Sequence[Option], wanted: Wanted, read: Read) -> tuple[str, ...]:
+    if not wanted.extender.managed_resources and not wanted.extender.ignorable:
+        raise ConfigurationError(
+            f"with dns_policy {CLUSTER_FIRST} every pod, also those of the cluster's DNS, would wait for an extender "
+            "whose name only that DNS resolves",
+            next_step="give the Service's ClusterIP, or name the resources that the extender manages",
+        )
+    path = value_of(options, "kubeconfig")
+    if path is None:
+        return ()
+    content = read(pod.host_path(path))
+    server = None if content is None else _server(content)
+    if server is None:
+        return (f"the API server's name in {path} cannot be read; it must not depend on the cluster's DNS",)
+    if _is_address(server) or _in_hosts(server, read(_HOSTS)):
+        return ()
+    raise ConfigurationError(
+        f"kube-scheduler reaches the API server by the name {server}, which it would ask the cluster's DNS with "
+        f"dns_policy {CLUSTER_FIRST}, and the pods of that DNS are scheduled by it",
+        next_step=f"give the Service's ClusterIP and leave dns_policy empty, or put {server} into {_HOSTS}",
+    )
+
+
+def _names_a_service(host: str) -> bool:
+    return "svc" in host.split(".")[2:3]
+
+
+def _server(kubeconfig: bytes) -> str | None:
+    try:
+        document: Any = YAML(typ="safe", pure=True).load(kubeconfig)
+        current = document.get("current-context")
+        context = next(each["context"] for each in document["contexts"] if each["name"] == current)
+        cluster = next(each["cluster"] for each in document["clusters"] if each["name"] == context["cluster"])
+        return urlsplit(str(cluster["server"])).hostname
+    except (YAMLError, AttributeError, KeyError, TypeError, StopIteration, ValueError):
+        return None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def _in_hosts(host: str, content: bytes | None) -> bool:
+    lines = (content or b"").decode(errors="replace").splitlines()
+    return any(host in line.partition("#")[0].split()[1:] for line in lines)

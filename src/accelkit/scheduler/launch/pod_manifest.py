@@ -1,0 +1,211 @@
+"""The manifest of the static pod that kube-scheduler runs in: what it says, and what we add and take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.command_line import PROGRAM, CommandLine, Option, parse, program_index
+from accelkit.scheduler.configuration.document import Document, assign, plain_data
+
+VOLUME: Final = "accelkit"
+# Holds the dnsPolicy that ours took the place of, empty where there was none.
+DNS_ANNOTATION: Final = "accelkit.io/former-dns-policy"
+_HOLDERS: Final = ("command", "args")
+
+
+class PodManifest:
+    """A manifest, read for an edit.
+
+    Args:
+        text: the manifest.
+        path: where it lies, for errors.
+
+    Raises:
+        ConfigurationError: it is not the manifest of one pod in which one container runs kube-scheduler.
+    """
+
+    def __init__(self, text: str, path: str) -> None:
+        self._what = f"the manifest {path}"
+        self._document = Document(text, self._what)
+        self.root = self._document.root
+        spec = self.root.get("spec")
+        if self.root.get("kind") != "Pod" or not isinstance(spec, CommentedMap):
+            raise ConfigurationError(
+                f"{self._what} is of kind {self.root.get('kind')!r} and not of a Pod",
+                next_step="give the path of kube-scheduler's static-pod manifest",
+            )
+        self.spec = spec
+        self.container: CommentedMap = self._scheduler_container()
+
+    def _scheduler_container(self) -> CommentedMap:
+        containers = self.spec.get("containers")
+        if not isinstance(containers, CommentedSeq) or not all(isinstance(each, CommentedMap) for each in containers):
+            raise ConfigurationError(f"{self._what} has no list of containers")
+        for container in containers:
+            for holder in _HOLDERS:
+                words = container.get(holder) or []
+                if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                    raise ConfigurationError(f"`{holder}` of a container in {self._what} is not a list of strings")
+        running = [each for each in containers if program_index(_words(each)) is not None]
+        # An image may name the program in its entrypoint; then the arguments alone are options.
+        running = running or [c for c in containers if PROGRAM in str(c.get("name")) and _only_options(_words(c))]
+        if len(running) != 1:
+            found = f"{len(running)} of its {len(containers)} containers do"
+            raise ConfigurationError(
+                f"one container of {self._what} must run {PROGRAM} by its command, {found}",
+                next_step=f"write `command` as a list that names {PROGRAM}, in one container",
+            )
+        scheduler: CommentedMap = running[0]
+        return scheduler
+
+    def command_lines(self) -> dict[str, CommandLine]:
+        """Return the lists of words that hold kube-scheduler's options, by their keys; the last one takes new ones."""
+        lines: dict[str, CommandLine] = {}
+        named = program_index(_words(self.container)) is None
+        for holder in _HOLDERS:
+            words = list(self.container.get(holder) or [])
+            if named or program_index(words) is not None:
+                lines[holder] = parse(words, follows_program=named)
+                named = True
+        return {holder: line for holder, line in lines.items() if line.words}
+
+    def options(self) -> list[Option]:
+        """Return kube-scheduler's options in order."""
+        return [option for line in self.command_lines().values() for option in line.options]
+
+    def set_command_line(self, holder: str, line: CommandLine) -> None:
+        """Make the list at `holder` hold `line`."""
+        items = self.container[holder]
+        if list(items) != line.words:
+            self._document.check_unshared(self.container, items)
+            assign(items, line.words)
+
+    def host_path(self, path: str) -> str:
+        """Return where a file that kube-scheduler sees at `path` lies on the host.
+
+        Raises:
+            ConfigurationError: it does not come from the host.
+        """
+        mounts = [mount for mount in self.container.get("volumeMounts") or [] if _holds(mount.get("mountPath"), path)]
+        if not mounts:
+            raise ConfigurationError(
+                f"kube-scheduler reads {path}, which {self._what} mounts from nowhere",
+                next_step="mount it from the host",
+            )
+        mount = max(mounts, key=lambda each: len(str(each["mountPath"])))
+        volumes = [each for each in self.spec.get("volumes") or [] if each.get("name") == mount.get("name")]
+        if not volumes or not isinstance(volumes[0].get("hostPath"), dict):
+            raise ConfigurationError(
+                f"kube-scheduler reads {path} from the volume {mount.get('name')!r}, which is no hostPath",
+                next_step="mount it from the host",
+            )
+        rest = PurePosixPath(path).relative_to(str(mount["mountPath"]))
+        return str(PurePosixPath(str(volumes[0]["hostPath"]["path"]), str(mount.get("subPath") or ""), rest))
+
+    @property
+    def run_as_user(self) -> int | None:
+        """The user that kube-scheduler runs as, None where the image decides, which is root."""
+        for place in (self.container, self.spec):
+            context = place.get("securityContext") or {}
+            if context.get("runAsUser") is not None:
+                return int(context["runAsUser"])
+        return None
+
+    @property
+    def has_volume(self) -> bool:
+        """Whether our volume is there."""
+        return any(each.get("name") == VOLUME for each in self.spec.get("volumes") or [])
+
+    def add_volume(self, folder: str) -> None:
+        """Mount a folder of the host, to be read at the same path."""
+        volume = CommentedMap(hostPath=CommentedMap(path=folder, type="Directory"), name=VOLUME)
+        mount = CommentedMap(mountPath=folder, name=VOLUME, readOnly=True)
+        self._append(self.spec, "volumes", volume)
+        self._append(self.container, "volumeMounts", mount)
+
+    def take_volume(self, former: PodManifest | None, names: Collection[str] = (VOLUME,)) -> None:
+        """Take volumes and their mounts away, ours if not told which; lists left empty go, unless `former` has them."""
+        self._take(self.spec, "volumes", names, None if former is None else former.spec)
+        self._take(self.container, "volumeMounts", names, None if former is None else former.container)
+
+    def set_dns_policy(self, policy: str) -> None:
+        """Set the pod's dnsPolicy and note the former one."""
+        former = str(self.spec.get("dnsPolicy") or "")
+        if former == policy:
+            return
+        metadata = self.root.setdefault("metadata", CommentedMap())
+        annotations = metadata.get("annotations")
+        if not isinstance(annotations, CommentedMap):
+            annotations = metadata["annotations"] = CommentedMap()
+        self._document.check_unshared(self.spec, metadata, annotations)
+        annotations[DNS_ANNOTATION] = former
+        self.spec["dnsPolicy"] = policy
+
+    def take_dns_policy(self, former: PodManifest | None) -> None:
+        """Put the former dnsPolicy back, where ours is in its place."""
+        metadata = self.root.get("metadata") or {}
+        annotations = metadata.get("annotations") or {}
+        policy = annotations.pop(DNS_ANNOTATION, None)
+        if policy is None:
+            return
+        if policy:
+            self.spec["dnsPolicy"] = policy
+        else:
+            self.spec.pop("dnsPolicy", None)
+        kept = former is not None and "annotations" in (former.root.get("metadata") or {})
+        if not annotations and not kept:
+            del metadata["annotations"]
+
+    def put_back(self, key: str, former: PodManifest) -> None:
+        """Give a field of the spec the value that it has in `former`, or none."""
+        if key in former.spec:
+            self.spec[key] = former.spec[key]
+        else:
+            self.spec.pop(key, None)
+
+    def text(self) -> str:
+        """Return the manifest as it is now."""
+        return self._document.text()
+
+    def says_the_same_as(self, other: PodManifest) -> bool:
+        """Return whether two manifests differ in layout and comments only."""
+        return bool(plain_data(self.root) == plain_data(other.root))
+
+    def rewritten(self) -> str:
+        """Return the manifest as an edit would lay it out, changed or not."""
+        return self._document.rewritten()
+
+    def _append(self, parent: CommentedMap, key: str, item: CommentedMap) -> None:
+        items = parent.get(key)
+        if not isinstance(items, CommentedSeq):
+            items = parent[key] = CommentedSeq()
+        self._document.check_unshared(parent, items)
+        if not items:
+            items.fa.set_block_style()
+        items.append(item)
+
+    def _take(self, parent: CommentedMap, key: str, names: Collection[str], former: CommentedMap | None) -> None:
+        items = parent.get(key) or []
+        for index in reversed(range(len(items))):
+            if items[index].get("name") in names:
+                self._document.check_unshared(parent, items)
+                del items[index]
+        if key in parent and not items and (former is None or key not in former):
+            del parent[key]
+
+
+def _words(container: CommentedMap) -> list[str]:
+    return [word for holder in _HOLDERS for word in container.get(holder) or []]
+
+
+def _only_options(words: Sequence[str]) -> bool:
+    return bool(words) and words[0].startswith("-")
+
+
+def _holds(folder: Any, path: str) -> bool:
+    return isinstance(folder, str) and PurePosixPath(path).is_relative_to(folder)

@@ -1,0 +1,180 @@
+"""What takes the place of the configuration that a kube-scheduler runs with: a merged copy, and one option naming it.
+
+Nothing is edited in place. The copy lies under a name made of its digest, so the old and the new configuration stand
+side by side until the launch file is renamed, and the command line tells which one runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.algorithm_source import merged_algorithm_source
+from accelkit.scheduler.configuration.command_line import Option, value_of
+from accelkit.scheduler.configuration.component_config import api_version_of, new_configuration, with_extender
+from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.flags import carried
+from accelkit.scheduler.configuration.policy import policy_with_extender
+from accelkit.scheduler.configuration.versions import POLICY, check_readable, minor_of, reads_policy, written_format
+from accelkit.scheduler.launch.form import PlannedFile, Read, Wanted
+
+_SYSTEM_NAMESPACE: Final = "kube-system"
+_POLICY_KEY: Final = "policy.cfg"
+_DIGEST_LENGTH: Final = 12
+# From here on client-go reads certFile and keyFile again for new connections; caFile it reads once, to this day.
+_RELOADS_CERTIFICATE: Final = 18
+# kube-scheduler reads Policy options beside --config from here on; before, --config put them out of force.
+_POLICY_BESIDE_CONFIG: Final = 19
+_CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", "use-legacy-policy-config")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """One option instead of others.
+
+    Attributes:
+        name: of the option, without dashes.
+        value: the path of our copy.
+        replaced: names of the options that go.
+        files: by path on the host.
+        problems: as in a Plan.
+    """
+
+    name: str
+    value: str
+    replaced: tuple[str, ...]
+    files: dict[str, PlannedFile]
+    problems: tuple[str, ...]
+
+    @property
+    def marker(self) -> str:
+        """What the command line then contains."""
+        return f"--{self.name}={self.value}"
+
+
+def replacement(
+    options: Sequence[Option], wanted: Wanted, *, open_file: Callable[[str], str], read: Read, owner: int | None
+) -> Replacement:
+    """Return what takes the place of the present configuration.
+
+    Args:
+        options: of the present command line.
+        wanted: what shall be.
+        open_file: returns the text of a file that an option names, as kube-scheduler sees it.
+        read: for ConfigMaps.
+        owner: the user that kube-scheduler runs as, None for root.
+
+    Raises:
+        ConfigurationError: the present configuration cannot be read or merged into.
+    """
+    minor = minor_of(wanted.kubernetes_version)
+    extender, files = with_credentials(wanted, owner=owner)
+    wanted = dataclasses.replace(wanted, extender=extender)
+    config = value_of(options, "config")
+    source = _policy_source(options, minor, config)
+    if source is not None:
+        text = policy_with_extender(_policy_text(source, open_file, read), extender)
+        return _replacing("policy-config-file", text, wanted, files, ())
+    if config is not None:
+        text = open_file(config)
+        name = check_readable(api_version_of(text), minor)
+        if name == "v1alpha1":
+            return _with_algorithm_source(text, wanted, files, open_file, read)
+        return _replacing("config", with_extender(text, extender), wanted, files, ())
+    written = written_format(minor)
+    if written == POLICY:
+        return _replacing("policy-config-file", policy_with_extender(None, extender), wanted, files, ())
+    carry = carried(options, written, minor)
+    return _replacing("config", new_configuration(written, carry.fields, extender), wanted, files, carry.problems)
+
+
+def _replacing(
+    name: str, text: str, wanted: Wanted, files: dict[str, PlannedFile], problems: tuple[str, ...]
+) -> Replacement:
+    path = _digest_path(wanted.folder, "scheduler", "json" if name != "config" else "yaml", text.encode())
+    gone = ("config",) if name == "config" else ("policy-config-file", *_CONFIG_MAP_OPTIONS)
+    return Replacement(
+        name=name,
+        value=path,
+        replaced=gone,
+        files={**files, path: PlannedFile(content=text.encode())},
+        problems=problems,
+    )
+
+
+def _with_algorithm_source(
+    text: str, wanted: Wanted, files: dict[str, PlannedFile], open_file: Callable[[str], str], read: Read
+) -> Replacement:
+    def policy_text(source: dict[str, Any]) -> str:
+        return _policy_text(source, open_file, read)
+
+    merged = merged_algorithm_source(text, wanted.extender, policy_text)
+    path = _digest_path(wanted.folder, "scheduler", "json", merged.policy.encode())
+    files = {**files, path: PlannedFile(content=merged.policy.encode())}
+    return _replacing("config", merged.configuration(path), wanted, files, merged.problems)
+
+
+def _policy_source(options: Sequence[Option], minor: int, config: str | None) -> dict[str, Any] | None:
+    """Return where the Policy in force comes from, in the words of v1alpha1; None where none is."""
+    file, config_map = value_of(options, "policy-config-file"), value_of(options, "policy-configmap")
+    if not file and not config_map:
+        return None
+    if not reads_policy(minor):
+        raise ConfigurationError(
+            f"kube-scheduler is given a Policy, which Kubernetes 1.{minor} no longer reads",
+            next_step="check the version given, or take the policy options out",
+        )
+    if config is not None and minor < _POLICY_BESIDE_CONFIG:
+        return None
+    legacy = value_of(options, "use-legacy-policy-config") in {"true", "True", "TRUE", "t", "T", "1"}
+    if config_map and not legacy:
+        namespace = value_of(options, "policy-configmap-namespace") or _SYSTEM_NAMESPACE
+        return {"configMap": {"namespace": namespace, "name": config_map}}
+    return {"file": {"path": file}} if file else None
+
+
+def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: Read) -> str:
+    if file := source.get("file"):
+        return open_file(str(file["path"]))
+    config_map = source["configMap"]
+    namespace, name = config_map.get("namespace") or _SYSTEM_NAMESPACE, config_map["name"]
+    content = read(f"configmap:{namespace}/{name}/{_POLICY_KEY}")
+    if content is None:
+        raise ConfigurationError(
+            f"the ConfigMap {namespace}/{name}, from which kube-scheduler has its Policy, has no key {_POLICY_KEY}"
+        )
+    return content.decode()
+
+
+def with_credentials(wanted: Wanted, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
+    """Return the extender with its TLS configuration, and the files that this names.
+
+    Args:
+        wanted: what shall be.
+        owner: the user that kube-scheduler runs as, None for root; the key is his alone.
+    """
+    if wanted.credentials is None:
+        return wanted.extender, {}
+    given = wanted.credentials
+    folder = wanted.folder
+    authority = _digest_path(folder, "extender-ca", "crt", given.ca)
+    certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
+    if minor_of(wanted.kubernetes_version) < _RELOADS_CERTIFICATE:
+        # Read once at the start: another certificate then needs another name, so that the scheduler starts anew.
+        certificate = _digest_path(folder, "client", "crt", given.certificate)
+        key = _digest_path(folder, "client", "key", given.certificate)
+    tls = {**(wanted.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
+    files = {
+        authority: PlannedFile(content=given.ca),
+        certificate: PlannedFile(content=given.certificate),
+        key: PlannedFile(content=given.key, mode="0600", owner=owner),
+    }
+    return dataclasses.replace(wanted.extender, enable_https=True, tls_config=tls), files
+
+
+def _digest_path(folder: str, stem: str, suffix: str, content: bytes) -> str:
+    return f"{folder}/{stem}-{hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]}.{suffix}"

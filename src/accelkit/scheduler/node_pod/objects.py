@@ -1,0 +1,141 @@
+"""The objects by which a node runs `accelkit config-manager` once: a pod, its rights and its specification.
+
+The pod names its node, so no scheduler has a part in it. It may write where kube-scheduler's files and our record lie,
+and read the static pods' status in kube-system, which lies in the same namespace; nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.scheduler.launch.manifest import MANIFEST
+from accelkit.scheduler.switch.spec import Spec
+
+# Where static pods are, and where system priorities are allowed.
+NAMESPACE: Final = "kube-system"
+START_SECONDS: Final = 180
+_ROOT: Final = "/host"
+_SPEC_FOLDER: Final = "/run/accelkit"
+_SPEC_KEY: Final = "spec.json"
+_LABELS: Final = {"app.kubernetes.io/name": "accelkit-config-manager", "app.kubernetes.io/part-of": "accelkit"}
+# Files of a control plane belong to root and are closed to everybody else.
+_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
+
+
+@dataclass(frozen=True)
+class PodImage:
+    """What the pod is made of.
+
+    Attributes:
+        image: accelkit's; empty: that of the node agents which are installed.
+        pull_secrets: names of Secrets in kube-system.
+        host_folders: further folders of the host that the pod may read, as where an existing `--config` lies.
+    """
+
+    image: str
+    pull_secrets: Sequence[str] = ()
+    host_folders: Sequence[str] = ()
+
+
+def pod_name(node: str) -> str:
+    """Return the name of the pod for a node, and of its other objects: names of nodes may be too long for it."""
+    return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
+
+
+def objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
+    """Return the collections to post to, and the objects, the pod last."""
+    name = pod_name(spec.node)
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}
+    core, rbac = (
+        f"/api/v1/namespaces/{NAMESPACE}",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}",
+    )
+    rule = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    return [
+        (f"{core}/serviceaccounts", {"metadata": metadata}),
+        (f"{rbac}/roles", {"metadata": metadata, "rules": [rule]}),
+        (f"{rbac}/rolebindings", {"metadata": metadata, "roleRef": role, "subjects": [subject]}),
+        (f"{core}/secrets", {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}}),
+        (f"{core}/pods", {"metadata": metadata, "spec": _pod_spec(action, spec, source)}),
+    ]
+
+
+def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
+    name, writes = pod_name(spec.node), action in {"apply", "remove"}
+    mounts = _host_mounts(spec, source.host_folders)
+    container = {
+        "name": "config-manager",
+        "image": source.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["config-manager", action, "--spec", f"{_SPEC_FOLDER}/{_SPEC_KEY}", "--root", _ROOT],
+        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": list(_CAPABILITIES)},
+        },
+        "volumeMounts": [
+            {"name": "spec", "mountPath": _SPEC_FOLDER, "readOnly": True},
+            *(
+                {"name": f"host-{at}", "mountPath": f"{_ROOT}{path}", "readOnly": not (writes and writable)}
+                for at, (path, _, writable) in enumerate(mounts)
+            ),
+        ],
+    }
+    return {
+        "nodeName": spec.node,
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": deadline_seconds(spec),
+        "serviceAccountName": name,
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+        # The scheduler's own port is asked whether it is healthy; it listens on the host's loopback.
+        "hostNetwork": True,
+        "dnsPolicy": "Default",
+        "imagePullSecrets": [{"name": secret} for secret in source.pull_secrets],
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            # Under SELinux a container may not touch the host's files otherwise.
+            "seLinuxOptions": {"type": "spc_t"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "spec", "secret": {"secretName": name, "defaultMode": 0o400}},
+            *(
+                {"name": f"host-{at}", "hostPath": {"path": path, "type": kind}}
+                for at, (path, kind, _) in enumerate(mounts)
+            ),
+        ],
+    }
+
+
+def deadline_seconds(spec: Spec) -> int:
+    """Return how long the pod may take: it waits for kube-scheduler once to see it, once to switch, once to go back."""
+    return START_SECONDS + round(3 * spec.timeout)
+
+
+def _host_mounts(spec: Spec, folders: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """Return path, kind and whether it is written, of what the pod sees of the host.
+
+    What we make and delete must lie inside a mount, since a mount itself can be neither: two levels, as /var/lib and
+    /etc/kubernetes, are there on every host.
+    """
+    places = (spec.launch.path or MANIFEST, spec.folder, spec.backup_dir)
+    written = dict.fromkeys(str(PurePosixPath(*PurePosixPath(place).parent.parts[:3])) for place in places)
+    read = [path for path in folders if path not in written]
+    files = ["/etc/hosts"] if spec.dns_policy else []
+    return [
+        *((path, "Directory", True) for path in written),
+        *((path, "Directory", False) for path in read),
+        *((path, "File", False) for path in files),
+    ]

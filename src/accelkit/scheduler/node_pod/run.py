@@ -1,0 +1,196 @@
+"""Runs the engine in a pod on a control-plane node, for whoever holds a kubeconfig and no way to the host itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection
+from accelkit.scheduler.node_pod.objects import NAMESPACE, PodImage, deadline_seconds, objects, pod_name
+from accelkit.scheduler.switch.spec import Spec
+
+_AGENTS: Final = "/apis/apps/v1/daemonsets"
+_AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
+_POLL_SECONDS: Final = 1.0
+_DELETE_SECONDS: Final = 60.0
+# The kubelet tries these again and again, without anything changing by it.
+_HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
+
+
+class _Container(msgspec.Struct):
+    image: str
+
+
+class _PodSpec(msgspec.Struct):
+    containers: list[_Container]
+
+
+class _Template(msgspec.Struct):
+    spec: _PodSpec
+
+
+class _AgentSpec(msgspec.Struct):
+    template: _Template
+
+
+class _Agent(msgspec.Struct):
+    spec: _AgentSpec
+
+
+class _Agents(msgspec.Struct):
+    items: list[_Agent]
+
+
+class _ContainerStatus(msgspec.Struct):
+    state: dict[str, Any] = {}
+
+
+class _Condition(msgspec.Struct):
+    message: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = "Pending"
+    message: str = ""
+    conditions: list[_Condition] = []
+    container_statuses: list[_ContainerStatus] = []
+
+
+class _Pod(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
+    """Run `accelkit config-manager ACTION` on the node of `spec`; return its result.
+
+    Whatever happens, the pod and its objects are deleted; what a run that was killed left of them is deleted first.
+
+    Raises:
+        ApiError: the API server refused one of the objects.
+        ConfigurationError: the node is not given, or no image where none of ours is installed.
+        ServiceError: the pod could not be started or did not end in time, or the engine failed; with its sentence.
+    """
+    if not spec.node:
+        raise ConfigurationError(
+            "a pod needs the name of its node", next_step="set scheduler_node, or accelkit_node_name in the inventory"
+        )
+    result = asyncio.run(_run(connection, action, spec, source))
+    if result.get("failed"):
+        raise ServiceError(str(result.get("msg")))
+    return result
+
+
+async def _run(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
+    name = pod_name(spec.node)
+    async with ApiClient(connection) as api:
+        image = source.image or await _installed_image(api)
+        if not image and action in {"remove", "compare-removal"}:
+            return {"changed": False, "restored": False, "diff": [], "problems": [await _nothing_to_run(api, spec)]}
+        if not image:
+            raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
+        wanted = objects(action, spec, replace(source, image=image))
+        await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
+        try:
+            for collection, body in wanted:
+                await api.post(collection, body)
+            await _ended(api, f"{wanted[-1][0]}/{name}", spec, image)
+            return await _result(api, f"{wanted[-1][0]}/{name}")
+        finally:
+            await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
+
+
+async def _installed_image(api: ApiClient) -> str:
+    """Return the image of the node agents; empty where none are installed."""
+    found = msgspec.json.decode(await api.get(_AGENTS, query={"labelSelector": _AGENT_LABELS}), type=_Agents)
+    return next((each.image for item in found.items for each in item.spec.template.spec.containers), "")
+
+
+async def _nothing_to_run(api: ApiClient, spec: Spec) -> str:
+    """Return what is to be said where nothing of ours is installed any more, so that no image is known.
+
+    Raises:
+        ConfigurationError: kube-scheduler still runs with a configuration of ours.
+    """
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/kube-scheduler-{quote(spec.node)}"
+    if f"={spec.folder}/".encode() in await api.get(path):
+        raise ConfigurationError(
+            f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",
+            next_step="set scheduler_image, or accelkit_image",
+        )
+    return f"no image is known to look at the files of {spec.node} with; its kube-scheduler runs without ours"
+
+
+async def _ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:
+    deadline = time.monotonic() + deadline_seconds(spec)
+    problem = "nothing is known of it yet"
+    while time.monotonic() < deadline:
+        try:
+            status = msgspec.json.decode(await api.get(path), type=_Pod).status
+        except ApiError as exc:
+            if not exc.unanswered:
+                raise
+            problem = str(exc)
+        else:
+            if status.phase in {"Succeeded", "Failed"}:
+                return
+            waiting = _waiting(status)
+            if waiting.get("reason") in _HOPELESS:
+                raise ServiceError(
+                    f"the pod on {spec.node} cannot have its image {image}: {waiting.get('message', '')}",
+                    next_step="load it into the nodes or push it to a registry that they reach (role images)",
+                )
+            messages = [waiting.get("message", ""), *(each.message for each in status.conditions)]
+            problem = next((message for message in messages if message), status.phase)
+        await asyncio.sleep(_POLL_SECONDS)
+    raise ServiceError(
+        f"the pod on {spec.node} did not end within {deadline_seconds(spec)} s: {problem}",
+        next_step=f"look at `kubectl describe node {spec.node}`, then run the playbook again",
+    )
+
+
+def _waiting(status: _Status) -> Mapping[str, str]:
+    states = [each.state.get("waiting") for each in status.container_statuses]
+    return next((state for state in states if state), {})
+
+
+async def _result(api: ApiClient, path: str) -> dict[str, Any]:
+    # What is logged beside it lies in the same stream.
+    log = (await api.get(f"{path}/log", query={"container": "config-manager"})).decode(errors="replace")
+    for line in reversed(log.splitlines()):
+        if line.startswith("{"):
+            return msgspec.json.decode(line, type=dict[str, Any])
+    status = msgspec.json.decode(await api.get(path), type=_Pod).status
+    raise ServiceError(
+        f"the pod ended without a result: {status.message or ' '.join(log.split())[-500:] or 'it printed nothing'}",
+        next_step="check that its image is of this version of accelkit",
+    )
+
+
+async def _delete(api: ApiClient, paths: list[str]) -> None:
+    """Delete objects and wait until they are gone, the first one, the pod, before the others are touched."""
+    deadline = time.monotonic() + _DELETE_SECONDS
+    for path in paths:
+        while True:
+            try:
+                await api.delete(path)
+                await api.get(path)
+            except ApiError as exc:
+                if exc.status == HTTPStatus.NOT_FOUND:
+                    break
+                if not exc.unanswered or time.monotonic() > deadline:
+                    raise
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"{path.rpartition('/')[2]} in {NAMESPACE} is not gone after {_DELETE_SECONDS:.0f} s",
+                    next_step=f"look at `kubectl -n {NAMESPACE} describe pod`, then run the playbook again",
+                )
+            await asyncio.sleep(_POLL_SECONDS)

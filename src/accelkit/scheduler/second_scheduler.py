@@ -1,0 +1,48 @@
+"""The configuration of a kube-scheduler of our own, beside one that cannot be configured."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.component_config import new_configuration
+from accelkit.scheduler.configuration.versions import POLICY, minor_of, written_format
+from accelkit.scheduler.switch.spec import Spec, wanted_of
+
+_CREDENTIALS: Final = {"caFile": "ca.crt", "certFile": "tls.crt", "keyFile": "tls.key"}
+
+
+def second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, credentials: str) -> str:
+    """Return the KubeSchedulerConfiguration of a scheduler that runs in a pod.
+
+    Args:
+        spec: its extender and its kubernetes_version are used.
+        name: what pods give as `spec.schedulerName`; also the name of the lease.
+        namespace: of the lease.
+        credentials: the pod's folder with ca.crt, tls.crt and tls.key, as a Secret is mounted; read with HTTPS only.
+
+    Raises:
+        ConfigurationError: the extender or the version is not given, or the version has no such configuration.
+    """
+    wanted = wanted_of(spec)
+    api_version = written_format(minor_of(wanted.kubernetes_version))
+    if api_version == POLICY:
+        raise ConfigurationError(
+            f"a kube-scheduler of Kubernetes {wanted.kubernetes_version} cannot run beside another one with extenders",
+            next_step="upgrade to 1.19 or newer",
+        )
+    extender = wanted.extender
+    if extender.enable_https:
+        files = {key: f"{credentials}/{file}" for key, file in _CREDENTIALS.items()}
+        extender = dataclasses.replace(extender, tls_config={**(extender.tls_config or {}), **files})
+    fields: dict[str, Any] = {
+        "leaderElection": {
+            "leaderElect": True,
+            "resourceLock": "leases",
+            "resourceNamespace": namespace,
+            "resourceName": name,
+        },
+        "profiles": [{"schedulerName": name}],
+    }
+    return new_configuration(api_version, fields, extender)

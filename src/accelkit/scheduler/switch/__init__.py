@@ -1,0 +1,1 @@
+"""How the switch is made and undone."""

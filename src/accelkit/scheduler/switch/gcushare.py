@@ -1,0 +1,128 @@
+"""What the installer of Enflame GCUShare leaves on a control-plane host, and the manifest as it was before.
+
+Its installer writes an extender configuration of its own beside the manifests, points kube-scheduler at it, and keeps
+the manifest's original as kube-scheduler.back.yaml. Adopting such a host means to plan from that original and to delete
+those files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.command_line import SOURCES, Option
+from accelkit.scheduler.launch.form import Read
+from accelkit.scheduler.launch.manifest import MANIFEST, rejoined
+from accelkit.scheduler.launch.name_resolution import CLUSTER_FIRST
+from accelkit.scheduler.launch.pod_manifest import PodManifest
+
+FOLDER: Final = "/etc/kubernetes"
+CONFIGURATIONS: Final = (
+    f"{FOLDER}/scheduler-extender-config.json",
+    f"{FOLDER}/scheduler-extender-config-v1.23+.yaml",
+)
+BACKUP: Final = f"{FOLDER}/kube-scheduler.back.yaml"
+FILES: Final = (*CONFIGURATIONS, BACKUP, f"{FOLDER}/kube-scheduler.yaml")
+_URL_PART: Final = "/gcushare-scheduler"
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What was found.
+
+    Attributes:
+        original: the manifest without GCUShare, which counts as the host's original from now on.
+        files: paths to delete once the scheduler no longer runs with them.
+    """
+
+    original: str
+    files: tuple[str, ...]
+
+
+def leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | None:
+    """Return what GCUShare left, None where there is nothing of it.
+
+    Args:
+        current: the manifest of kube-scheduler.
+        read: for the files of the host.
+        path: of the manifest, for errors.
+
+    Raises:
+        ConfigurationError: the manifest cannot be read, or GCUShare's configuration names other extenders too.
+    """
+    present = tuple(file for file in FILES if read(file) is not None)
+    pod = PodManifest(current, path)
+    named = [option for option in pod.options() if _names_it(option, pod, read)]
+    if not named:
+        return Leftovers(current, present) if present else None
+    backup = _backup(read)
+    for holder, line in pod.command_lines().items():
+        former = None if backup is None else backup.command_lines().get(holder)
+        pod.set_command_line(holder, rejoined(line, former, lambda option: option in named))
+    pod.take_volume(backup, _volumes(pod, backup))
+    if backup is not None and pod.spec.get("dnsPolicy") == CLUSTER_FIRST != backup.spec.get("dnsPolicy"):
+        pod.put_back("dnsPolicy", backup)
+    if backup is not None and pod.says_the_same_as(backup):
+        return Leftovers(backup.text(), present)
+    return Leftovers(pod.text(), present)
+
+
+def _names_it(option: Option, pod: PodManifest, read: Read) -> bool:
+    """Return whether an option names GCUShare's configuration.
+
+    Raises:
+        ConfigurationError: it also names extenders of others, which would be lost with it.
+    """
+    if option.name not in SOURCES or not (option.value or "").startswith("/"):
+        return False
+    host_path = pod.host_path(option.value or "")
+    extenders = _extenders(read(host_path))
+    ours = [url for url in extenders if _URL_PART in url]
+    if host_path not in CONFIGURATIONS and not ours:
+        return False
+    others = sorted(set(extenders) - set(ours))
+    if others:
+        raise ConfigurationError(
+            f"{host_path} of GCUShare also names the extender {others[0]}, which adopting would drop",
+            next_step="take GCUShare's own entry out of the file and adopt nothing; the rest is then merged",
+        )
+    return True
+
+
+def _extenders(content: bytes | None) -> list[str]:
+    try:
+        document: Any = YAML(typ="safe", pure=True).load(content or b"")
+    except YAMLError:
+        return []
+    entries = document.get("extenders") if isinstance(document, dict) else None
+    return [str(entry.get("urlPrefix")) for entry in entries or [] if isinstance(entry, dict)]
+
+
+def _backup(read: Read) -> PodManifest | None:
+    """Return the manifest that the installer kept, None where it is no use as an original."""
+    content = read(BACKUP)
+    if content is None:
+        return None
+    try:
+        backup = PodManifest(content.decode(), BACKUP)
+    except (ConfigurationError, UnicodeDecodeError):
+        return None
+    return None if any(option.value in CONFIGURATIONS for option in backup.options()) else backup
+
+
+def _volumes(pod: PodManifest, backup: PodManifest | None) -> Collection[str]:
+    """Return the volumes by which kube-scheduler sees GCUShare's files, and which it did not have before."""
+    before = {each.get("name") for each in (backup.spec.get("volumes") or [] if backup else [])}
+    names = set()
+    for volume in pod.spec.get("volumes") or []:
+        path = (volume.get("hostPath") or {}).get("path")
+        holds = path and any(PurePosixPath(file).is_relative_to(path) for file in CONFIGURATIONS)
+        if path in CONFIGURATIONS or (holds and backup is not None):
+            names.add(str(volume.get("name")))
+    return names - before

@@ -1,0 +1,202 @@
+"""A static pod's kube-scheduler, watched through its mirror pod: what the kubelet shows of it in the API.
+
+Only the kubelet knows when it has replaced a static pod. It deletes the mirror pod of the former one and makes a new
+one, whose command is the manifest's: so a mirror pod with the manifest's command shows the state of that very manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from ruamel.yaml import YAML
+
+from accelkit.errors import ApiError, ServiceError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection
+from accelkit.scheduler.configuration.command_line import value_of
+from accelkit.scheduler.host.host import Host
+from accelkit.scheduler.launch.pod_manifest import PodManifest
+from accelkit.scheduler.switch.waiting import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_HASH: Final = "kubernetes.io/config.hash"
+_PORT: Final = 10259
+# A scheduler that ends over its configuration does so at once; one that has run for so long has read it.
+_STEADY_SECONDS: Final = 4.0
+_RESTARTS: Final = 2
+
+
+class _Meta(msgspec.Struct):
+    annotations: dict[str, str] = {}
+
+
+class _Container(msgspec.Struct):
+    name: str
+    command: list[str] = []
+    args: list[str] = []
+
+
+class _Spec(msgspec.Struct):
+    containers: list[_Container] = []
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    container_id: str = msgspec.field(name="containerID", default="")
+    state: dict[str, Any] = {}
+    last_state: dict[str, Any] = {}
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    container_statuses: list[_ContainerStatus] = []
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+@dataclass
+class _Watch:
+    """What has been seen of one container while waiting."""
+
+    problem: str = "nothing is known of it yet"
+    hopeless: bool = False
+    restarts: int | None = None
+    container_id: str | None = None
+    steady_since: float = 0.0
+
+
+@dataclass(frozen=True)
+class MirrorPod:
+    """The mirror pod on a node. Implements Waiter.
+
+    Attributes:
+        connection: to the API server.
+        node: whose kubelet runs the static pod.
+        path: of the manifest, for errors.
+        timeout_seconds: deadline of each wait.
+    """
+
+    connection: Connection
+    node: str
+    path: str
+    timeout_seconds: float = DEADLINE_SECONDS
+
+    def check(self, host: Host, text: str | None) -> None:
+        """Confirm that kube-scheduler runs; see Waiter."""
+        try:
+            self.wait(host, text, "")
+        except ServiceError as exc:
+            raise ServiceError(f"{exc.message}; so its manifest was left alone", next_step=exc.next_step) from exc
+
+    def restart(self, host: Host) -> None:
+        """Leave it to the kubelet, which watches the folder of manifests."""
+
+    def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the whole command is compared
+        """Wait until it runs with this manifest; see Waiter."""
+        if text is not None:
+            asyncio.run(self._wait(host, PodManifest(text, self.path), YAML(typ="safe", pure=True).load(text)))
+
+    async def _wait(self, host: Host, manifest: PodManifest, document: dict[str, Any]) -> None:
+        name = f"{document['metadata']['name']}-{self.node}"
+        path = f"/api/v1/namespaces/{document['metadata'].get('namespace', 'default')}/pods/{quote(name)}"
+        commands = {
+            str(each["name"]): [str(word) for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
+            for each in document["spec"]["containers"]
+        }
+        watch, deadline = _Watch(), time.monotonic() + self.timeout_seconds
+        async with ApiClient(self.connection) as api:
+            while True:
+                await self._look(api, path, commands, watch)
+                if not watch.problem and time.monotonic() - watch.steady_since >= _STEADY_SECONDS:
+                    if self._healthy(host, manifest):
+                        return
+                    watch.problem = "its /healthz does not answer"
+                if watch.hopeless or time.monotonic() > deadline:
+                    said = await _last_words(api, path, next(iter(commands)))
+                    waited = "" if watch.hopeless else f" after {self.timeout_seconds:.0f} s"
+                    raise ServiceError(
+                        f"kube-scheduler on {self.node} does not run with {self.path}{waited}: {watch.problem}{said}",
+                        next_step=f"look at `kubectl -n kube-system describe pod {name}`",
+                    )
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _look(self, api: ApiClient, path: str, commands: dict[str, list[str]], watch: _Watch) -> None:
+        watch.hopeless = False
+        try:
+            pod = msgspec.json.decode(await api.get(path), type=_Pod)
+        except ApiError as exc:
+            absent = exc.status == HTTPStatus.NOT_FOUND
+            watch.problem = "the kubelet shows no mirror pod of it" if absent else f"the API server: {exc}"
+            return
+        annotations = pod.metadata.annotations
+        shown = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
+        if any(shown.get(name) != words for name, words in commands.items()) or annotations.get(
+            _MIRROR
+        ) != annotations.get(_HASH):
+            watch.problem = "the kubelet still runs the former manifest"
+            return
+        statuses = {each.name: each for each in pod.status.container_statuses}
+        restarts = sum(each.restart_count for each in statuses.values())
+        # A scheduler may have been restarted long ago, over anything; only what it does now tells of its configuration.
+        watch.restarts = restarts if watch.restarts is None else watch.restarts
+        for name in commands:
+            watch.problem = _problem(statuses.get(name))
+            if watch.problem:
+                # Asked while it is down, because then its log ends with the reason.
+                watch.hopeless = restarts - watch.restarts >= _RESTARTS and not _runs(statuses.get(name))
+                return
+        container_id = statuses[next(iter(commands))].container_id
+        if container_id != watch.container_id:
+            watch.container_id, watch.steady_since = container_id, time.monotonic()
+
+    def _healthy(self, host: Host, manifest: PodManifest) -> bool:
+        options = manifest.options()
+        port = value_of(options, "secure-port") or str(_PORT)
+        address = value_of(options, "bind-address") or "127.0.0.1"
+        if port == "0":
+            return True
+        address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - where it is asked, not served
+        # A host that cannot ask leaves it to the kubelet, whose probes have been passed.
+        return host.answers(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
+
+
+def _problem(status: _ContainerStatus | None) -> str:
+    """Return what is wrong with a container, empty where nothing is."""
+    if status is None:
+        return "the kubelet has not started it yet"
+    waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
+    if not _runs(status):
+        reason = (waiting or status.state.get("terminated") or {}).get("reason", "not running")
+        code = f" (it ended with {ended['exitCode']})" if "exitCode" in ended else ""
+        return f"its container is in {reason}{code}"
+    if status.started is False or not status.ready:
+        return "its probes are not passed yet"
+    return ""
+
+
+def _runs(status: _ContainerStatus | None) -> bool:
+    return status is not None and "running" in status.state
+
+
+async def _last_words(api: ApiClient, path: str, container: str) -> str:
+    for former in ("false", "true"):
+        query = {"tailLines": str(LOG_LINES), "container": container, "previous": former}
+        try:
+            text = (await api.get(f"{path}/log", query=query)).decode(errors="replace").strip()
+        except ApiError:
+            continue
+        if text:
+            return f"; its last words:\n{text}"
+    return ""

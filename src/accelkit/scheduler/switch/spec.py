@@ -1,0 +1,212 @@
+"""What is to be done to one host, as the Ansible action and the pod of `accelkit config-manager` are told it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final, Literal
+
+import msgspec
+
+from accelkit.errors import ConfigurationError
+from accelkit.kube.connection import Connection
+from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, Extender
+from accelkit.scheduler.host.host import Host
+from accelkit.scheduler.launch.config_file import ConfigFile
+from accelkit.scheduler.launch.form import FOLDER, Credentials, Launch, Wanted
+from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
+from accelkit.scheduler.launch.rancher import Rancher
+from accelkit.scheduler.launch.systemd import SystemdUnit
+from accelkit.scheduler.switch.mirror_pod import MirrorPod
+from accelkit.scheduler.switch.survey import Change
+from accelkit.scheduler.switch.switch import BACKUP_FOLDER, Outcome, Switch, Waiter
+from accelkit.scheduler.switch.waiting import StateFile, SystemdService
+
+Kind = Literal["static_pod", "systemd", "k3s", "rke2", "config_file"]
+_SERVICES: Final = {"k3s": "k3s.service", "rke2": "rke2-server.service"}
+
+
+class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How kube-scheduler is started.
+
+    Attributes:
+        kind: what starts it.
+        path: of the manifest or configuration; empty: the usual one.
+        unit: systemd's unit; empty: the usual one.
+        state_path: with config_file: where its runner says how it runs.
+    """
+
+    kind: Kind = "static_pod"
+    path: str = ""
+    unit: str = ""
+    state_path: str = ""
+
+
+class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How kube-scheduler calls the extender; see Extender. `server_name` is checked in its certificate."""
+
+    url_prefix: str
+    server_name: str = ""
+    weight: int = 1
+    http_timeout: str = "10s"
+    node_cache_capable: bool = True
+    ignorable: bool = False
+    managed_resources: tuple[str, ...] = OWN_RESOURCES
+
+
+class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """PEM texts; see Credentials."""
+
+    ca: str
+    certificate: str
+    key: str
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All that Switch needs to know; without `extender` a host can only be switched back."""
+
+    launch: LaunchSpec = LaunchSpec()
+    node: str = ""
+    kubernetes_version: str = ""
+    extender: ExtenderSpec | None = None
+    credentials: CredentialsSpec | None = None
+    dns_policy: Literal["", "ClusterFirstWithHostNet"] = ""
+    folder: str = FOLDER
+    backup_dir: str = BACKUP_FOLDER
+    timeout: float = 120
+    adopt_gcushare: bool = False
+
+
+def decode_spec(given: Any) -> Spec:
+    """Check what was given as JSON-like data.
+
+    Raises:
+        ConfigurationError: a field is missing, unknown or of the wrong type.
+    """
+    try:
+        return msgspec.convert(given, Spec)
+    except msgspec.ValidationError as exc:
+        raise ConfigurationError(f"the specification is wrong: {exc}") from exc
+
+
+def wanted_of(spec: Spec) -> Wanted:
+    """Return what kube-scheduler shall be told.
+
+    Raises:
+        ConfigurationError: the extender, or the version of Kubernetes, is not given.
+    """
+    if spec.extender is None or not spec.kubernetes_version:
+        raise ConfigurationError("the extender and kubernetes_version must be given to configure kube-scheduler")
+    fields = {key: value for key, value in msgspec.structs.asdict(spec.extender).items() if key != "server_name"}
+    if spec.extender.url_prefix.startswith("https://"):
+        fields["enable_https"] = True
+        if spec.extender.server_name:
+            fields["tls_config"] = {"serverName": spec.extender.server_name}
+    given = spec.credentials
+    credentials = given and Credentials(
+        ca=given.ca.encode(), certificate=given.certificate.encode(), key=given.key.encode()
+    )
+    return Wanted(
+        extender=Extender(**fields),
+        kubernetes_version=spec.kubernetes_version,
+        credentials=credentials or None,
+        folder=spec.folder,
+        dns_policy=spec.dns_policy,
+    )
+
+
+# What can be done to a host, by the words of the command line.
+ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], Outcome]]] = {
+    "apply": lambda switch, spec: switch.apply(wanted_of(spec)),
+    "check": lambda switch, spec: switch.check(wanted_of(spec)),
+    "compare": lambda switch, spec: switch.compare(wanted_of(spec)),
+    "remove": lambda switch, _: switch.remove(),
+    "compare-removal": lambda switch, _: switch.compare_removal(),
+}
+
+
+def perform(action: str, spec: Spec, host: Host, connection: Connection | None) -> dict[str, Any]:
+    """Do one of ACTIONS to a host; return summary() of it.
+
+    Raises:
+        ConfigurationError: the specification or the host's files do not allow it.
+        ServiceError: kube-scheduler does not run as it should.
+    """
+    return summary(ACTIONS[action](switch_of(spec, host, connection), spec))
+
+
+def switch_of(spec: Spec, host: Host, connection: Connection | None) -> Switch:
+    """Return the switch for a host.
+
+    Raises:
+        ConfigurationError: what this way of starting kube-scheduler needs is not given.
+    """
+    launch, waiter = _parts(spec, host, connection)
+    return Switch(
+        host,
+        launch,
+        waiter,
+        backup_folder=spec.backup_dir,
+        folder=spec.folder,
+        adopt_gcushare=spec.adopt_gcushare,
+    )
+
+
+def _parts(spec: Spec, host: Host, connection: Connection | None) -> tuple[Launch, Waiter]:
+    how = spec.launch
+    if how.kind == "static_pod":
+        if connection is None or not spec.node:
+            raise ConfigurationError("a static pod needs the node's name, and a kubeconfig to watch it through")
+        path = how.path or MANIFEST
+        return StaticPod(path), MirrorPod(connection, spec.node, path, spec.timeout)
+    if how.kind == "config_file":
+        if not how.path or not how.state_path:
+            raise ConfigurationError(
+                "a configuration file needs its path, and the state_path of who runs kube-scheduler"
+            )
+        url = spec.extender.url_prefix if spec.extender else ""
+        return ConfigFile(how.path, url), StateFile(how.state_path, spec.timeout)
+    if how.kind == "systemd":
+        unit = how.unit or "kube-scheduler.service"
+        return SystemdUnit(unit, _unit_files(unit, host)), SystemdService(unit, timeout_seconds=spec.timeout)
+    unit = how.unit or _SERVICES[how.kind]
+    launch = Rancher(how.kind, _rancher_files(Rancher(how.kind).path, host))
+    return launch, SystemdService(unit, embedded=True, timeout_seconds=spec.timeout)
+
+
+def _unit_files(unit: str, host: Host) -> tuple[str, ...]:
+    status, output = host.run(["systemctl", "show", "--property=FragmentPath,DropInPaths", unit])
+    words = [word for line in output.splitlines() for word in line.partition("=")[2].split()]
+    return () if status else tuple(word for word in words if word != SystemdUnit(unit).path)
+
+
+def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
+    folder = PurePosixPath(ours).parent
+    names = [name for name in host.names(str(folder)) if name.endswith((".yaml", ".yml"))]
+    files = [str(folder / name) for name in names]
+    return (str(folder.with_suffix("")), *(file for file in files if file != ours))
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as JSON-like data, with a diff per file in which no private key is shown."""
+    return {
+        "changed": bool(outcome.changes),
+        "restored": outcome.exact,
+        "problems": list(outcome.problems),
+        "diff": [_diff(change) for change in outcome.changes],
+    }
+
+
+def _diff(change: Change) -> dict[str, str]:
+    def shown(content: bytes | None) -> str:
+        if content is None:
+            return ""
+        text = content.decode(errors="replace")
+        return "(a private key)\n" if "PRIVATE KEY" in text else text
+
+    return {
+        "before_header": change.path,
+        "after_header": change.path,
+        "before": shown(change.before),
+        "after": shown(change.after),
+    }

@@ -1,0 +1,253 @@
+"""What a host has and what it should become: read and compared, never changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.host.host import UNFINISHED_PREFIX, Host, Status, missing_folders
+from accelkit.scheduler.launch.form import Launch, Plan, Wanted
+from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.switch.gcushare import leftovers
+from accelkit.scheduler.switch.record import (
+    ORIGINAL_SUFFIX,
+    RECORD_SUFFIX,
+    Record,
+    decode_record,
+    digest,
+    original_path,
+    record_path,
+)
+
+_OUR_NAMES: Final = re.compile(r"(scheduler|extender-ca)-[0-9a-f]{12}\.(yaml|json|crt)|client\.(crt|key)")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after; None where it does not exist."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A host as it is.
+
+    Attributes:
+        status: of the launch file.
+        current: its text.
+        record: what was recorded of it.
+        recorded: the text of its original.
+        safe: the launch file that kube-scheduler is known to have run with: the current one, or the one before a switch
+            that was cut off before kube-scheduler was seen with it.
+    """
+
+    status: Status | None
+    current: str | None
+    record: Record | None
+    recorded: str | None
+    safe: str | None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a switch was cut off, so that nobody knows whether kube-scheduler took it."""
+        return self.record is not None and self.record.previous is not None
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a host becomes, the original to be recorded, and files of others that are given up."""
+
+    plan: Plan
+    original: str | None
+    changes: tuple[Change, ...]
+    abandoned: tuple[str, ...] = ()
+
+
+class Survey:
+    """One host, seen through its launch file; the arguments are those of Switch."""
+
+    def __init__(self, host: Host, launch: Launch, *, backup_folder: str, folder: str, adopt_gcushare: bool) -> None:
+        self._host = host
+        self._launch = launch
+        self._backup_folder = backup_folder
+        self._folder = folder
+        self._adopt = adopt_gcushare
+        self.place = record_path(backup_folder, launch.path)
+
+    def find(self) -> Found:
+        """Look at the launch file and its record.
+
+        Raises:
+            ConfigurationError: one of them cannot be read or used.
+        """
+        path = self._launch.path
+        status = self._host.status(path)
+        if status is not None and status.kind != "file":
+            raise ConfigurationError(f"{path} is no plain file but a {status.kind}", next_step="name the file itself")
+        content = self._host.read(path)
+        record_bytes = self._host.read(self.place)
+        record = None if record_bytes is None else decode_record(record_bytes, self.place)
+        current = decoded(content, path)
+        recorded = self._kept(record.sha256) if record is not None and record.existed else None
+        safe = current
+        if record is not None and record.previous is not None and _digest(current) == record.written_sha256:
+            safe = self._kept(record.previous) if record.previous else None
+        return Found(status, current, record, recorded, safe)
+
+    def _kept(self, sha256: str) -> str | None:
+        place = original_path(self._backup_folder, sha256)
+        content = self._host.read(place)
+        if content is None or digest(content) != sha256:
+            raise ConfigurationError(
+                f"the recorded original {place} of {self._launch.path} is {'gone' if content is None else 'damaged'}",
+                next_step=f"put it back from a backup of your own, or delete {self.place} to go on without it",
+            )
+        return decoded(content, place)
+
+    def intent(self, found: Found, wanted: Wanted) -> Intent:
+        """Plan, and say which files would change.
+
+        Raises:
+            ConfigurationError: a file cannot be read, understood or edited safely.
+        """
+        base, recorded = found.current, found.recorded
+        abandoned: tuple[str, ...] = ()
+        switched = base is not None and self._launch.is_switched(base)
+        if self._adopt and base is not None and isinstance(self._launch, StaticPod):
+            left = leftovers(base, self._host.read, self._launch.path)
+            if left is not None:
+                abandoned = left.files
+                base = base if switched else left.original
+        plan = self._launch.plan(base, recorded, self._host.read, wanted)
+        changes = list(self.launch_change(found.current, plan.launch_text))
+        for path, planned in plan.files.items():
+            before = self._host.read(path)
+            if before != planned.content:
+                changes.append(Change(path, before, planned.content))
+        changes += [Change(path, self._host.read(path), None) for path in abandoned]
+        return Intent(plan, self._original(found, base), tuple(changes), abandoned)
+
+    def _original(self, found: Found, base: str | None) -> str | None:
+        """Return the text to be recorded as original: what others made of the launch file, without what is ours."""
+        if found.current is None or base is None:
+            return None
+        current = digest(found.current.encode())
+        if found.record is not None and current in {found.record.written_sha256, found.record.sha256}:
+            return found.recorded
+        return self._launch.unswitched(base, found.recorded) if self._launch.is_switched(base) else base
+
+    def launch_change(self, before: str | None, after: str | None) -> Iterable[Change]:
+        """Return the change of the launch file, if it is one."""
+        if before != after:
+            yield Change(self._launch.path, _bytes(before), _bytes(after))
+
+    def record_for(self, found: Found, intent: Intent) -> Record:
+        """Return the record to be written before the first change."""
+        old = found.record
+        folders = (
+            *self.own_folders(),
+            *missing_folders(self._host, self._folder if intent.plan.files else "/"),
+            *missing_folders(self._host, str(PurePosixPath(self._launch.path).parent)),
+        )
+        common: dict[str, Any] = {
+            "path": self._launch.path,
+            "written_sha256": digest(intent.plan.launch_text.encode()),
+            "previous": _digest(found.safe),
+            "files": tuple(sorted({*intent.plan.files, *(old.files if old else ())})),
+            "folders": tuple(dict.fromkeys((*(old.folders if old else ()), *folders))),
+        }
+        if intent.original is None:
+            return msgspec.convert({**common, "existed": False}, Record)
+        sha256 = digest(intent.original.encode())
+        if old is not None and old.sha256 == sha256:
+            owner = {"mode": old.mode, "uid": old.uid, "gid": old.gid}
+        else:
+            status = found.status or Status("file", "0644", 0, 0)
+            owner = {"mode": status.mode, "uid": status.uid, "gid": status.gid}
+        return msgspec.convert({**common, **owner, "existed": True, "sha256": sha256}, Record)
+
+    def own_folders(self) -> list[str]:
+        """Return which of the backup folder and those above it are ours: missing, or named after us and empty.
+
+        A run that was cut off before it could record anything may have made them.
+        """
+        ours: list[str] = []
+        for folder in (PurePosixPath(self._backup_folder), *PurePosixPath(self._backup_folder).parents):
+            place = str(folder)
+            names = self._host.names(place)
+            if place == self._backup_folder and not any(_is_record(name) for name in names):
+                names = [name for name in names if not _is_leftover(name)]
+            mine = self._host.status(place) is None or place == self._backup_folder or "accelkit" in folder.name
+            if not mine or {str(folder / name) for name in names} - set(ours):
+                break
+            ours.insert(0, place)
+        return ours
+
+    def lost_originals(self) -> list[str]:
+        """Return the originals that no record names: of a run that was cut off, or of what others changed since."""
+        names = self._host.names(self._backup_folder)
+        kept = set()
+        for name in names:
+            if _is_record(name):
+                place = str(PurePosixPath(self._backup_folder, name))
+                record = decode_record(self._host.read(place) or b"", place)
+                kept |= {f"{sha256}{ORIGINAL_SUFFIX}" for sha256 in (record.sha256, record.previous) if sha256}
+        lost = (name for name in names if name.endswith(ORIGINAL_SUFFIX) and name not in kept)
+        return [str(PurePosixPath(self._backup_folder, name)) for name in lost]
+
+    def former(self, found: Found) -> tuple[str | None, bool]:
+        """Return the launch file as it is to be without us, and whether that is the recorded original."""
+        record, current = found.record, found.current
+        if current is None:
+            return None, record is None or not record.existed
+        sha256 = digest(current.encode())
+        if record is not None and sha256 == record.written_sha256:
+            return found.recorded, True
+        if record is not None and record.existed and sha256 == record.sha256:
+            return current, True
+        if not self._launch.is_switched(current):
+            return current, record is None
+        return self._launch.unswitched(current, found.recorded), False
+
+    def our_files(self, record: Record | None) -> list[str]:
+        """Return what lies on the host of our files, beside the launch file and the record."""
+        inside = [name for name in self._host.names(self._folder) if _OUR_NAMES.fullmatch(name)]
+        paths = {str(PurePosixPath(self._folder, name)) for name in inside} | set(record.files if record else ())
+        return sorted(path for path in paths if self._host.status(path) is not None)
+
+
+def _is_record(name: str) -> bool:
+    return name.endswith(RECORD_SUFFIX) and not name.startswith(UNFINISHED_PREFIX)
+
+
+def _is_leftover(name: str) -> bool:
+    return name.startswith(UNFINISHED_PREFIX) or name.endswith(ORIGINAL_SUFFIX)
+
+
+def _digest(text: str | None) -> str:
+    return "" if text is None else digest(text.encode())
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def decoded(content: bytes | None, path: str) -> str | None:
+    """Return a file as text.
+
+    Raises:
+        ConfigurationError: it is not UTF-8.
+    """
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"{path} is not UTF-8 text: {exc}") from exc

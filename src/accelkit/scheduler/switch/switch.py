@@ -1,0 +1,277 @@
+"""Switches the kube-scheduler of one host to our configuration, and back, so that a cut at any point loses nothing.
+
+The order is: record, files of ours, launch file, wait. Everything before the launch file changes nothing that runs; the
+launch file is one rename; whatever is cut off later is finished by the next run, which finds the record. A scheduler
+that does not come back gets its former launch file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final, Protocol
+
+import msgspec
+
+from accelkit.errors import AccelkitError, ServiceError
+from accelkit.scheduler.host.host import Host, Status, make_folders, sweep
+from accelkit.scheduler.launch.form import FOLDER, Launch, Wanted
+from accelkit.scheduler.switch.record import Record, digest, encode_record, original_path
+from accelkit.scheduler.switch.survey import Change, Found, Intent, Survey, decoded
+
+BACKUP_FOLDER: Final = "/var/lib/accelkit/backup"
+
+
+class Waiter(Protocol):
+    """Knows whether kube-scheduler runs with what its launch file says."""
+
+    def check(self, host: Host, text: str | None) -> None:
+        """Confirm that kube-scheduler runs, before anything is changed; ServiceError where it does not."""
+
+    def restart(self, host: Host) -> None:
+        """Have a changed launch file take effect, where nobody else sees to it."""
+
+    def wait(self, host: Host, text: str | None, marker: str) -> None:
+        """Wait until kube-scheduler runs with the launch file `text`; ServiceError with its reason at the deadline.
+
+        `marker` is Plan.marker; empty where what was there before must run again.
+        """
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, or would be.
+
+    Attributes:
+        changes: file by file; empty where all is as it should be.
+        exact: of a removal: whether the recorded bytes, mode and owner are back. False where others changed the launch
+            file since; then ours was taken out of what they made of it.
+        problems: what works but deserves notice.
+    """
+
+    changes: tuple[Change, ...] = ()
+    exact: bool = True
+    problems: tuple[str, ...] = ()
+
+
+class Switch:
+    """The kube-scheduler of one host.
+
+    Args:
+        host: where it runs.
+        launch: how it is started.
+        waiter: knows whether it runs.
+        backup_folder: for the record; never the launch file's folder.
+        folder: of our files on the host.
+        adopt_gcushare: whether an installation of GCUShare is taken over: its original becomes ours.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        launch: Launch,
+        waiter: Waiter,
+        *,
+        backup_folder: str = BACKUP_FOLDER,
+        folder: str = FOLDER,
+        adopt_gcushare: bool = False,
+    ) -> None:
+        self._host = host
+        self._launch = launch
+        self._waiter = waiter
+        self._backup_folder = backup_folder
+        self._folder = folder
+        self._survey = Survey(host, launch, backup_folder=backup_folder, folder=folder, adopt_gcushare=adopt_gcushare)
+
+    def compare(self, wanted: Wanted) -> Outcome:
+        """Return what apply() would do; change nothing.
+
+        Raises:
+            ConfigurationError: the host's files cannot be read, understood or edited safely.
+        """
+        intent = self._survey.intent(self._survey.find(), wanted)
+        return Outcome(intent.changes, problems=intent.plan.problems)
+
+    def check(self, wanted: Wanted) -> Outcome:
+        """Confirm that nothing is to be changed and that kube-scheduler runs so; return what differs otherwise.
+
+        Raises:
+            ConfigurationError: as compare().
+            ServiceError: kube-scheduler does not run with its launch file.
+        """
+        intent = self._survey.intent(self._survey.find(), wanted)
+        if not intent.changes:
+            self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
+        return Outcome(intent.changes, problems=intent.plan.problems)
+
+    def apply(self, wanted: Wanted) -> Outcome:
+        """Switch to our configuration; what is right already is left alone.
+
+        Raises:
+            ConfigurationError: the host's files cannot be read, understood, edited safely or written.
+            ServiceError: kube-scheduler did not run before, or does not with the new configuration; then what was
+                there before is back.
+        """
+        found = self._survey.find()
+        intent = self._survey.intent(found, wanted)
+        outcome = Outcome(intent.changes, problems=intent.plan.problems)
+        if not intent.changes and found.record is not None and not found.unfinished:
+            self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
+            self._tidy(found.record, intent)
+            return outcome
+        if found.record is None and not (found.current is not None and self._launch.is_switched(found.current)):
+            self._waiter.check(self._host, found.current)
+        record = self._survey.record_for(found, intent)
+        former = {path: (self._host.status(path), self._host.read(path)) for path in intent.plan.files}
+        try:
+            self._keep(record, intent.original, found.safe)
+            self._put(intent, found.status, record)
+            if intent.plan.launch_text != found.current or found.unfinished:
+                self._waiter.restart(self._host)
+            self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
+        except AccelkitError as exc:
+            self._undo(found, record, former, exc)
+            raise ServiceError(f"{exc.message}\nwhat was there before is back", next_step=exc.next_step) from exc
+        self._tidy(record, intent)
+        return outcome
+
+    def compare_removal(self) -> Outcome:
+        """Return what remove() would do; change nothing.
+
+        Raises:
+            ConfigurationError: as remove().
+        """
+        found = self._survey.find()
+        target, exact = self._survey.former(found)
+        paths = self._survey.our_files(found.record)
+        gone = tuple(Change(path, self._host.read(path), None) for path in paths)
+        return Outcome((*self._survey.launch_change(found.current, target), *gone), exact)
+
+    def remove(self) -> Outcome:
+        """Switch back to what was there before us.
+
+        Raises:
+            ConfigurationError: the launch file cannot be understood, the recorded original is damaged, or a file cannot
+                be written.
+            ServiceError: kube-scheduler does not come back; the record stays, and the next run goes on.
+        """
+        found = self._survey.find()
+        outcome = self.compare_removal()
+        target, exact = self._survey.former(found)
+        if target != found.current:
+            self._write_launch(target, found.record if exact else None, found.status)
+        # With a record the launch file may be back already, by a run that was cut off before the restart.
+        if found.record is not None or target != found.current:
+            self._waiter.restart(self._host)
+            self._waiter.wait(self._host, target, "")
+        for path in self._survey.our_files(found.record):
+            self._host.remove(path)
+        self._forget(found.record)
+        return outcome
+
+    def _keep(self, record: Record, *texts: str | None) -> None:
+        """Write a record, and before it the launch files that it names."""
+        uid, gid = self._owner(record)
+        make_folders(self._host, self._backup_folder, mode="0700")
+        sweep(self._host, self._backup_folder)
+        for content in (text.encode() for text in texts if text is not None):
+            place = original_path(self._backup_folder, digest(content))
+            if self._host.status(place) is None:
+                self._host.write(place, content, mode="0600", uid=uid, gid=gid)
+        if self._host.read(self._survey.place) != encode_record(record):
+            self._host.write(self._survey.place, encode_record(record), mode="0600", uid=uid, gid=gid)
+
+    def _put(self, intent: Intent, status: Status | None, record: Record) -> None:
+        uid, gid = self._owner(record)
+        launch_folder = str(PurePosixPath(self._launch.path).parent)
+        if intent.plan.files:
+            make_folders(self._host, self._folder, mode="0755")
+            sweep(self._host, self._folder)
+        make_folders(self._host, launch_folder, mode="0755")
+        sweep(self._host, launch_folder)
+        for path, planned in intent.plan.files.items():
+            if self._host.read(path) != planned.content:
+                owner = (uid, gid) if planned.owner is None else (planned.owner, gid)
+                self._host.write(path, planned.content, mode=planned.mode, uid=owner[0], gid=owner[1])
+        text = decoded(self._host.read(self._launch.path), self._launch.path)
+        if text != intent.plan.launch_text:
+            self._write_launch(intent.plan.launch_text, None, status)
+
+    def _write_launch(self, text: str | None, record: Record | None, status: Status | None) -> None:
+        path = self._launch.path
+        if text is None:
+            self._host.remove(path)
+            return
+        mode, uid, gid = "0644", 0, 0
+        if record is not None and record.existed:
+            mode, uid, gid = record.mode, record.uid, record.gid
+        elif status is not None:
+            mode, uid, gid = status.mode, status.uid, status.gid
+        self._host.write(path, text.encode(), mode=mode, uid=uid, gid=gid)
+
+    def _owner(self, record: Record) -> tuple[int, int]:
+        # The owner of the launch file: root on a real host, whoever runs an embedded one.
+        return (record.uid, record.gid) if record.existed else (0, 0)
+
+    def _undo(
+        self,
+        found: Found,
+        record: Record,
+        former: Mapping[str, tuple[Status | None, bytes | None]],
+        why: AccelkitError,
+    ) -> None:
+        try:
+            if decoded(self._host.read(self._launch.path), self._launch.path) != found.safe:
+                self._write_launch(found.safe, None, found.status)
+                self._waiter.restart(self._host)
+                self._waiter.wait(self._host, found.safe, "")
+            if found.safe is None or not self._launch.is_switched(found.safe):
+                for path in self._survey.our_files(record):
+                    self._host.remove(path)
+                self._forget(record)
+                return
+            for path, (status, content) in former.items():
+                if content is None or status is None:
+                    self._host.remove(path)
+                else:
+                    self._host.write(path, content, mode=status.mode, uid=status.uid, gid=status.gid)
+            if found.record is None:
+                self._forget(record)
+            else:
+                settled = {"written_sha256": digest(found.safe.encode()), "previous": None}
+                self._keep(msgspec.structs.replace(found.record, **settled), found.recorded)
+                self._drop_lost_originals()
+        except AccelkitError as exc:
+            raise ServiceError(
+                f"{why.message}; and putting back what was there before failed as well: {exc.message}",
+                next_step=f"look at {self._launch.path} on the host; its original lies in {self._backup_folder}",
+            ) from exc
+
+    def _tidy(self, record: Record, intent: Intent) -> None:
+        stale = [path for path in record.files if path not in intent.plan.files]
+        if record.previous is not None:
+            # Before anything goes that the former launch file needs.
+            record = msgspec.structs.replace(record, previous=None)
+            self._keep(record, intent.original)
+        for path in (*stale, *intent.abandoned):
+            self._host.remove(path)
+        if stale:
+            self._keep(msgspec.structs.replace(record, files=tuple(sorted(intent.plan.files))), intent.original)
+        self._drop_lost_originals()
+
+    def _forget(self, record: Record | None) -> None:
+        """Delete record, originals and folders; the record goes after all that only it names."""
+        for folder in (self._folder, self._backup_folder, str(PurePosixPath(self._launch.path).parent)):
+            sweep(self._host, folder)
+        folders = (self._folder,) if record is None else record.folders
+        for folder in reversed(folders):
+            self._host.remove_empty_folder(folder)
+        self._host.remove(self._survey.place)
+        self._drop_lost_originals()
+        for folder in reversed(self._survey.own_folders() if record is None else folders):
+            self._host.remove_empty_folder(folder)
+
+    def _drop_lost_originals(self) -> None:
+        for place in self._survey.lost_originals():
+            self._host.remove(place)

@@ -1,0 +1,136 @@
+"""Whether kube-scheduler runs with its launch file, asked of whoever runs it. Implementations of Waiter."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ServiceError
+from accelkit.scheduler.host.host import Host
+from accelkit.scheduler.switch.record import digest
+
+DEADLINE_SECONDS: Final = 120.0
+POLL_SECONDS: Final = 1.0
+LOG_LINES: Final = 15
+
+
+class _State(msgspec.Struct):
+    ready: bool = False
+    config_sha256: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A kube-scheduler whose runner says in a JSON file with which configuration it runs, as the embedded cluster's.
+
+    Attributes:
+        path: of the file, with `ready`, `config_sha256` and, where it failed, `error`.
+        timeout_seconds: deadline of each wait.
+    """
+
+    path: str
+    timeout_seconds: float = DEADLINE_SECONDS
+
+    def check(self, host: Host, text: str | None) -> None:
+        """Confirm that kube-scheduler runs; see Waiter."""
+        try:
+            self.wait(host, text, "")
+        except ServiceError as exc:
+            raise ServiceError(
+                f"kube-scheduler is not ready, so its configuration was left alone: {exc.message}",
+                next_step=f"look at {self.path}",
+            ) from exc
+
+    def restart(self, host: Host) -> None:
+        """Leave it to the runner, which watches the file."""
+
+    def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the digest says it all
+        """Wait until it runs with this text; see Waiter."""
+        wanted, deadline = digest((text or "").encode()), time.monotonic() + self.timeout_seconds
+        while True:
+            state = self._state(host)
+            if state.config_sha256 == wanted:
+                if state.ready:
+                    return
+                if state.error:
+                    raise ServiceError(f"kube-scheduler does not run with its configuration: {state.error}")
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"kube-scheduler does not run with its configuration after {self.timeout_seconds:.0f} s"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _state(self, host: Host) -> _State:
+        try:
+            return msgspec.json.decode(host.read(self.path) or b"{}", type=_State)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # It is being written.
+            return _State()
+
+
+@dataclass(frozen=True)
+class SystemdService:
+    """A service of systemd.
+
+    Attributes:
+        unit: its name.
+        embedded: whether kube-scheduler is part of the unit's own process, as in k3s and RKE2.
+        timeout_seconds: deadline of each wait.
+    """
+
+    unit: str = "kube-scheduler.service"
+    embedded: bool = False
+    timeout_seconds: float = DEADLINE_SECONDS
+
+    def check(self, host: Host, text: str | None) -> None:  # noqa: ARG002 - what runs is all that can be asked
+        """Confirm that the service runs; see Waiter."""
+        if problem := self._problem(host, ""):
+            raise ServiceError(
+                f"{problem}, so its options were left alone", next_step=f"look at `systemctl status {self.unit}`"
+            )
+
+    def restart(self, host: Host) -> None:
+        """Have systemd read its files anew, and restart the service."""
+        # One that failed several times in a row is not started again without this; another one does not need it.
+        host.run(["systemctl", "reset-failed", self.unit])
+        for command in (["systemctl", "daemon-reload"], ["systemctl", "restart", self.unit]):
+            status, output = host.run(command)
+            if status:
+                raise ServiceError(
+                    f"`{' '.join(command)}` failed with {status}: {output.strip()[-500:]}{self._log(host)}"
+                )
+
+    def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the process tells
+        """Wait until the service runs with the option `marker`; see Waiter."""
+        deadline = time.monotonic() + self.timeout_seconds
+        seen = 0
+        while True:
+            problem = self._problem(host, marker)
+            # Twice: a process that ends at once over its options is seen running, too.
+            seen = 0 if problem else seen + 1
+            if seen > 1:
+                return
+            if time.monotonic() > deadline:
+                raise ServiceError(f"{problem} after {self.timeout_seconds:.0f} s{self._log(host)}")
+            time.sleep(POLL_SECONDS)
+
+    def _problem(self, host: Host, marker: str) -> str:
+        _, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
+        facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+        if facts.get("ActiveState") != "active":
+            return f"{self.unit} is {facts.get('ActiveState') or 'unknown'}"
+        # What runs inside another program has no command line of its own.
+        if marker and not self.embedded:
+            words = host.read(str(PurePosixPath("/proc", facts.get("MainPID", "0"), "cmdline"))) or b""
+            if marker not in words.decode(errors="replace").split("\0"):
+                return f"{self.unit} runs without {marker}"
+        return ""
+
+    def _log(self, host: Host) -> str:
+        status, output = host.run(["journalctl", "--no-pager", f"--lines={LOG_LINES}", f"--unit={self.unit}"])
+        return f"; its last words:\n{output.strip()}" if status == 0 and output.strip() else ""

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from accelkit.errors import ExampleError
+from accelkit.examples.example import ALL_EXAMPLES, SETS
+from accelkit.examples.files import clean, render, write_example
+from accelkit.examples.objects import example_objects
+
+EXAMPLE = SETS["kind"][0]
+
+
+def test_the_file_of_each_example_has_a_name_of_its_own():
+    names = [example.file_name for example in ALL_EXAMPLES]
+    assert len(names) == len({*names}) == 48
+    assert {"rwo-ns-rocm-v3-kind.yaml", "rox-cl-cuda-v2-nfd.yaml", "rox-ns-rocm-v3.yaml"} < {*names}
+
+
+@pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda example: example.file_name)
+def test_a_file_holds_the_objects_in_either_version_of_yaml(example):
+    objects = example_objects(example)
+    text = render(objects)
+    assert [*YAML(typ="safe", pure=True).load_all(text)] == objects
+    assert [*yaml.safe_load_all(text)] == objects
+    assert "&id" not in text
+
+
+@given(
+    st.dictionaries(st.text("yesnoof~:0x1_ .#'\"\n-é", max_size=6), st.text("yesnoftrul~:0x1_ .#'\"\n-é", max_size=6))
+)
+def test_any_text_is_text_in_either_version_of_yaml(labels):
+    text = render([labels])
+    assert [*YAML(typ="safe", pure=True).load_all(text)] == [labels]
+    assert [*yaml.safe_load_all(text)] == [labels]
+
+
+def test_writing_makes_the_folder_and_replaces_the_file(tmp_path):
+    folder = tmp_path / "a" / "b"
+    assert write_example("one\n", EXAMPLE, folder) == folder / "rwo-ns-rocm-v2-kind.yaml"
+    assert write_example("two\n", EXAMPLE, folder).read_text() == "two\n"
+
+
+def test_a_folder_that_cannot_be_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ExampleError, match=r"rwo-ns-rocm-v2-kind.yaml cannot be written: .*; name another folder"):
+        write_example("", EXAMPLE, tmp_path / "file")
+
+
+def test_clean_deletes_files_of_examples_and_nothing_else(tmp_path):
+    written = sorted(write_example("", example, tmp_path) for example in ALL_EXAMPLES)
+    others = ["rwo-ns-rocm-v2-kind.yaml.bak", "rwo-ns-rocm-v4.yaml", "mine.yaml", "rwo-namespace-rocm-v2.yaml"]
+    for name in others:
+        (tmp_path / name).touch()
+    folder = tmp_path / "sub"
+    write_example("", EXAMPLE, folder)
+    assert clean(tmp_path) == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "sub"])
+    assert [*folder.iterdir()]
+
+
+def test_clean_of_a_missing_folder_deletes_nothing(tmp_path):
+    assert clean(tmp_path / "absent") == []

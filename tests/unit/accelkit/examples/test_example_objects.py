@@ -1,0 +1,183 @@
+"""The objects of all examples; ACCELKIT_WRITE_GOLDEN=1 writes the two golden files anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pod_fields import ClusterGKMCache, DaemonSet, GKMCache, Namespace, Pod, checked
+
+from accelkit.examples.custom import Custom
+from accelkit.examples.example import (
+    ALL_EXAMPLES,
+    SETS,
+    Access,
+    Cosign,
+    Environment,
+    Example,
+    Gpu,
+    Scope,
+)
+from accelkit.examples.files import render
+from accelkit.examples.objects import example_objects
+
+GOLDEN = Path(__file__).parent / "golden"
+EVERY = pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda example: example.file_name)
+KIND = SETS["kind"][0]
+
+
+def split(example, custom=None):
+    """Return namespaces, cache and the pod specs of the workloads, checked."""
+    objects = checked(example_objects(example, custom or Custom()))
+    count = len(example.namespaces)
+    specs = [each.spec.template.spec if isinstance(each, DaemonSet) else each.spec for each in objects[count + 1 :]]
+    return objects[:count], objects[count], objects[count + 1 :], specs
+
+
+@EVERY
+def test_namespaces_come_first_then_the_cache_then_three_workloads(example):
+    namespaces, cache, workloads, _ = split(example)
+    of_cluster = example.scope is Scope.CLUSTER
+    assert [type(each) for each in namespaces] == [Namespace] * (2 if of_cluster else 1)
+    assert type(cache) is (ClusterGKMCache if of_cluster else GKMCache)
+    assert [type(each) for each in workloads] == [Pod if example.access is Access.ROX else DaemonSet] * 3
+
+
+@EVERY
+def test_every_name_ends_with_the_options(example):
+    suffix = f"-{example.access}-{example.scope}-{example.gpu}-{example.cosign}"
+    namespaces, cache, workloads, _ = split(example)
+    stem = "gkm-test-pod" if example.access is Access.ROX else "gkm-test-ds"
+    names = [each.metadata.name for each in (*namespaces, cache, *workloads)]
+    numbers = ["1", "2"][: len(namespaces)]
+    assert names == [
+        *(f"gkm-test-ns-{number}{suffix}" for number in numbers),
+        f"gkm-test-obj{suffix}",
+        *(f"{stem}-{number}{suffix}" for number in "123"),
+    ]
+
+
+@EVERY
+def test_workloads_mount_the_claim_of_the_cache_where_the_cache_is(example):
+    namespaces, cache, workloads, specs = split(example)
+    for spec in specs:
+        assert [each.persistent_volume_claim.claim_name for each in spec.volumes] == [cache.metadata.name]
+        assert [each.name for each in spec.containers[0].volume_mounts] == [each.name for each in spec.volumes]
+    places = [each.metadata.namespace for each in workloads]
+    names = [each.metadata.name for each in namespaces]
+    assert places == [names[0], names[0], names[-1]]
+    if isinstance(cache, ClusterGKMCache):
+        assert cache.spec.workload_namespaces == names
+    else:
+        assert cache.metadata.namespace == names[0]
+
+
+@EVERY
+def test_the_access_modes_say_whether_many_nodes_may_read(example):
+    modes = {Access.RWO: ["ReadWriteOnce"], Access.ROX: ["ReadWriteOnce", "ReadOnlyMany"]}
+    assert split(example)[1].spec.access_modes == modes[example.access]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cosign", "tag"),
+    [
+        ("cuda", "v2", "vector-add-cache-cuda-v2"),
+        ("cuda", "v3", "vector-add-cache-cuda"),
+        ("rocm", "v2", "vector-add-cache-rocm-v2"),
+        ("rocm", "v3", "vector-add-cache-rocm"),
+    ],
+)
+def test_image_and_label_follow_gpu_and_signature(gpu, cosign, tag):
+    cache = split(Example(Access.RWO, Scope.NAMESPACE, Gpu(gpu), Cosign(cosign)))[1]
+    assert cache.spec.image == f"quay.io/gkm/cache-examples:{tag}"
+    assert cache.metadata.labels == {"gkm.io/signature-format": f"cosign-{cosign}"}
+
+
+@EVERY
+def test_only_kind_gets_the_init_container_that_sets_permissions(example):
+    wanted = ["fix-permissions"] if example.environment is Environment.KIND else []
+    for spec in split(example)[3]:
+        assert [each.name for each in spec.init_containers] == wanted
+        for init in spec.init_containers:
+            assert init.security_context.run_as_user == 0
+            assert init.volume_mounts[0].name == spec.volumes[0].name
+            assert init.volume_mounts[0].mount_path in init.command[-1]
+
+
+@EVERY
+def test_affinity_and_tolerations_are_those_of_the_environment_in_cache_and_workloads(example):
+    _, cache, _, specs = split(example)
+    template = cache.spec.pod_template
+    placed = [template.spec, *specs] if template else specs
+    taints = {
+        (Environment.KIND, Gpu.CUDA): ["gpu"],
+        (Environment.KIND, Gpu.ROCM): ["gpu"],
+        (Environment.NFD, Gpu.CUDA): ["nvidia.com/gpu"],
+        (Environment.NFD, Gpu.ROCM): ["amd.com/gpu"],
+    }.get((example.environment, example.gpu), [])
+    assert (template is None) == (example.environment is Environment.NONE)
+    for place in placed:
+        assert [each.key for each in place.tolerations] == taints
+        assert (place.affinity is not None) == (example.environment is Environment.NFD)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "devices"),
+    [
+        ("cuda", ["0300_10de", "0302_10de", "10de"]),
+        ("rocm", ["0300_1002", "0302_1002", "0380_1002", "1200_1002", "1002"]),
+    ],
+)
+def test_nodes_are_found_by_any_label_of_a_card_of_the_vendor(gpu, devices):
+    example = Example(Access.ROX, Scope.NAMESPACE, Gpu(gpu), Cosign.V3, Environment.NFD)
+    terms = split(example)[3][0].affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    keys = [[each.key for each in term.match_expressions] for term in terms.node_selector_terms]
+    assert keys == [[f"feature.node.kubernetes.io/pci-{device}.present"] for device in devices]
+
+
+@EVERY
+def test_daemon_sets_in_kind_divide_its_nodes(example):
+    divided = example.environment is Environment.KIND and example.access is Access.RWO
+    wanted = [{}, {"gkm-test-node": "true"}, {"gkm-test-node": "false"}] if divided else [{}] * 3
+    assert [spec.node_selector for spec in split(example)[3]] == wanted
+
+
+@EVERY
+def test_a_daemon_set_selects_its_own_pods(example):
+    for each in split(example)[2]:
+        if isinstance(each, DaemonSet):
+            assert each.spec.selector.match_labels.items() <= each.spec.template.metadata.labels.items()
+
+
+@pytest.mark.parametrize("environment", Environment)
+@pytest.mark.parametrize("access", Access)
+def test_what_is_the_readers_own_wins_over_the_environments(environment, access):
+    own = Custom(
+        affinity={"podAffinity": {}},
+        tolerations=[{"key": "own", "operator": "Exists"}],
+        node_selectors=({"a": "1"}, {"b": "2"}, {"c": "3"}),
+    )
+    *_, cache, first, second, third = example_objects(
+        Example(access, Scope.NAMESPACE, Gpu.CUDA, Cosign.V3, environment), own
+    )
+    specs = [each["spec"].get("template", each)["spec"] for each in (first, second, third)]
+    for place in (cache["spec"]["podTemplate"]["spec"], *specs):
+        assert place["affinity"] == own.affinity
+        assert place["tolerations"] == own.tolerations
+    assert "nodeSelector" not in cache["spec"]["podTemplate"]["spec"]
+    assert [spec["nodeSelector"] for spec in specs] == [{"a": "1"}, {"b": "2"}, {"c": "3"}]
+
+
+@pytest.mark.parametrize(
+    "example",
+    [KIND, Example(Access.ROX, Scope.CLUSTER, Gpu.CUDA, Cosign.V3, Environment.NFD)],
+    ids=lambda example: example.file_name,
+)
+def test_the_file_of_an_example_is_the_golden_one(example):
+    text = render(example_objects(example))
+    path = GOLDEN / example.file_name
+    if os.environ.get("ACCELKIT_WRITE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()

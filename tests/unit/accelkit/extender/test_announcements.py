@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from accelkit.extender.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
+from accelkit.ledger.feed import Pending
+from accelkit.ledger.holding import PodRef
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialect
+
+NATIVE = load_dialect("native")
+
+
+def announced(announcements, now):
+    due = announcements.due(now)
+    for name in due:
+        announcements.begun(name, now)
+        announcements.done(name)
+    return due
+
+
+def test_a_freed_node_is_due_at_once_and_once():
+    announcements = Announcements()
+    announcements.freed(["n", "m"], 10.0)
+    assert announced(announcements, 10.0) == ["n", "m"]
+    assert announced(announcements, 1000.0) == []
+
+
+def test_changes_within_the_pause_are_announced_together_at_its_end():
+    announcements = Announcements()
+    written = []
+    turns = [turn / 10 for turn in range(100)]
+    for now in turns:
+        if now < 7.0:
+            announcements.freed(["n"], now)
+        written += [now for _ in announced(announcements, now)]
+    assert written == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+def test_a_change_while_its_node_is_written_is_announced_again():
+    announcements = Announcements()
+    announcements.freed(["n"], 0.0)
+    announcements.begun("n", 0.0)
+    announcements.freed(["n"], 0.1)
+    announcements.done("n")
+    assert announcements.due(INTERVAL_SECONDS - 0.1) == []
+    assert announcements.due(INTERVAL_SECONDS) == ["n"]
+
+
+def test_nodes_freed_first_come_first():
+    announcements = Announcements()
+    announcements.freed(["b"], 0.0)
+    announcements.freed(["a"], 1.0)
+    announcements.freed(["c"], 0.5)
+    assert announcements.due(1.0) == ["b", "c", "a"]
+
+
+def test_a_change_nobody_waited_for_is_forgotten_after_a_while():
+    announcements = Announcements()
+    announcements.freed(["n"], 0.0)
+    assert announcements.due(REMEMBERED_SECONDS) == ["n"]
+    assert announcements.due(REMEMBERED_SECONDS + 0.1) == []
+    assert announcements.due(0.0) == []
+
+
+def test_failures_are_tried_again_ever_later():
+    announcements, now, pauses = Announcements(), 0.0, []
+    announcements.freed(["n"], now)
+    for _ in range(8):
+        assert announcements.due(now) == ["n"]
+        announcements.begun("n", now)
+        announcements.failed("n", now)
+        begun = now
+        while not announcements.due(now):
+            now += 1.0
+        pauses.append(now - begun)
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    announcements.begun("n", now)
+    announcements.done("n")
+    announcements.freed(["n"], now)
+    assert announcements.due(now + INTERVAL_SECONDS) == ["n"]
+
+
+def test_a_failure_is_forgotten_where_nobody_waits_any_more():
+    announcements = Announcements()
+    announcements.freed(["n"], 0.0)
+    announcements.begun("n", 0.0)
+    announcements.failed("n", 0.0)
+    assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS) == ["n"]
+    assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
+
+
+class Pods:
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        self.ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16),)))
+        self.waiting = Waiting(self.ledger, Policy.BINPACK)
+        self.pending = {}
+
+    def create(self, name, memory):
+        request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),)) if memory else None
+        self.pending[name] = Pending(PodRef("d", name, name), request, NATIVE, "" if memory else "nonsense")
+
+    def looks(self):
+        self.waiting.look(self.pending)
+        return self.waiting.fits("n")
+
+
+def test_a_pod_waits_that_is_pending_at_two_looks():
+    pods = Pods()
+    pods.create("p", 4)
+    assert not pods.looks()
+    assert pods.looks()
+    del pods.pending["p"]
+    assert not pods.looks()
+
+
+def test_a_pod_that_does_not_fit_the_node_is_nobody_to_wake():
+    pods = Pods()
+    pods.create("large", 17)
+    pods.create("refused", 0)
+    assert [pods.looks(), pods.looks()] == [False, False]
+    pods.create("p", 16)
+    assert [pods.looks(), pods.looks()] == [False, True]
+    pods.ledger.reserve(PodRef("d", "q", "q"), "n", pods.pending["p"].request, Policy.BINPACK)
+    assert not pods.waiting.fits("n")
+    assert not pods.waiting.fits("unknown")
+
+
+def test_a_pod_whose_binding_is_under_way_does_not_wait():
+    pods = Pods()
+    pods.create("p", 4)
+    pods.looks()
+    pods.ledger.reserve(PodRef("d", "p", "p"), "n", pods.pending["p"].request, Policy.BINPACK)
+    assert not pods.looks()
+
+
+def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit():
+    pods = Pods()
+    for number in range(32):
+        pods.create(f"p{number}", 100 + number)
+    pods.looks()
+    assert not pods.looks()
+    pods.create("one-more", 1000)
+    pods.looks()
+    assert pods.looks()

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+
+from accelkit.errors import ApiError
+from accelkit.extender.wire import BindingArgs
+from accelkit.ledger.holding import Stage
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+
+LOST = ApiError("no answer")
+OTHERS = encode_assignment(Assignment({"c": (Share("z", 99),)}))
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_one_write_annotates_and_binds(world, watched):
+    world.create(watched=watched)
+    assert await world.bind() == ""
+    (post,) = world.api.posts
+    assert post["metadata"]["uid"] == "uid-p"
+    assert post["target"]["name"] == "n"
+    text = world.api.pods["p"]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
+    assert json.loads(text)["containers"] == {"c": [{"card": "a", "memory_bytes": 4}]}
+    assert (world.used(), world.stage()) == ({"a": 4}, Stage.BOUND)
+
+
+async def test_an_assignment_that_a_user_wrote_is_overwritten(world):
+    world.create(**{ASSIGNMENT_ANNOTATION: OTHERS})
+    assert await world.bind() == ""
+    assert world.api.pods["p"]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION] != OTHERS
+
+
+async def test_a_pod_without_cards_is_bound_without_an_assignment(world):
+    world.create(memory=0)
+    assert await world.bind() == ""
+    assert world.api.pods["p"]["metadata"]["annotations"] == {}
+    assert len(world.ledger) == 0
+
+
+@pytest.mark.parametrize("field", ["PodName", "PodNamespace", "PodUID", "Node"])
+async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
+    world.create()
+    args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: ""})
+    assert await world.binder.bind(args) == f"{field} is missing"
+    assert (world.api.posts, world.used()) == ([], {})
+
+
+@pytest.mark.parametrize("field", ["PodName", "PodNamespace", "Node"])
+@pytest.mark.parametrize("value", ["../x", "a/b", "a?b", "A", "-a", "a" * 254, "a\n"])
+async def test_a_name_that_leads_elsewhere_is_refused(world, field, value):
+    args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: value})
+    assert "no name of a Kubernetes object" in await world.binder.bind(args)
+    assert (world.api.posts, world.api.gets) == ([], 0)
+
+
+async def test_a_pod_that_does_not_fit_any_more_is_refused_without_a_write(world):
+    world.create(memory=17)
+    assert await world.bind() == "insufficient accelkit.io/memory in one card"
+    assert (world.api.posts, world.used()) == ([], {})
+
+
+async def test_a_refusal_is_in_the_dialect_of_the_pod(world):
+    world.create(memory=17, resource="enflame.com/gcu-memory")
+    assert await world.bind() == "insufficient GCU Memory in one gcu device"
+
+
+async def test_an_unknown_node_is_refused(world):
+    world.create()
+    assert await world.bind(node="nowhere") == "node is not known to accelkit"
+    assert world.api.posts == []
+
+
+async def test_a_request_that_cannot_be_granted_is_refused_with_its_sentence(world):
+    world.create(**{"accelkit.io/request": '{"c": {"split": 3}}'})
+    assert "do not divide over 3 cards" in await world.bind()
+    world.create("q", watched=False, **{"accelkit.io/request": '{"c": {"split": 3}}'})
+    assert "do not divide over 3 cards" in await world.bind("q")
+
+
+async def test_an_api_server_that_is_away_is_no_success(world):
+    world.create(watched=False)
+    world.api.before_get = [LOST]
+    assert await world.bind() == "no answer"
+    assert world.used() == {}
+
+
+async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world):
+    world.create()
+    world.bound_elsewhere("n")
+    assert await world.bind() == ""
+    assert (world.used(), world.stage()) == ({"b": 5}, Stage.BOUND)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_a_pod_bound_elsewhere_is_a_refusal_and_charged_there(world, watched):
+    world.create(watched=watched)
+    world.bound_elsewhere("m")
+    assert await world.bind() == "pod d/p is bound to m already"
+    assert (world.used("n"), world.used("m")) == ({}, {"b": 5})
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_a_pod_that_is_another_one_now_is_refused_and_holds_nothing(world, watched):
+    world.create(watched=watched)
+    world.api.pods["p"]["metadata"]["uid"] = "uid-new"
+    assert "is another one now (UID uid-new, not uid-p)" in await world.bind()
+    assert world.used() == {}
+
+
+async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
+    world.create()
+    del world.api.pods["p"]
+    assert "does not exist any more" in await world.bind()
+    assert world.used() == {}
+
+
+async def test_a_binding_that_is_forbidden_releases_the_reservation(world):
+    world.create()
+    world.api.before_post = [ApiError("pods/binding is forbidden", status=403)]
+    assert "is forbidden" in await world.bind()
+    assert world.used() == {}
+    assert await world.bind() == ""
+
+
+async def test_identical_binds_at_once_make_one_write(world):
+    world.create()
+    world.api.gate.clear()
+    binds = [asyncio.create_task(world.bind()) for _ in range(5)]
+    while not world.api.posts:
+        await asyncio.sleep(0)
+    assert await world.bind(node="m") == "pod d/p is being bound to n"
+    world.api.gate.set()
+    assert await asyncio.gather(*binds) == [""] * 5
+    assert len(world.api.posts) == 1
+
+
+async def test_a_caller_that_hangs_up_does_not_stop_the_binding(world):
+    world.create()
+    world.api.gate.clear()
+    first, second = asyncio.create_task(world.bind()), asyncio.create_task(world.bind())
+    while not world.api.posts:
+        await asyncio.sleep(0)
+    first.cancel()
+    world.api.gate.set()
+    assert await second == ""
+    assert world.stage() is Stage.BOUND
+
+
+async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
+    world.create()
+    world.api.gate.clear()
+    bind = asyncio.create_task(world.bind())
+    while not world.api.posts:
+        await asyncio.sleep(0)
+    world.show("p", "DELETED")
+    del world.api.pods["p"]
+    world.api.gate.set()
+    assert "does not exist any more" in await bind
+    assert (world.used(), world.stage()) == ({}, None)
+
+
+async def test_pods_bound_at_once_never_share_more_than_a_card_has(world):
+    names = [f"p{number}" for number in range(12)]
+    for name in names:
+        world.create(name, memory=6)
+    answers = await asyncio.gather(*(world.bind(name) for name in names))
+    assert answers.count("") == 4
+    assert world.used() == {"a": 12, "b": 12}

@@ -1,0 +1,125 @@
+"""Bindings whose answer is lost, and what becomes of their reservations."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.errors import ApiError
+from accelkit.ledger.holding import Stage
+from accelkit.model.pod import Pod
+
+LOST = ApiError("no answer")
+
+
+async def test_a_lost_answer_is_success_where_the_pod_turns_out_bound(world):
+    world.create()
+    world.api.after_post = [LOST]
+    assert await world.bind() == ""
+    assert (world.used(), world.stage()) == ({"a": 4}, Stage.BOUND)
+
+
+async def test_a_lost_answer_keeps_the_reservation_until_it_is_known(world, clock, settle):
+    world.create()
+    world.api.before_post = [LOST]
+    assert "no answer" in await world.bind()
+    clock.now += 9
+    await settle()
+    assert world.stage() is Stage.RESERVED
+    clock.now += 2
+    await settle()
+    assert world.used() == {}
+
+
+async def test_a_lost_answer_is_settled_when_the_pod_turns_out_bound(world, clock, settle):
+    world.create()
+    world.api.after_post, world.api.before_get = [LOST], [LOST]
+    assert "no answer" in await world.bind()
+    assert world.stage() is Stage.RESERVED
+    await settle()
+    assert world.stage() is Stage.BOUND
+
+
+async def test_a_lost_answer_is_settled_when_the_pod_turns_out_gone(world, clock, settle):
+    world.create()
+    world.api.before_post, world.api.before_get = [LOST], [LOST]
+    await world.bind()
+    del world.api.pods["p"]
+    await settle()
+    assert world.used() == {}
+
+
+async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock, settle):
+    world.create()
+    world.api.before_post, world.api.before_get = [LOST], [LOST] * 1000
+    await world.bind()
+    clock.now += 3600
+    await settle()
+    assert world.stage() is Stage.RESERVED
+
+
+async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clock, settle):
+    world.create()
+    world.bound_elsewhere("m")
+    world.api.before_get = [LOST]
+    assert "conflict" in await world.bind()
+    assert world.stage() is Stage.RESERVED
+    await settle()
+    assert (world.used("n"), world.used("m")) == ({}, {"b": 5})
+
+
+async def test_a_second_lost_answer_starts_the_wait_anew(world, clock, settle):
+    world.create()
+    world.api.before_post = [LOST, LOST]
+    await world.bind()
+    clock.now += 9
+    await world.bind()
+    clock.now += 2
+    await settle()
+    # The second Binding was sent two seconds ago and may still take effect.
+    assert world.stage() is Stage.RESERVED
+
+
+async def test_a_retry_after_a_lost_answer_takes_the_same_cards(world):
+    world.create()
+    world.api.before_post = [LOST]
+    await world.bind()
+    assert await world.bind() == ""
+    assert world.api.posts[0] == world.api.posts[1]
+    assert world.used() == {"a": 4}
+
+
+async def test_a_retry_of_what_succeeded_changes_nothing(world):
+    world.create()
+    assert await world.bind() == await world.bind() == ""
+    world.show("p", "MODIFIED")
+    assert await world.bind() == ""
+    assert (world.used(), world.stage()) == ({"a": 4}, Stage.CONFIRMED)
+
+
+async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_afterwards(world, clock):
+    world.create()
+    world.api.before_post = [LOST]
+    await world.bind()
+    assert await world.bind(node="m") == "pod is held on node n, whose binding is undecided"
+    assert world.used("m") == {}
+    clock.now += 11
+    assert await world.bind(node="m") == ""
+    assert (world.used("n"), world.used("m")) == ({}, {"a": 4})
+
+
+async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, clock, settle):
+    world.create()
+    assert await world.bind() == ""
+    for held in world.feed.replace_pods([]):
+        world.binder.doubt(held)
+    await settle()
+    assert world.stage() is Stage.BOUND
+
+
+async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(world):
+    world.create()
+    listed = [msgspec.convert(world.api.pods["p"], Pod)]
+    world.api.after_post = [LOST]
+    assert await world.bind() == ""
+    world.feed.replace_pods(listed)
+    assert world.used() == {"a": 4}

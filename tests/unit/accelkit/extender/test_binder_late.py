@@ -1,0 +1,80 @@
+"""Answers that arrive after things went on decide nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from accelkit.errors import ApiError
+from accelkit.extender import binder as module
+from accelkit.ledger.holding import Stage
+
+LOST = ApiError("no answer")
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world, clock, monkeypatch):
+    monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
+    world.create(memory=16)
+    world.api.before_post = [LOST]
+    assert "no answer" in await world.bind()
+    clock.now += 11
+    world.api.answers.clear()
+    settling = asyncio.create_task(world.binder.settle())
+    await turns()
+    assert await world.bind() == ""
+    world.api.answers.set()
+    await turns()
+    settling.cancel()
+    assert (world.used(), world.stage()) == ({"a": 16}, Stage.BOUND)
+
+
+async def test_a_late_unbound_does_not_free_what_is_being_bound(world, clock, monkeypatch):
+    monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
+    world.create(memory=16)
+    world.api.before_post = [LOST]
+    assert "no answer" in await world.bind()
+    clock.now += 11
+    world.api.answers.clear()
+    settling = asyncio.create_task(world.binder.settle())
+    await turns()
+    world.api.gate.clear()
+    binding = asyncio.create_task(world.bind())
+    await turns()
+    world.api.answers.set()
+    await turns()
+    assert world.used() == {"a": 16}
+    world.api.gate.set()
+    assert await binding == ""
+    settling.cancel()
+
+
+async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, settle):
+    world.create()
+    world.api.after_post = [LOST]
+    world.api.answers.clear()
+    binding = asyncio.create_task(world.bind())
+    await turns()
+    world.show("p", "DELETED")
+    del world.api.pods["p"]
+    world.api.answers.set()
+    assert await binding == ""
+    await settle()
+    assert world.used() == {}
+
+
+async def test_binds_wait_for_what_a_predecessor_may_have_sent(world, monkeypatch):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    world.create()
+    world.binder._opens_at = module.time.monotonic() + 5
+    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    assert await world.bind() == ""
+    assert len(slept) == 1
+    assert 4 < slept[0] <= 5

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.extender.foreign_inspect import foreign_inspects
+from accelkit.ledger.holding import PodRef
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import Kind
+
+GIB = 2**30
+CREATED = "2022-09-06T07:40:43Z"
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(unit_bytes=GIB)
+    ledger.put_node("n", Inventory(GIB, tuple(Card(f"id-{n}", "v", "m", 16 * GIB, minor=n) for n in range(2))))
+    ledger.put_node("plain", None)
+    pod = PodRef("kube-system", "gcushare-pod-1", "2713cdab")
+    ledger.confirm(pod, "n", Assignment({"c": (Share("id-0", 4 * GIB, 333),)}), [("c", Kind.APP)])
+    return ledger
+
+
+def answers(*dialects):
+    return foreign_inspects(dialects, lambda _uid: CREATED)
+
+
+def test_gcushare_is_answered_as_its_manual_shows(ledger):
+    pod = {"name": "gcushare-pod-1", "namespace": "kube-system", "uid": "2713cdab", "createTime": CREATED, "usedGCU": 4}
+    assert answers("gcushare")["/gcushare-scheduler"].all(ledger.nodes()) == {
+        "nodes": [
+            {
+                "name": "n",
+                "totalGCU": 32,
+                "usedGCU": 4,
+                "availableGCU": 28,
+                "devices": [
+                    {"id": 0, "totalGCU": 16, "usedGCU": 4, "availableGCU": 12, "pods": [pod]},
+                    {"id": 1, "totalGCU": 16, "usedGCU": 0, "availableGCU": 16, "pods": []},
+                ],
+            }
+        ]
+    }
+
+
+def test_its_source_of_2025_is_answered_with_slices_by_minor(ledger):
+    inspect = answers("native", "gcushare-2025")["/gcushare-scheduler"]
+    (node,) = inspect.all(ledger.nodes())
+    assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (12, 2, 10)
+    assert list(node["devices"]) == ["0", "1"]
+    assert node["devices"]["0"]["pods"][0]["usedGCU"] == 2
+    assert inspect.one(ledger.node("n"), "n") == (200, node)
+
+
+def test_aliyun_is_answered_in_its_own_names(ledger):
+    assert answers()["/gpushare-scheduler"].one(ledger.node("n"), "n") == (
+        200,
+        {
+            "nodes": [
+                {
+                    "name": "n",
+                    "totalGPU": 32,
+                    "usedGPU": 4,
+                    "devs": [
+                        {
+                            "id": 0,
+                            "totalGPU": 16,
+                            "usedGPU": 4,
+                            "pods": [{"name": "gcushare-pod-1", "namespace": "kube-system", "usedGPU": 4}],
+                        },
+                        {"id": 1, "totalGPU": 16, "usedGPU": 0, "pods": []},
+                    ],
+                }
+            ]
+        },
+    )
+
+
+@pytest.mark.parametrize("name", ["absent", "plain"])
+def test_a_node_that_shares_nothing_is_a_sentence(ledger, name):
+    gcushare, aliyun = answers()["/gcushare-scheduler"], answers()["/gpushare-scheduler"]
+    assert gcushare.one(ledger.node(name), name) == (404, {"error": f"node: {name} is not the gcushare node"})
+    assert aliyun.one(ledger.node(name), name)[0] == 404

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.extender.verbs import BadArgsError, Verbs
+from accelkit.extender.wire import Args
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import PodRef
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialects
+
+NATIVE, GCU = "accelkit.io/memory", "enflame.com/gcu-memory"
+FULL = {NATIVE: "insufficient accelkit.io/memory in one card", GCU: "insufficient GCU Memory in one gcu device"}
+ALL = ["empty", "half", "full", "bare", "stranger"]
+
+
+@pytest.fixture
+def verbs():
+    return make_verbs()
+
+
+def make_verbs(policy=Policy.BINPACK):
+    ledger = Ledger(unit_bytes=1)
+    for name in ("empty", "half", "full"):
+        ledger.put_node(name, Inventory(1, (Card("a", "v", "m", 16),)))
+    ledger.put_node("bare", None)
+    for name, memory in (("half", 8), ("full", 16)):
+        request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
+        ledger.reserve(PodRef("d", name, name), name, request, Policy.BINPACK)
+    dialects = load_dialects(["native", "gcushare"])
+    return Verbs(ledger, LedgerFeed(ledger, dialects), dialects, policy)
+
+
+def pod(memory=4, resource=NATIVE, *, uid="u", request=None):
+    annotations = {"accelkit.io/request": json.dumps(request)} if request else {}
+    limits = {resource: memory} if memory else {}
+    return {
+        "metadata": {"name": "p", "namespace": "d", "uid": uid, "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+    }
+
+
+def args(names=ALL, whole=False, **of_pod):
+    items = [{"metadata": {"name": name, "labels": {"kept": "as it is"}}} for name in names]
+    nodes = {"Nodes": {"items": items}} if whole else {"NodeNames": list(names)}
+    return msgspec.json.decode(json.dumps({"Pod": pod(**of_pod), **nodes}), type=Args)
+
+
+def encoded(result):
+    return json.loads(msgspec.json.encode(result))
+
+
+@pytest.mark.parametrize("resource", [NATIVE, GCU])
+def test_a_full_card_is_explained_in_the_words_of_the_pods_dialect(verbs, resource):
+    result = verbs.filter(args(["empty", "half", "full"], memory=10, resource=resource))
+    assert result.NodeNames == ["empty"]
+    assert result.FailedNodes == {"half": FULL[resource], "full": FULL[resource]}
+    assert result.FailedAndUnresolvableNodes is None
+
+
+@pytest.mark.parametrize("resource", [NATIVE, GCU])
+def test_a_request_larger_than_any_card_is_in_both_maps(verbs, resource):
+    result = verbs.filter(args(["empty", "half"], memory=20, resource=resource))
+    assert result.NodeNames == []
+    assert result.FailedNodes == result.FailedAndUnresolvableNodes == dict.fromkeys(["empty", "half"], FULL[resource])
+
+
+def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(verbs):
+    result = verbs.filter(args(memory=10))
+    assert result.NodeNames == ["empty"]
+    assert result.FailedNodes == {
+        "half": FULL[NATIVE],
+        "full": FULL[NATIVE],
+        "bare": "node has no accelkit inventory",
+        "stranger": "node is not known to accelkit",
+    }
+    assert result.FailedAndUnresolvableNodes == {"bare": "node has no accelkit inventory"}
+
+
+def test_whole_nodes_that_fit_are_returned_as_they_came(verbs):
+    result = encoded(verbs.filter(args(["full", "empty", "half"], whole=True, memory=10)))
+    assert result["Nodes"] == {"items": [{"metadata": {"name": "empty", "labels": {"kept": "as it is"}}}]}
+    assert "NodeNames" not in result
+    assert set(result["FailedNodes"]) == {"full", "half"}
+
+
+def test_nodes_keep_the_order_in_which_they_were_asked_about(verbs):
+    assert verbs.filter(args(["half", "empty"])).NodeNames == ["half", "empty"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pod_without_cards_passes_everywhere(verbs, whole):
+    result = encoded(verbs.filter(args(whole=whole, memory=0)))
+    names = [node["metadata"]["name"] for node in result["Nodes"]["items"]] if whole else result["NodeNames"]
+    assert names == ALL
+    assert "FailedNodes" not in result
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, whole):
+    result = verbs.filter(args(["empty", "bare"], whole=whole, request={"c": {"split": 3}}))
+    assert encoded(result)["Nodes" if whole else "NodeNames"] == ({"items": []} if whole else [])
+    assert set(result.FailedNodes) == {"empty", "bare"}
+    assert result.FailedNodes == result.FailedAndUnresolvableNodes
+    assert "do not divide over 3 cards" in result.FailedNodes["empty"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
+    result = verbs.filter(args(["empty", "full"], whole=whole, memory=16, uid="full"))
+    answer = encoded(result)
+    assert ([n["metadata"]["name"] for n in answer["Nodes"]["items"]] if whole else answer["NodeNames"]) == ["full"]
+    assert result.FailedNodes == {"empty": "pod is held on node full, whose binding is undecided"}
+    assert result.FailedAndUnresolvableNodes is None
+
+
+def test_no_nodes_are_no_trouble(verbs):
+    assert encoded(verbs.filter(args([]))) == {"NodeNames": []}
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"Pod": pod(uid=""), "NodeNames": []}, "Pod.metadata.uid is missing"),
+        ({"Pod": pod()}, "both Nodes and NodeNames are missing"),
+        ({"Pod": pod(), "NodeNames": None, "Nodes": None}, "both Nodes and NodeNames are missing"),
+        ({"Pod": pod(), "Nodes": {"items": [{"metadata": 1}]}}, "Nodes.items"),
+        ({"Pod": pod(), "Nodes": {"items": [{}]}}, "Nodes.items"),
+    ],
+)
+def test_what_a_verb_needs_is_named_where_it_is_missing(verbs, verb, wrong, sentence):
+    decoded = msgspec.json.decode(json.dumps(wrong), type=Args)
+    with pytest.raises(BadArgsError, match=sentence):
+        getattr(verbs, verb)(decoded)
+
+
+@given(st.lists(st.sampled_from([*ALL, "another"]), unique=True), st.sampled_from([0, 4, 10, 17]))
+def test_every_node_asked_about_is_answered_and_no_other(names, memory):
+    result = make_verbs().filter(args(names, memory=memory))
+    failed = result.FailedNodes or {}
+    assert sorted([*result.NodeNames, *failed]) == sorted(names)
+    assert set(result.FailedAndUnresolvableNodes or ()) <= set(failed)
+
+
+@pytest.mark.parametrize(("policy", "order"), [("binpack", "empty half full"), ("spread", "full half empty")])
+def test_nodes_are_scored_by_the_policy_of_the_cluster_or_of_the_pod(policy, order):
+    own = {"request": {"c": {"policy": policy}}}
+    for verbs, of_pod in ((make_verbs(Policy(policy)), {}), (make_verbs(), own)):
+        scores = {each.Host: each.Score for each in verbs.prioritize(args(order.split(), **of_pod))}
+        assert list(scores) == sorted(scores, key=scores.get)
+        assert len(set(scores.values())) == 3
+
+
+def test_nodes_unknown_and_pods_without_cards_score_nothing(verbs):
+    assert {each.Host: each.Score for each in verbs.prioritize(args(["stranger", "full"]))} == {
+        "stranger": 0,
+        "full": 10,
+    }
+    assert {each.Score for each in verbs.prioritize(args(memory=0))} == {0}
+    assert {each.Score for each in verbs.prioritize(args(request={"c": {"split": 3}}))} == {0}
+
+
+def test_scores_follow_the_ledger(verbs):
+    assert verbs.prioritize(args(["full"]))[0].Score == 10
+    verbs._ledger.release("full")
+    assert verbs.prioritize(args(["full"]))[0].Score == 0

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from accelkit.errors import ApiError
+from accelkit.extender.waker import Waker
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import Node, Pod
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialects
+
+CARDS = encode_inventory(Inventory(1, (Card("a", "v", "m", 16),)))
+
+
+class Nodes:
+    """Takes patches of nodes; `faults` are raised first."""
+
+    def __init__(self):
+        self.written = []
+        self.values = []
+        self.faults = []
+
+    async def patch(self, path, body):
+        if self.faults and (fault := self.faults.pop(0)):
+            raise fault
+        ((key, value),) = body["metadata"]["annotations"].items()
+        assert (body.keys(), body["metadata"].keys(), key) == ({"metadata"}, {"annotations"}, "accelkit.io/freed-at")
+        self.written.append(path.removeprefix("/api/v1/nodes/"))
+        self.values.append(value)
+
+
+class World:
+    def __init__(self):
+        self.now, self.leads, self.read = 100.0, True, True
+        self.api, self.ledger = Nodes(), Ledger(unit_bytes=1)
+        self.feed = LedgerFeed(self.ledger, load_dialects(("native", "gcushare")))
+        self.counter = Counter("writes", "Counts.", ["result"], registry=CollectorRegistry())
+        self.waker = Waker(
+            self.api,
+            self.ledger,
+            self.feed,
+            Policy.BINPACK,
+            read=lambda: self.read,
+            leads=lambda: self.leads,
+            writes=self.counter,
+            clock=lambda: self.now,
+        )
+
+    async def turns(self, count=1):
+        for _ in range(count):
+            self.now += 0.5
+            await self.waker.turn()
+        return self.api.written
+
+    def cards(self, node="n", text=CARDS):
+        annotations = {INVENTORY_ANNOTATION: text} if text else {}
+        self.feed.node_event(
+            "MODIFIED", msgspec.convert({"metadata": {"name": node, "annotations": annotations}}, Node)
+        )
+
+    def pod(self, name="p", memory=4, resource="accelkit.io/memory", kind="ADDED"):
+        container = {"name": "c", "resources": {"limits": {resource: memory}}}
+        body = {"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": {"containers": [container]}}
+        self.feed.pod_event(kind, msgspec.convert(body, Pod))
+
+    def counted(self, result):
+        return self.counter.labels(result)._value.get()
+
+
+@pytest.fixture
+async def world():
+    world = World()
+    await world.turns()
+    return world
+
+
+@pytest.mark.parametrize("resource", ["accelkit.io/memory", "enflame.com/gcu-memory"])
+async def test_cards_that_come_back_wake_pods_of_any_dialect(world, resource):
+    world.pod(resource=resource)
+    await world.turns(2)
+    assert world.api.written == []
+    world.cards()
+    assert await world.turns(20) == ["n"]
+    assert world.counted("written") == 1
+
+
+async def test_a_released_share_wakes_a_pod_that_fits_then(world):
+    world.cards()
+    world.pod("first", 10)
+    request = world.feed.pending["first"].request
+    world.ledger.reserve(world.feed.pending["first"].pod, "n", request, Policy.BINPACK)
+    world.pod("second", 10)
+    assert await world.turns(100) == []
+    world.pod("first", 10, kind="DELETED")
+    assert await world.turns() == ["n"]
+
+
+async def test_many_pods_that_wait_are_woken_by_one_write(world):
+    for number in range(500):
+        world.pod(f"p{number}")
+    await world.turns(2)
+    world.cards()
+    assert await world.turns(20) == ["n"]
+
+
+async def test_nobody_is_woken_where_nobody_waits(world):
+    world.cards()
+    world.pod("too-large", 17)
+    for _ in range(10):
+        world.cards(text=None)
+        await world.turns()
+        world.cards()
+        await world.turns()
+    assert world.api.written == []
+
+
+async def test_a_pod_that_shows_up_after_the_change_that_its_refusal_missed_is_woken(world):
+    world.cards()
+    await world.turns(3)
+    world.pod()
+    assert await world.turns(2) == ["n"]
+
+
+async def test_what_was_there_at_the_start_is_no_change(world):
+    world = World()
+    world.read = False
+    world.pod()
+    world.cards()
+    await world.turns(3)
+    world.read = True
+    assert await world.turns(10) == []
+    world.cards("m")
+    assert await world.turns(2) == ["m"]
+
+
+async def test_churn_is_one_write_per_node_and_interval(world):
+    world.pod(memory=16)
+    await world.turns(2)
+    for _ in range(40):
+        world.cards(text=None)
+        await world.turns()
+        world.cards()
+        await world.turns()
+    # 40 changes in 40 s, each of which is gone again half a second later.
+    assert 15 <= len(world.api.written) <= 20
+    assert len(set(world.api.values)) == len(world.api.written)
+
+
+async def test_only_the_leader_writes_and_its_successor_writes_what_it_may_not_have(world):
+    world.leads = False
+    world.pod()
+    await world.turns(2)
+    world.cards()
+    assert await world.turns(10) == []
+    world.leads = True
+    assert await world.turns(10) == ["n"]
+
+
+async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
+    caplog.set_level(logging.WARNING)
+    world.pod()
+    await world.turns(2)
+    world.cards("m")
+    world.cards("n")
+    world.api.faults = [ApiError("no answer"), ApiError("no answer"), ApiError("denied", status=422), None]
+    await world.turns(1)
+    # A server that does not answer is not asked for the next node at once.
+    assert len(world.api.faults) == 3
+    assert set(await world.turns(30)) == {"m", "n"}
+    assert [record.message for record in caplog.records] == [
+        "kube-scheduler cannot be told that node m was freed, tried again: no answer"
+    ]
+    assert (world.counted("failed"), world.counted("written")) == (3, 2)
+
+
+async def test_a_node_that_is_gone_is_left_alone(world):
+    world.pod()
+    await world.turns(2)
+    world.cards()
+    world.api.faults = [ApiError("not found", status=404)]
+    assert await world.turns(200) == []
+    assert world.counted("failed") == 1

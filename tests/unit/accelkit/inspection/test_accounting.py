@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import InventoryError
+from accelkit.inspection.accounting import FindingKind, check
+from accelkit.inspection.inspection import view
+from accelkit.ledger.holding import PodRef, Unassigned
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+
+GIB = 2**30
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger()
+    ledger.put_node("n", Inventory(GIB, (Card("a", "v", "m", 16 * GIB), Card("b", "v", "m", None))))
+    return ledger
+
+
+def hold(ledger, name, card, memory, *, whole=False):
+    share = Share(card, memory * GIB, whole=whole)
+    ledger.confirm(PodRef("d", name, name), "n", Assignment({"c": (share,)}), [("c", Kind.APP)])
+
+
+def findings(ledger, min_free=0):
+    return [(each.card, each.kind) for each in check(view(ledger.nodes()), min_free_bytes=min_free * GIB)]
+
+
+def test_a_cluster_in_order_has_no_findings(ledger):
+    hold(ledger, "p", "a", 16)
+    assert findings(ledger) == []
+
+
+def test_a_card_over_capacity_is_found_with_its_figures(ledger):
+    hold(ledger, "p", "a", 12)
+    hold(ledger, "q", "a", 8)
+    (finding,) = check(view(ledger.nodes()))
+    assert (finding.kind, finding.used_bytes, finding.free_bytes) == (FindingKind.OVER_CAPACITY, 20 * GIB, -4 * GIB)
+    assert finding.message == "card a of n has 16 GiB, its shares take 20 GiB"
+
+
+def test_a_card_short_of_room_is_found_only_where_room_is_asked_for(ledger):
+    hold(ledger, "p", "a", 14)
+    assert findings(ledger) == []
+    assert findings(ledger, min_free=2) == []
+    assert findings(ledger, min_free=3) == [("a", FindingKind.LOW_FREE)]
+
+
+def test_a_card_of_unknown_memory_is_neither_full_nor_short_of_room(ledger):
+    hold(ledger, "p", "b", 4)
+    assert findings(ledger, min_free=1) == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, False), (True, True)])
+def test_a_whole_card_that_another_pod_holds_too_is_found(ledger, first, second):
+    hold(ledger, "p", "a", 0, whole=first)
+    hold(ledger, "q", "a", 0, whole=second)
+    assert findings(ledger) == [("a", FindingKind.SHARED_WHOLE_CARD)]
+
+
+def test_containers_of_one_pod_on_its_whole_card_are_in_order(ledger):
+    containers = {"i": (Share("a", 16 * GIB, whole=True),), "c": (Share("a", 16 * GIB, whole=True),)}
+    ledger.confirm(PodRef("d", "p", "p"), "n", Assignment(containers), [("i", Kind.INIT), ("c", Kind.APP)])
+    assert findings(ledger) == []
+
+
+def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
+    hold(ledger, "p", "z", 4)
+    assert findings(ledger, min_free=1) == [("z", FindingKind.UNKNOWN_CARD)]
+
+
+def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 4 * GIB),))
+    ledger.confirm_unassigned(Unassigned(PodRef("d", "p", "p"), "n", request, "it has none"))
+    (finding,) = check(view(ledger.nodes()))
+    assert (finding.kind, finding.used_bytes) == (FindingKind.UNASSIGNED_POD, 4 * GIB)
+    assert finding.message == "pod d/p holds cards of n, but which is not known: it has none"
+
+
+def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
+    ledger.put_node("m", Inventory(GIB, (Card("c", "v", "m", GIB), Card("b", "v", "m", GIB))))
+    found = check(view(ledger.nodes()), min_free_bytes=20 * GIB)
+    assert [(each.node, each.card) for each in found] == [("m", "c"), ("m", "b"), ("n", "a")]
+
+
+def test_a_node_whose_inventory_cannot_be_read_is_found():
+    ledger = Ledger(unit_bytes=GIB)
+    ledger.put_node("n", InventoryError("garbled"))
+    (finding,) = check(view(ledger.nodes()))
+    assert (finding.node, finding.kind) == ("n", "unknown_inventory")
+    assert "garbled" in finding.message

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import ApiError
+from accelkit.install.workloads import Workload, workloads_asking
+
+MEMORY = "accelkit.io/memory"
+
+
+class FakeApi:
+    def __init__(self, **collections):
+        self.collections = {"cronjobs": [], **collections}
+        self.old = False
+        self.asked = []
+
+    async def get(self, path, *, query):  # noqa: ARG002 - the client's signature
+        self.asked.append(path)
+        if "/batch/v1/cronjobs" in path and self.old:
+            raise ApiError("not found", status=404)
+        found = self.collections.get(path.rsplit("/", 1)[1], [])
+        if isinstance(found, Exception):
+            raise found
+        return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": found})
+
+
+def asking(amount="8", resource=MEMORY, *, init=False):
+    container = {"name": "c", "resources": {"limits": {resource: amount}}}
+    return {"initContainers": [container], "containers": [{"name": "m"}]} if init else {"containers": [container]}
+
+
+def item(name="w", spec=None, *, owner=None, status=None):
+    owners = [{"kind": owner, "controller": True}] if owner else None
+    metadata = {"name": name, "namespace": "d", "ownerReferences": owners}
+    return {"metadata": {k: v for k, v in metadata.items() if v}, "spec": spec or {}, "status": status or {}}
+
+
+def template(name="w", **more):
+    return item(name, {"template": {"spec": asking()}}, **more)
+
+
+async def found(**collections):
+    return [f"{each.kind} {each.name}" for each in await workloads_asking(FakeApi(**collections), [MEMORY])]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("deployments", "Deployment"),
+        ("statefulsets", "StatefulSet"),
+        ("daemonsets", "DaemonSet"),
+        ("replicasets", "ReplicaSet"),
+        ("replicationcontrollers", "ReplicationController"),
+        ("jobs", "Job"),
+    ],
+)
+async def test_templates_of_every_kind_are_read(path, kind):
+    assert await found(**{path: [template()]}) == [f"{kind} w"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_cron_jobs_are_read_in_either_version(old):
+    api = FakeApi(cronjobs=[item("w", {"jobTemplate": {"spec": {"template": {"spec": asking()}}}})])
+    api.old = old
+    assert await workloads_asking(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
+
+
+async def test_what_belongs_to_a_workload_is_not_listed_beside_it():
+    pods = [item("p", asking(), owner="ReplicaSet", status={"phase": "Pending"})]
+    assert await found(replicasets=[template(owner="Deployment")], jobs=[template(owner="CronJob")], pods=pods) == []
+
+
+async def test_waiting_pods_of_nobody_or_of_an_operator_are_listed():
+    pods = [
+        item("alone", asking(init=True), status={"phase": "Pending"}),
+        item("operated", asking(), owner="PyTorchJob", status={"phase": "Pending"}),
+        item("bound", {**asking(), "nodeName": "n"}, status={"phase": "Pending"}),
+        item("running", {**asking(), "nodeName": "n"}, status={"phase": "Running"}),
+    ]
+    assert await found(pods=pods) == ["Pod alone", "Pod operated"]
+
+
+async def test_jobs_that_ended_create_no_pods():
+    ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+    running = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    assert await found(jobs=[template("old", status=ended), template("new", status=running)]) == ["Job new"]
+
+
+@pytest.mark.parametrize("spec", [asking("0"), asking(resource="cpu"), {}])
+async def test_who_asks_for_none_is_left_out(spec):
+    assert await found(deployments=[item("w", {"template": {"spec": spec}})]) == []
+
+
+async def test_a_collection_that_cannot_be_read_is_an_error():
+    with pytest.raises(ApiError, match="forbidden"):
+        await workloads_asking(FakeApi(deployments=ApiError("forbidden", status=403)), [MEMORY])

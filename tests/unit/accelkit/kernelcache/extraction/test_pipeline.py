@@ -1,0 +1,183 @@
+"""A thread that works on a stream never outlives it, and never ends well without all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncGenerator, Iterator
+
+import pytest
+
+from accelkit.errors import CacheError, RegistryError
+from accelkit.kernelcache.extraction.pipeline import in_thread, to_the_end
+
+DEADLINE = 10.0
+
+
+async def stream(*chunks: bytes, error: Exception | None = None) -> AsyncGenerator[bytes, None]:
+    for chunk in chunks:
+        yield chunk
+    if error is not None:
+        raise error
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    before = set(threading.enumerate())
+    yield
+    left = [each for each in threading.enumerate() if each not in before and not each.name.startswith("asyncio")]
+    assert left == []
+
+
+async def test_the_thread_sees_every_chunk_in_order() -> None:
+    chunks = [bytes([number]) for number in range(100)]
+    assert await in_thread(stream(*chunks), b"".join) == b"".join(chunks)
+
+
+async def test_an_error_of_the_stream_goes_before_the_one_it_causes() -> None:
+    with pytest.raises(RegistryError, match="broke off"):
+        await in_thread(stream(b"x", error=RegistryError("it broke off")), list)
+
+
+async def test_an_error_of_the_work_ends_the_stream() -> None:
+    closed = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x"
+                await asyncio.sleep(0)
+        finally:
+            closed.set()
+
+    def work(chunks: Iterator[bytes]) -> None:
+        next(chunks)
+        raise CacheError("it is wrong")
+
+    with pytest.raises(CacheError, match="it is wrong"):
+        await in_thread(endless(), work)
+    assert closed.is_set()
+
+
+async def test_work_that_swallows_the_end_of_a_failed_stream_does_not_end_well() -> None:
+    def work(chunks: Iterator[bytes]) -> str:
+        try:
+            list(chunks)
+        except Exception:  # noqa: BLE001 - that is what is tried
+            return "fine"
+        return "all of it"
+
+    with pytest.raises(RegistryError, match="digest"):
+        await in_thread(stream(b"x", error=RegistryError("another digest")), work)
+
+
+async def test_work_that_is_done_before_the_stream_does_not_end_well() -> None:
+    async def late() -> AsyncGenerator[bytes, None]:
+        yield b"x"
+        await asyncio.to_thread(done.wait, DEADLINE)
+        for _ in range(100):
+            yield b"more"
+            await asyncio.sleep(0)
+
+    done = threading.Event()
+
+    def work(chunks: Iterator[bytes]) -> bytes:
+        try:
+            return next(chunks)
+        finally:
+            done.set()
+
+    with pytest.raises(CacheError, match="goes on after its end"):
+        await in_thread(late(), work)
+
+
+async def test_no_more_lies_between_than_a_few_chunks() -> None:
+    sent = 0
+    looked = threading.Event()
+
+    async def eager() -> AsyncGenerator[bytes, None]:
+        nonlocal sent
+        while sent < 100:
+            sent += 1
+            yield b"x"
+
+    def work(chunks: Iterator[bytes]) -> int:
+        next(chunks)
+        looked.wait(DEADLINE)
+        held = sent
+        return held + 0 * len(list(chunks))
+
+    async def look() -> None:
+        # Turns of the loop in which an unbounded sender would have sent everything.
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        looked.set()
+
+    looking = asyncio.ensure_future(look())
+    assert await in_thread(eager(), work) < 15
+    await looking
+
+
+async def test_a_cancelled_stream_ends_its_thread() -> None:
+    ended = threading.Event()
+    begun = asyncio.Event()
+
+    async def stalled() -> AsyncGenerator[bytes, None]:
+        yield b"x"
+        begun.set()
+        await asyncio.Event().wait()
+
+    def work(chunks: Iterator[bytes]) -> list[bytes]:
+        try:
+            return list(chunks)
+        finally:
+            ended.set()
+
+    task = asyncio.ensure_future(in_thread(stalled(), work))
+    await asyncio.wait_for(begun.wait(), DEADLINE)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, DEADLINE)
+    assert ended.is_set()
+
+
+async def test_a_thread_is_waited_for_however_often_that_is_cancelled() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    ended = False
+
+    def work() -> None:
+        nonlocal ended
+        begun.set()
+        go_on.wait(DEADLINE)
+        ended = True
+
+    task = asyncio.ensure_future(to_the_end(work))
+    await asyncio.to_thread(begun.wait, DEADLINE)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended
+
+
+async def test_what_a_thread_raises_comes_back() -> None:
+    def work() -> None:
+        raise CacheError("no")
+
+    with pytest.raises(CacheError, match="no"):
+        await to_the_end(work)
+
+
+async def test_many_streams_at_once_do_not_take_the_threads_that_their_chunks_need() -> None:
+    async def hashed() -> AsyncGenerator[bytes, None]:
+        for _ in range(3):
+            # As the registry's client hashes a chunk while the next one comes.
+            await asyncio.get_running_loop().run_in_executor(None, hashlib.sha256, b"x")
+            yield b"x"
+
+    together = asyncio.gather(*(in_thread(hashed(), b"".join) for _ in range(64)))
+    assert await asyncio.wait_for(together, DEADLINE) == [b"xxx"] * 64

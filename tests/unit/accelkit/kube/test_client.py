@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection
+
+
+@pytest.fixture
+async def server():
+    """Serve `server.handle`; `server.seen` are the requests."""
+    seen, closing = [], asyncio.Event()
+
+    async def handle(request):
+        body = await request.read()
+        seen.append((request.method, request.path_qs, request.headers, body))
+        return await server.answer(request)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    server = TestServer(application)
+    server.seen, server.closing = seen, closing
+    await server.start_server()
+    yield server
+    closing.set()
+    await server.close()
+
+
+def client(server, *, token="", token_file=None, **options):
+    url = str(server.make_url("")).rstrip("/")
+    return ApiClient(Connection(url, None, token=token, token_file=token_file), **options)
+
+
+def answers(server, body=b"{}", status=200):
+    async def answer(_):
+        return web.Response(body=body, status=status)
+
+    server.answer = answer
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "content_type"),
+    [
+        (lambda api: api.get("/x", query={"a": "b c"}), "GET", None),
+        (lambda api: api.post("/x", {"k": 1}, query={"a": "b c"}), "POST", "application/json"),
+        (lambda api: api.put("/x", {"k": 1}, query={"a": "b c"}), "PUT", "application/json"),
+        (lambda api: api.patch("/x", {"k": 1}, query={"a": "b c"}), "PATCH", "application/merge-patch+json"),
+        (
+            lambda api: api.patch("/x", {"k": 1}, kind="json", query={"a": "b c"}),
+            "PATCH",
+            "application/json-patch+json",
+        ),
+    ],
+)
+async def test_each_method_sends_json_of_its_type(server, call, method, content_type):
+    answers(server, b"answer")
+    async with client(server) as api:
+        assert await call(api) == b"answer"
+    ((sent, path, headers, body),) = server.seen
+    assert (sent, path) == (method, "/x?a=b+c")
+    assert body == (b"" if content_type is None else b'{"k":1}')
+    if content_type is not None:
+        assert headers["Content-Type"] == content_type
+
+
+async def test_a_delete_may_carry_options(server):
+    answers(server)
+    async with client(server) as api:
+        await api.delete("/x", {"gracePeriodSeconds": 0})
+    assert server.seen[0][3] == b'{"gracePeriodSeconds":0}'
+
+
+async def test_a_token_is_read_again_for_every_request(server, tmp_path):
+    token = tmp_path / "token"
+    answers(server)
+    async with client(server, token_file=token) as api:
+        for text in ("one\n", "two\n"):
+            token.write_text(text)
+            await api.get("/x")
+    assert [headers["Authorization"] for _, _, headers, _ in server.seen] == ["Bearer one", "Bearer two"]
+
+
+async def test_without_a_token_nothing_is_claimed(server):
+    answers(server)
+    async with client(server) as api:
+        await api.get("/x")
+    assert "Authorization" not in server.seen[0][2]
+
+
+async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
+    async with client(server, token_file=Path("/nonexistent/token")) as api:
+        with pytest.raises(ApiError, match="token"):
+            await api.get("/x")
+        with pytest.raises(ApiError, match="token"):
+            await api.stream("/x", query={}, silence_seconds=1).__aenter__()
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "reason"),
+    [
+        (
+            b'{"kind": "Status", "message": "pods is forbidden", "reason": "Forbidden"}',
+            "pods is forbidden",
+            "Forbidden",
+        ),
+        (b"<html>a proxy</html>", "<html>a proxy</html>", ""),
+        (b"", "HTTP 403", ""),
+        (b"\xff\xfe", "\ufffd", ""),
+        (b'{"message": "\xff"}', "message", ""),
+        (b'{"later": ' + b"[" * 90_000, "later", ""),
+    ],
+)
+async def test_a_refusal_carries_what_the_server_said(server, body, message, reason):
+    answers(server, body, 403)
+    async with client(server) as api:
+        with pytest.raises(ApiError) as raised:
+            await api.get("/x")
+    assert message in raised.value.message
+    assert (raised.value.status, raised.value.reason) == (403, reason)
+
+
+@pytest.mark.parametrize(("status", "unanswered"), [(301, False), (409, False), (429, False), (500, True), (504, True)])
+async def test_only_an_answer_that_blames_the_server_leaves_the_effect_unknown(server, status, unanswered):
+    answers(server, status=status)
+    async with client(server) as api:
+        with pytest.raises(ApiError) as raised:
+            await api.post("/x", {})
+    assert (raised.value.status, raised.value.unanswered) == (status, unanswered)
+
+
+async def test_a_server_that_is_not_there_leaves_the_effect_unknown(server):
+    url = str(server.make_url("")).rstrip("/")
+    await server.close()
+    async with ApiClient(Connection(url, None)) as api:
+        with pytest.raises(ApiError, match="got no answer") as raised:
+            await api.post("/x", {})
+    assert raised.value.unanswered
+
+
+async def test_an_answer_that_breaks_off_leaves_the_effect_unknown(server):
+    async def answer(request):
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b"half")
+        request.transport.close()
+        return response
+
+    server.answer = answer
+    async with client(server) as api:
+        with pytest.raises(ApiError, match="got no answer") as raised:
+            await api.post("/x", {})
+    assert raised.value.unanswered
+
+
+async def test_every_request_has_a_deadline(server):
+    async def answer(_):
+        await server.closing.wait()
+        return web.Response()
+
+    server.answer = answer
+    async with client(server, timeout_seconds=0.05) as api:
+        with pytest.raises(ApiError, match="got no answer: TimeoutError"):
+            await api.get("/x")
+
+
+async def test_a_watch_yields_lines_however_they_are_cut(server):
+    async def answer(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in (b"on", b"e\ntwo\nth", b"ree\n", b"\nlost"):
+            await response.write(chunk)
+        return response
+
+    server.answer = answer
+    async with client(server) as api, api.stream("/x", query={}, silence_seconds=5) as lines:
+        assert [line async for line in lines] == [b"one", b"two", b"three", b""]
+
+
+async def test_a_watch_that_is_refused_carries_the_status(server):
+    answers(server, b'{"message": "too old"}', 410)
+    async with client(server) as api:
+        with pytest.raises(ApiError, match="too old") as raised:
+            async with api.stream("/x", query={}, silence_seconds=5):
+                pass
+    assert raised.value.status == 410
+
+
+async def test_a_watch_that_says_nothing_for_too_long_is_dead(server):
+    async def answer(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await server.closing.wait()
+        return response
+
+    async def read_all(api, seen):
+        async with api.stream("/x", query={}, silence_seconds=0.05) as lines:
+            async for line in lines:
+                seen.append(line)
+
+    server.answer, seen = answer, []
+    async with client(server) as api:
+        with pytest.raises(ApiError, match="broke"):
+            await read_all(api, seen)
+    assert seen == [b"one"]
+
+
+async def test_a_client_that_was_not_opened_says_so():
+    with pytest.raises(RuntimeError, match="async with"):
+        await ApiClient(Connection("http://127.0.0.1:1", None)).get("/x")

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from accelkit.errors import ApiError
+from accelkit.kube import heartbeat as module
+from accelkit.kube.heartbeat import Heartbeat
+
+
+class Api:
+    def __init__(self, fault):
+        self.fault = fault
+
+    async def get(self, path):
+        assert path == "/readyz"
+        if self.fault:
+            raise self.fault
+        return b"ok"
+
+
+@pytest.mark.parametrize(
+    ("fault", "silent"),
+    [
+        (None, 0.0),
+        (ApiError("forbidden", status=403), 0.0),
+        (ApiError("gone"), 8.0),
+        (ApiError("etcd", status=500), 8.0),
+    ],
+)
+async def test_silence_is_the_time_without_an_answer_that_blames_the_asker(monkeypatch, fault, silent):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    heartbeat = Heartbeat(Api(fault))
+    now[0] += 10
+    task = asyncio.create_task(heartbeat.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    assert heartbeat.silent_seconds() == silent

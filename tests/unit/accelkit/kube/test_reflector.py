@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from accelkit.errors import ApiError
+from accelkit.kube import reflector as module
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection
+from accelkit.kube.reflector import Reflector, list_all
+from accelkit.model.pod import Pod
+
+PATH = "/api/v1/pods"
+SECONDS = 10
+
+
+def pod(name, version="1"):
+    return {"metadata": {"name": name, "resourceVersion": version}}
+
+
+def page(*names, version="1", more=""):
+    return web.json_response(
+        {"metadata": {"resourceVersion": version, "continue": more}, "items": [pod(n) for n in names]}
+    )
+
+
+def refusal(status):
+    return web.json_response({"kind": "Status", "message": f"refused with {status}"}, status=status)
+
+
+def event(kind, name, version):
+    return json.dumps({"type": kind, "object": pod(name, version)}).encode() + b"\n"
+
+
+def error(code):
+    return json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": code, "message": "no"}}).encode() + b"\n"
+
+
+class Watch:
+    """A watch that sends these bytes; then it ends, breaks off, or stays open."""
+
+    def __init__(self, *chunks, then="end"):
+        self.chunks = chunks
+        self.then = then
+
+
+class Script:
+    """Answers request after request, then keeps watches open."""
+
+    def __init__(self):
+        self.answers = []
+        self.requests = []
+        self.closing = asyncio.Event()
+
+    async def handle(self, request):
+        self.requests.append(dict(request.query))
+        answer = self.answers.pop(0) if self.answers else Watch(then="stay")
+        if not isinstance(answer, Watch):
+            return answer
+        assert request.query["watch"] == "1"
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in answer.chunks:
+            await response.write(chunk)
+        if answer.then == "stay":
+            await self.closing.wait()
+        elif answer.then == "break":
+            request.transport.close()
+        return response
+
+
+@pytest.fixture
+async def cluster(monkeypatch):
+    """An API server that answers by script, and a reflector on it."""
+    script, seen, delays = Script(), asyncio.Queue(), []
+
+    async def sleep(seconds):
+        delays.append(seconds)
+        await asyncio.sleep(0)
+
+    names = {"Event": asyncio.Event, "timeout": asyncio.timeout, "get_running_loop": asyncio.get_running_loop}
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep, **names))
+    application = web.Application()
+    application.router.add_get(PATH, script.handle)
+    server = TestServer(application)
+    await server.start_server()
+    async with ApiClient(Connection(str(server.make_url("")).rstrip("/"), None)) as api:
+        reflector = Reflector(
+            api,
+            PATH,
+            Pod,
+            query={"fieldSelector": "spec.nodeName=n"},
+            on_replace=lambda pods: seen.put_nowait(["list", *(pod.metadata.name for pod in pods)]),
+            on_event=lambda kind, pod: seen.put_nowait([kind, pod.metadata.name]),
+        )
+
+        async def expect(*expected):
+            for each in expected:
+                assert await asyncio.wait_for(seen.get(), SECONDS) == each
+
+        def start(*answers):
+            script.answers.extend(answers)
+            tasks.append(asyncio.create_task(reflector.run()))
+
+        tasks = []
+        yield SimpleNamespace(
+            api=api,
+            script=script.answers,
+            reflector=reflector,
+            requests=script.requests,
+            delays=delays,
+            expect=expect,
+            start=start,
+        )
+        script.closing.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await server.close()
+
+
+def versions(cluster):
+    return [query.get("resourceVersion") for query in cluster.requests]
+
+
+async def test_pages_are_read_to_the_end_and_taken_over_at_once(cluster):
+    cluster.start(page("a", "b", more="x"), page("c", version="7"), Watch(event("ADDED", "d", "8"), then="stay"))
+    await cluster.expect(["list", "a", "b", "c"], ["ADDED", "d"])
+    assert [query.get("continue") for query in cluster.requests] == [None, "x", None]
+    assert versions(cluster) == [None, None, "7"]
+    assert {query["fieldSelector"] for query in cluster.requests} == {"spec.nodeName=n"}
+    assert cluster.requests[2]["allowWatchBookmarks"] == "true"
+
+
+async def test_a_list_of_nothing_is_a_list(cluster):
+    cluster.start(web.json_response({"metadata": {"resourceVersion": "1"}, "items": None}))
+    await cluster.expect(["list"])
+    await asyncio.wait_for(cluster.reflector.synced.wait(), SECONDS)
+
+
+async def test_a_watch_that_ends_goes_on_from_the_last_version(cluster):
+    cluster.start(page(version="5"), Watch(event("ADDED", "a", "6")), Watch(event("DELETED", "a", "9")))
+    await cluster.expect(["list"], ["ADDED", "a"], ["DELETED", "a"])
+    assert versions(cluster)[:3] == [None, "5", "6"]
+
+
+async def test_a_bookmark_moves_the_version_and_is_not_shown(cluster):
+    cluster.start(page(version="5"), Watch(event("BOOKMARK", "", "99")), Watch(event("ADDED", "a", "100")))
+    await cluster.expect(["list"], ["ADDED", "a"])
+    assert versions(cluster)[:3] == [None, "5", "99"]
+
+
+async def test_a_connection_that_breaks_in_the_middle_of_an_event_loses_nothing(cluster):
+    half = event("MODIFIED", "a", "7")[:20]
+    cluster.start(
+        page(version="5"), Watch(event("ADDED", "a", "6"), half, then="break"), Watch(event("MODIFIED", "a", "7"))
+    )
+    await cluster.expect(["list"], ["ADDED", "a"], ["MODIFIED", "a"])
+    assert versions(cluster)[:3] == [None, "5", "6"]
+
+
+async def test_an_event_longer_than_any_buffer_arrives(cluster):
+    name = "x" * (3 << 20)
+    cluster.start(page(), Watch(event("ADDED", name, "2")))
+    await cluster.expect(["list"], ["ADDED", name])
+
+
+@pytest.mark.parametrize("gone", [Watch(error(410)), refusal(410), Watch(error(500))], ids=["event", "status", "other"])
+async def test_a_version_that_is_too_old_lists_again(cluster, gone):
+    cluster.start(page("a", version="5"), gone, page("b", version="50"), Watch(event("ADDED", "c", "51")))
+    await cluster.expect(["list", "a"], ["list", "b"], ["ADDED", "c"])
+    assert versions(cluster)[:4] == [None, "5", None, "50"]
+
+
+async def test_pages_that_took_too_long_are_read_from_the_start(cluster):
+    cluster.start(page("a", more="x"), refusal(410), page("a", "b"))
+    await cluster.expect(["list", "a", "b"])
+    assert [query.get("continue") for query in cluster.requests[:3]] == [None, "x", None]
+
+
+async def test_failures_back_off_further_and_further_up_to_a_limit(cluster):
+    cluster.start(*(refusal(503) for _ in range(12)), page("a"))
+    await cluster.expect(["list", "a"])
+    assert len(cluster.delays) == 12
+    assert 0 < cluster.delays[0] <= 0.4
+    assert cluster.delays[0] < cluster.delays[4]
+    assert 5 <= cluster.delays[-1] <= 10
+
+
+async def test_after_an_event_the_delays_begin_anew(cluster):
+    failures = [refusal(503) for _ in range(8)]
+    cluster.start(*failures, page(version="5"), Watch(event("ADDED", "a", "6"), then="break"), page())
+    await cluster.expect(["list"], ["ADDED", "a"])
+    cluster.script.append(Watch(event("ADDED", "b", "7")))
+    await cluster.expect(["ADDED", "b"])
+    assert cluster.delays[8] <= 0.4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"",
+        b'{"items": 1}',
+        b'{"metadata": {}, "items": [{"metadata": 1}]}',
+        b'{"metadata": {"continue": "\xff"}}',
+        b'{"later":' + b"[" * 90_000,
+    ],
+)
+async def test_a_malformed_list_is_a_failure_that_is_tried_again(cluster, body):
+    cluster.start(web.Response(body=body), page("a"))
+    await cluster.expect(["list", "a"])
+    assert len(cluster.delays) == 1
+
+
+@pytest.mark.parametrize(
+    "line", [b"<html>\n", b'{"type": 1}\n', b'{"type": "ADDED", "object": {"metadata": 1}}\n', b'{"type": "\xff"}\n']
+)
+async def test_a_malformed_event_lists_again(cluster, line):
+    cluster.start(page("a"), Watch(line, then="stay"), page("b"))
+    await cluster.expect(["list", "a"], ["list", "b"])
+
+
+async def test_errors_that_repeat_are_not_answered_by_lists_as_fast_as_they_come(cluster):
+    repeated = [answer for _ in range(6) for answer in (page(), Watch(error(500)))]
+    cluster.start(*repeated, page("a"))
+    await cluster.expect(*([["list"]] * 6), ["list", "a"])
+    assert cluster.delays[0] <= 0.4
+    assert cluster.delays[5] > 1
+
+
+async def test_watches_that_end_at_once_are_not_resumed_as_fast_as_they_come(cluster):
+    cluster.start(page(version="5"), *(Watch() for _ in range(6)), Watch(event("ADDED", "a", "6")))
+    await cluster.expect(["list"], ["ADDED", "a"])
+    assert len(cluster.delays) >= 5
+
+
+async def test_silence_is_counted_only_while_there_is_no_connection(cluster):
+    assert cluster.reflector.silent_seconds() > 0
+    assert not cluster.reflector.synced.is_set()
+    cluster.start(page(), Watch(event("ADDED", "a", "2"), then="stay"))
+    await cluster.expect(["list"], ["ADDED", "a"])
+    assert cluster.reflector.silent_seconds() == 0
+
+
+async def test_a_connection_that_is_lost_counts_as_silence_until_it_is_back(cluster):
+    silent = []
+    sleep = module.asyncio.sleep
+
+    async def observe(seconds):
+        await sleep(seconds)
+        silent.append(cluster.reflector.silent_seconds())
+
+    module.asyncio.sleep = observe
+    cluster.start(page(), Watch(event("ADDED", "a", "2"), then="break"), refusal(503))
+    await cluster.expect(["list"], ["ADDED", "a"])
+    cluster.script.append(Watch(event("ADDED", "b", "3"), then="stay"))
+    await cluster.expect(["ADDED", "b"])
+    assert silent
+    assert all(seconds > 0 for seconds in silent)
+    assert cluster.reflector.silent_seconds() == 0
+
+
+async def test_a_list_that_is_refused_carries_the_servers_words(cluster):
+    cluster.script.append(refusal(403))
+    with pytest.raises(ApiError, match="refused with 403") as raised:
+        await list_all(cluster.api, PATH, Pod)
+    assert raised.value.status == 403

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.errors import RequestError
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import PodRef, Stage
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import Node, Pod
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.misfit import Reason
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialect
+
+CARDS = (Card("a", "v", "m", 16), Card("b", "v", "m", 16))
+INVENTORY = encode_inventory(Inventory(1, CARDS))
+ONE = PodRequest((ContainerRequest("c", Kind.APP, 1, 4),))
+
+
+def node(name="n", inventory=INVENTORY):
+    annotations = {} if inventory is None else {INVENTORY_ANNOTATION: inventory}
+    return msgspec.convert({"metadata": {"name": name, "annotations": annotations}}, Node)
+
+
+def shares(card="a", memory=4, container="c"):
+    return encode_assignment(Assignment({container: (Share(card, memory),)}))
+
+
+def pod(name="p", *, on="n", assignment=None, memory=4, phase="", init=(), request=None):
+    annotations = {ASSIGNMENT_ANNOTATION: assignment, "accelkit.io/request": request}
+    limits = {"accelkit.io/memory": memory} if memory else {}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "d",
+                "uid": f"uid-{name}",
+                "annotations": {key: value for key, value in annotations.items() if value is not None},
+            },
+            "spec": {
+                "nodeName": on,
+                "initContainers": [{"name": each} for each in init],
+                "containers": [{"name": "c", "resources": {"limits": limits}}],
+            },
+            "status": {"phase": phase},
+        },
+        Pod,
+    )
+
+
+class World:
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        self.feed = LedgerFeed(self.ledger, [load_dialect("native")])
+
+    def used(self, name="n"):
+        return {card: use.used_bytes for card, use in self.ledger.node(name).uses.items()}
+
+    def reserve(self, name="young"):
+        self.ledger.reserve(PodRef("d", name, f"uid-{name}"), "n", ONE, Policy.BINPACK)
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.feed.replace_nodes([node()])
+    return world
+
+
+def test_a_bound_pod_is_charged_where_its_assignment_says(world):
+    world.feed.pod_event("ADDED", pod(assignment=shares("b")))
+    assert world.used() == {"b": 4}
+    assert world.ledger.holding("uid-p").stage is Stage.CONFIRMED
+
+
+def test_an_assignment_on_a_pod_that_is_not_bound_says_nothing(world):
+    world.feed.pod_event("ADDED", pod(on="", assignment=shares("b")))
+    assert world.used() == {}
+    assert world.feed.pending["uid-p"].request == ONE
+
+
+def test_a_pod_without_cards_is_passed_over_whatever_it_carries(world):
+    world.feed.pod_event("ADDED", pod(memory=0, assignment=shares("b")))
+    world.feed.pod_event("ADDED", pod("q", on="", memory=0))
+    assert (world.used(), world.feed.pending) == ({}, {})
+
+
+def test_a_waiting_pod_is_remembered_until_it_is_bound(world):
+    world.feed.pod_event("ADDED", pod(on=""))
+    world.feed.pod_event("MODIFIED", pod(assignment=shares()))
+    assert world.feed.pending == {}
+
+
+@pytest.mark.parametrize("on", ["", "n"])
+@pytest.mark.parametrize(("kind", "phase"), [("DELETED", ""), ("MODIFIED", "Succeeded"), ("MODIFIED", "Failed")])
+def test_a_pod_that_has_ended_or_is_gone_holds_and_awaits_nothing(world, on, kind, phase):
+    world.feed.pod_event("ADDED", pod(on=on, assignment=shares()))
+    world.feed.pod_event(kind, pod(on=on, assignment=shares(), phase=phase))
+    assert (world.used(), world.feed.pending, len(world.ledger)) == ({}, {}, 0)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", ""])
+def test_a_pod_that_may_still_run_is_charged(world, phase):
+    world.feed.pod_event("ADDED", pod(assignment=shares(), phase=phase))
+    assert world.used() == {"a": 4}
+
+
+@pytest.mark.parametrize("text", [None, "garbage", '{"version": 9}', '{"version": 1, "later": ' + "[" * 90_000])
+def test_a_bound_pod_without_a_readable_assignment_counts_on_every_card(world, text):
+    world.feed.pod_event("ADDED", pod(assignment=text))
+    entry = world.ledger.node("n")
+    assert [state.free_bytes for state in entry.states()] == [12, 12]
+    assert entry.unassigned["uid-p"].problem
+
+
+def test_an_assignment_that_arrives_later_settles_it(world):
+    world.feed.pod_event("ADDED", pod())
+    world.feed.pod_event("MODIFIED", pod(assignment=shares("b")))
+    assert world.ledger.node("n").unassigned == {}
+    assert [state.free_bytes for state in world.ledger.node("n").states()] == [16, 12]
+
+
+def test_a_bound_pod_whose_request_we_would_have_refused_is_shown(world):
+    world.feed.pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
+    assert "unknown key 'colour'" in world.ledger.node("n").unassigned["uid-p"].problem
+
+
+def test_a_bound_pod_whose_request_we_would_have_refused_is_charged_by_its_limits(world):
+    world.feed.pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
+    assert [state.free_bytes for state in world.ledger.node("n").states()] == [12, 12]
+
+
+def test_a_bound_pod_whose_limits_cannot_be_is_shown_at_least(world):
+    world.feed.pod_event("ADDED", pod(memory="1e30"))
+    assert "out of range" in world.ledger.node("n").unassigned["uid-p"].problem
+
+
+def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
+    world.feed.pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
+    waiting = world.feed.pending["uid-p"]
+    assert waiting.request is None
+    assert "do not divide over 3 cards" in waiting.problem
+
+
+@pytest.mark.parametrize("where", ["", "n"])
+def test_an_annotation_nested_without_end_harms_nobody_else(world, where):
+    world.feed.pod_event("ADDED", pod(on=where, request='{"c": {"split": ' + "[" * 90_000))
+    world.feed.pod_event("ADDED", pod("q", assignment=shares("b")))
+    assert world.used() == {"b": 4}
+
+
+def test_init_containers_are_charged_as_the_kubelet_passes_devices_on(world):
+    text = encode_assignment(Assignment({"i": (Share("a", 8),), "c": (Share("a", 4),)}))
+    world.feed.pod_event("ADDED", pod(assignment=text, init=["i"]))
+    assert world.used() == {"a": 8}
+
+
+def test_a_list_makes_up_for_missed_events(world):
+    for each in (pod("gone", assignment=shares()), pod("ended", assignment=shares()), pod("waits", on="")):
+        world.feed.pod_event("ADDED", each)
+    listed = [pod("ended", assignment=shares(), phase="Succeeded"), pod("waits", assignment=shares("b", 6))]
+    assert world.feed.replace_pods(listed) == []
+    assert (world.used(), world.feed.pending) == ({"b": 6}, {})
+
+
+def test_a_holding_younger_than_the_list_is_kept_and_handed_back(world):
+    world.reserve()
+    (young,) = world.feed.replace_pods([pod("young", on="")])
+    assert young.pod.uid == "uid-young"
+    assert world.used() == {"a": 4}
+
+
+def test_a_pod_that_returns_under_its_name_is_another_one(world):
+    world.feed.pod_event("ADDED", pod(assignment=shares("a")))
+    again = pod(assignment=shares("b"))
+    again.metadata.uid = "uid-again"
+    world.feed.pod_event("ADDED", again)
+    world.feed.pod_event("DELETED", pod(assignment=shares("a")))
+    assert world.used() == {"b": 4}
+
+
+def test_a_pod_seen_before_its_node_is_charged_when_the_node_comes(world):
+    world.feed.pod_event("ADDED", pod(on="late", assignment=shares()))
+    world.feed.node_event("ADDED", node("late"))
+    assert [state.free_bytes for state in world.ledger.node("late").states()] == [12, 16]
+
+
+def test_an_inventory_that_turns_unreadable_keeps_holdings_and_stops_new_shares(world):
+    world.feed.pod_event("ADDED", pod(assignment=shares()))
+    world.feed.node_event("MODIFIED", node(inventory="garbage"))
+    entry = world.ledger.node("n")
+    assert entry.problem.reason is Reason.BAD_INVENTORY
+    assert (world.used(), entry.cards()) == ({"a": 4}, CARDS)
+    world.feed.node_event("MODIFIED", node())
+    assert entry.problem is None
+
+
+def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
+    world.feed.pod_event("ADDED", pod(assignment=shares()))
+    world.feed.node_event("DELETED", node())
+    assert world.ledger.node("n").problem.reason is Reason.UNKNOWN_NODE
+    world.feed.node_event("ADDED", node())
+    assert [state.free_bytes for state in world.ledger.node("n").states()] == [12, 16]
+
+
+@pytest.mark.parametrize("text", [INVENTORY, "garbage"])
+def test_a_node_missing_from_a_list_is_forgotten_and_known_again_when_listed(world, text):
+    world.feed.replace_nodes([node("m")])
+    assert world.ledger.node("n").problem.reason is Reason.UNKNOWN_NODE
+    world.feed.replace_nodes([node("m"), node(inventory=text)])
+    expected = Reason.BAD_INVENTORY if text == "garbage" else None
+    assert getattr(world.ledger.node("n").problem, "reason", None) is expected
+
+
+def test_a_node_that_loses_its_annotation_has_no_inventory(world):
+    world.feed.node_event("MODIFIED", node(inventory=None))
+    assert world.ledger.node("n").problem.reason is Reason.NO_INVENTORY
+    world.feed.node_event("MODIFIED", node())
+    assert world.ledger.node("n").problem is None
+
+
+def test_a_node_event_that_changes_no_card_leaves_verdicts_alone(world):
+    for each in (node(), node("plain", None)):
+        world.feed.node_event("MODIFIED", each)
+        before = world.ledger.table.tick
+        world.feed.node_event("MODIFIED", each)
+        assert world.ledger.table.tick == before
+
+
+def test_without_a_unit_of_the_cluster_the_nodes_own_counts():
+    ledger = Ledger()
+    feed = LedgerFeed(ledger, [load_dialect("native")])
+    feed.replace_nodes([node(inventory=json.dumps({**json.loads(INVENTORY), "unit_bytes": 3}))])
+    assert feed.request_of(pod(on=""), "n").containers[0].memory_bytes == 12
+
+
+def test_a_request_that_cannot_be_granted_is_refused_to_whoever_asks(world):
+    with pytest.raises(RequestError):
+        world.feed.request_of(pod(memory=-1))
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from("pq"), st.sampled_from(["wait", "bound", "stray", "ended", "deleted"])), max_size=12
+)
+
+
+def show(name, state):
+    if state == "wait":
+        return pod(name, on="")
+    assignment = None if state == "stray" else shares("ab"[name == "q"])
+    return pod(name, assignment=assignment, phase="Failed" if state == "ended" else "")
+
+
+@given(EVENTS, EVENTS)
+def test_a_list_leads_to_the_same_ledger_whatever_was_seen_before(seen, listed):
+    world, fresh = World(), World()
+    world.feed.replace_nodes([node()])
+    fresh.feed.replace_nodes([node()])
+    for name, state in seen:
+        world.feed.pod_event("DELETED" if state == "deleted" else "MODIFIED", show(name, state))
+    final = {name: show(name, state) for name, state in listed if state != "deleted"}
+    for each in (world, fresh):
+        each.feed.replace_pods(list(final.values()))
+    assert world.ledger.node("n").states() == fresh.ledger.node("n").states()
+    assert world.feed.pending == fresh.feed.pending
+    assert len(world.ledger) == len(fresh.ledger)
+
+
+def free(world):
+    return [state.free_bytes for state in world.ledger.node("n").states()]
+
+
+def test_a_stray_is_charged_as_if_its_split_had_not_been_seen_to(world):
+    world.feed.pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
+    assert free(world) == [8, 8]
+
+
+def test_a_stray_whose_limits_make_no_sense_may_hold_everything(world):
+    stray = pod()
+    stray.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
+    world.feed.pod_event("ADDED", stray)
+    states = world.ledger.node("n").states()
+    assert all(state.free_bytes <= 0 and not state.empty for state in states)
+
+
+@pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
+def test_an_assignment_that_leaves_out_what_is_asked_for_is_not_believed(world, text):
+    world.feed.pod_event("ADDED", pod(assignment=text))
+    assert "gives container c no accelkit.io/memory" in world.ledger.node("n").unassigned["uid-p"].problem
+    assert free(world) == [12, 12]
+
+
+def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
+    for _ in range(3):
+        world.feed.node_event("MODIFIED", node(inventory="garbage"))
+    assert len([record for record in caplog.records if "inventory" in record.message]) == 1
+
+
+def test_a_stray_is_charged_in_the_unit_of_its_node(world):
+    world.feed.node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
+    world.feed.pod_event("ADDED", pod(memory=4))
+    assert world.ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
+    assert world.feed.request_of(pod("q", on="")).containers[0].memory_bytes == 4

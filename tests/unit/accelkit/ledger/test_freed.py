@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import InventoryError
+from accelkit.ledger.freed import FreedNodes
+from accelkit.ledger.holding import PodRef, Stage, Unassigned
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card, Health
+from accelkit.model.inventory import Inventory
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+
+P, Q = (PodRef("d", name, f"uid-{name}") for name in "pq")
+ORDER = [("c", Kind.APP)]
+CARD = Card("a", "v", "m", 16)
+
+
+def inventory(*cards, unit_bytes=1):
+    return Inventory(unit_bytes, cards)
+
+
+def wants(memory=0, compute=0):
+    return PodRequest((ContainerRequest("c", Kind.APP, 1, memory, compute, whole=not memory),))
+
+
+def assigned(memory):
+    return Assignment({"c": (Share("a", memory),)})
+
+
+class World:
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        self.ledger.put_node("n", inventory(CARD))
+        self.ledger.put_node("m", inventory(CARD))
+        self.freed = FreedNodes(self.ledger)
+        self.freed.look()
+
+    def after(self, *changes):
+        """What is freed by each of these changes of node n's cards."""
+        found = []
+        for change in changes:
+            self.ledger.put_node("n", change)
+            found.append(self.freed.look())
+        return found
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_what_is_there_is_freed_once(world):
+    assert FreedNodes(world.ledger).look() == ["n", "m"]
+    assert world.freed.look() == []
+
+
+def test_a_released_share_frees_its_node_and_a_reserved_one_does_not(world):
+    world.ledger.reserve(P, "n", wants(4), Policy.BINPACK)
+    assert world.freed.look() == []
+    world.ledger.release(P.uid)
+    assert world.freed.look() == ["n"]
+
+
+def test_compute_alone_is_freed_too(world):
+    world.ledger.reserve(P, "n", wants(1, 500), Policy.BINPACK)
+    world.ledger.reserve(Q, "n", wants(1, 500), Policy.BINPACK)
+    world.freed.look()
+    world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 1, 400),)}), ORDER)
+    assert world.freed.look() == ["n"]
+
+
+def test_the_end_of_a_share_of_nothing_makes_a_card_empty(world):
+    world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 0, 0),)}), ORDER)
+    world.freed.look()
+    world.ledger.release(P.uid)
+    assert world.freed.look() == ["n"]
+
+
+def test_a_correction_to_another_card_or_to_less_frees(world):
+    world.ledger.confirm(P, "n", assigned(8), ORDER)
+    world.freed.look()
+    world.ledger.confirm(P, "n", assigned(4), ORDER)
+    assert world.freed.look() == ["n"]
+    world.ledger.confirm(P, "n", assigned(6), ORDER)
+    assert world.freed.look() == []
+
+
+def test_a_confirmation_that_charges_the_same_anew_frees_nothing(world):
+    world.ledger.reserve(P, "n", wants(4), Policy.BINPACK)
+    world.freed.look()
+    # The ledger releases the former holding and holds the new one, in one turn.
+    world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 4, 1),)}), ORDER, Stage.CONFIRMED)
+    assert world.freed.look() == []
+
+
+def test_a_pod_whose_cards_become_known_frees_the_others(world):
+    world.ledger.put_node("n", inventory(CARD, msgspec.structs.replace(CARD, id="b")))
+    world.ledger.confirm_unassigned(Unassigned(P, "n", wants(4), "nobody knows"))
+    world.freed.look()
+    world.ledger.confirm(P, "n", assigned(4), ORDER)
+    assert world.freed.look() == ["n"]
+
+
+def test_cards_that_come_back_in_any_way_free_their_node(world):
+    sick = msgspec.structs.replace(CARD, health=Health.UNHEALTHY, health_reason="Xid 79")
+    cordoned = msgspec.structs.replace(CARD, cordoned=True)
+    good = inventory(CARD)
+    assert world.after(inventory(sick), good) == [[], ["n"]]
+    assert world.after(inventory(cordoned), good) == [[], ["n"]]
+    assert world.after(None, good) == [[], ["n"]]
+    assert world.after(InventoryError("unreadable"), good) == [[], ["n"]]
+    assert world.after(inventory(CARD, unit_bytes=4), good) == [[], ["n"]]
+    assert world.after(inventory(), good) == [[], ["n"]]
+
+
+def test_more_capacity_another_card_and_another_description_free_and_a_lost_card_does_not(world):
+    larger = msgspec.structs.replace(CARD, memory_bytes=32)
+    second = msgspec.structs.replace(CARD, id="b")
+    near = msgspec.structs.replace(CARD, memory_bytes=32, numa=1)
+    assert world.after(inventory(larger), inventory(larger, second)) == [["n"], ["n"]]
+    assert world.after(inventory(larger)) == [[]]
+    assert world.after(inventory(near)) == [["n"]]
+
+
+def test_a_node_that_returns_is_freed_and_one_that_goes_is_not(world):
+    world.ledger.drop_node("n")
+    assert world.freed.look() == []
+    world.ledger.put_node("n", inventory(CARD))
+    assert world.freed.look() == ["n"]

@@ -1,0 +1,125 @@
+"""Pods and cards as other systems mark them, in any order of events."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import ConfigMap, Node, Pod
+from accelkit.vendors.dialects import load_dialects
+
+CARDS = tuple(Card(f"id-{number}", "v", "m", 16, index=number, minor=number) for number in range(3))
+INVENTORY = encode_inventory(Inventory(1, CARDS))
+
+
+class World:
+    def __init__(self, *dialects):
+        self.ledger = Ledger(unit_bytes=1)
+        self.feed = LedgerFeed(self.ledger, load_dialects(dialects or ("native", "gcushare", "aliyun", "gas")))
+
+    def node(self, *, kind="MODIFIED", labels=None, inventory=INVENTORY, **annotations):
+        metadata = {"name": "n", "labels": labels or {}, "annotations": annotations}
+        if inventory:
+            metadata["annotations"][INVENTORY_ANNOTATION] = inventory
+        self.feed.node_event(kind, msgspec.convert({"metadata": metadata}, Node))
+
+    def pod(self, *, kind="ADDED", phase="Running", device="2", units="8"):
+        metadata = {
+            "name": "p",
+            "namespace": "d",
+            "uid": "u",
+            "creationTimestamp": "2022-09-06T07:40:43Z",
+            "annotations": {"enflame.com/gcu-device-id": device} if device else {},
+        }
+        container = {"name": "c", "resources": {"limits": {"enflame.com/gcu-memory": units}}}
+        body = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": phase}}
+        self.feed.pod_event(kind, msgspec.convert(body, Pod))
+
+    def used(self):
+        return {card: use.used_bytes for card, use in self.ledger.node("n").uses.items()}
+
+    def strays(self):
+        return [pod.problem for pod in self.ledger.node("n").unassigned.values()]
+
+    def placeable(self):
+        return [card.id for card in self.ledger.node("n").cards() if card.placeable]
+
+    def bad(self, gpus, *, kind="MODIFIED", name="unhealthy-gpu-n"):
+        metadata = {"name": name, "namespace": "kube-system"}
+        self.feed.config_map_event(kind, msgspec.convert({"metadata": metadata, "data": {"gpus": gpus}}, ConfigMap))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["node", "pod"])))
+def test_a_pod_of_another_system_is_charged_on_its_card_in_any_order_of_events(order):
+    world = World()
+    for each in order:
+        getattr(world, each)()
+    assert (world.used(), world.strays()) == ({"id-2": 8}, [])
+
+
+def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged():
+    world = World()
+    world.pod()
+    world.pod(kind="MODIFIED", phase="Succeeded")
+    world.node()
+    assert (world.used(), world.strays()) == ({}, [])
+    world.pod()
+    world.pod(kind="DELETED")
+    assert world.used() == {}
+
+
+def test_what_does_not_fit_the_cards_is_charged_in_the_worst_way_with_the_reason():
+    world = World()
+    world.pod(device="7")
+    world.node()
+    assert world.strays() == ["container c was given card 7, which its node does not have"]
+
+
+def test_cards_that_come_later_are_understood_later():
+    world = World()
+    world.pod()
+    world.node(inventory=encode_inventory(Inventory(1, CARDS[:1])))
+    assert len(world.strays()) == 1
+    world.node()
+    assert (world.used(), world.strays()) == ({"id-2": 8}, [])
+
+
+def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes():
+    world = World()
+    world.node()
+    world.node(**{"accelkit.io/cordon": "0,id-2"})
+    assert world.placeable() == ["id-1"]
+    world.node(labels={"accelkit.io/cordon": "1"})
+    assert world.placeable() == ["id-0", "id-2"]
+    world.node(labels={"telemetry.aware.scheduling.policy/gas-disable-card1": "true"})
+    assert world.placeable() == ["id-0", "id-2"]
+    world.node()
+    assert len(world.placeable()) == 3
+
+
+def test_cards_that_a_list_of_aliyuns_calls_bad_take_no_more():
+    world = World()
+    world.bad("0, 2")
+    world.node()
+    assert world.placeable() == ["id-1"]
+    world.bad("1", name="something-else")
+    world.bad("0")
+    assert world.placeable() == ["id-1", "id-2"]
+    world.bad("0", kind="DELETED")
+    assert len(world.placeable()) == 3
+    world.bad("1")
+    world.feed.replace_config_maps([])
+    assert len(world.placeable()) == 3
+
+
+def test_lists_of_a_dialect_that_is_not_in_use_say_nothing():
+    world = World("native")
+    world.node()
+    world.bad("0")
+    assert len(world.placeable()) == 3

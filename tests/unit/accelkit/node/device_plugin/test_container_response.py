@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card, Health
+from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, container_response, dialect_environment
+from accelkit.node.device_plugin.device_list import device_list
+from accelkit.node.devices import by_card, card_of, memory_ids, pick
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import load_profiles
+
+NVIDIA, SIMULATED = load_profiles()["nvidia"], load_profiles()["simulated"]
+GIB = 2**30
+
+
+def found(name, index=0, memory=16, *, minor=None, profile=SIMULATED, **more):
+    card = Card(name, profile.name, "m", None if memory is None else memory * GIB, **more)
+    return FoundCard(card, index, index if minor is None else minor, profile)
+
+
+def answer(device_ids, cards, root, *, whole=False):
+    return container_response(device_ids, cards, root, unit_bytes=None if whole else GIB)
+
+
+def test_a_container_is_told_its_cards_and_how_much_memory_it_may_take(tmp_path):
+    given = answer(["b::0", "b::7", "b::3"], [found("a"), found("b", 1)], tmp_path)
+    assert dict(given.envs) == {MEMORY_VARIABLE: str(3 * GIB), "ACCELKIT_VISIBLE_DEVICES": "b"}
+    assert [(d.host_path, d.container_path, d.permissions) for d in given.devices] == [
+        ("/dev/accelkit1", "/dev/accelkit1", "rw")
+    ]
+
+
+def test_whole_cards_bring_all_of_their_memory(tmp_path):
+    given = answer(["b", "a"], [found("a", reserved_bytes=GIB), found("b", 1)], tmp_path, whole=True)
+    assert given.envs[MEMORY_VARIABLE] == str(31 * GIB)
+    assert given.envs["ACCELKIT_VISIBLE_DEVICES"] == "a,b"
+
+
+def test_a_whole_card_of_unknown_memory_does_not_bring_none(tmp_path):
+    given = answer(["a", "b"], [found("a", memory=None), found("b", 1)], tmp_path, whole=True)
+    assert MEMORY_VARIABLE not in given.envs
+
+
+def test_device_nodes_follow_the_drivers_number_and_optional_ones_exist(tmp_path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    given = answer(["GPU-1::0"], [found("GPU-1", 0, minor=6, profile=NVIDIA)], tmp_path)
+    assert [device.host_path for device in given.devices] == ["/dev/nvidia6", "/dev/nvidiactl"]
+    assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+def test_cards_of_two_vendors_get_the_environment_of_each(tmp_path):
+    cards = [found("GPU-1", profile=NVIDIA), found("s", 1)]
+    given = answer(["s", "GPU-1"], cards, tmp_path, whole=True)
+    assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+    assert given.envs["ACCELKIT_VISIBLE_DEVICES"] == "s"
+
+
+def test_a_card_that_this_node_does_not_have_is_refused_by_name(tmp_path):
+    with pytest.raises(DevicePluginError, match="does not have: x, y"):
+        answer(["y::0", "a::0", "x::0"], [found("a")], tmp_path)
+
+
+def test_a_card_has_an_id_for_every_whole_unit():
+    assert memory_ids(Card("a", "v", "m", 10, reserved_bytes=1), 4) == ["a::0", "a::1"]
+    assert memory_ids(Card("a", "v", "m", None), 4) == []
+
+
+def test_an_id_names_its_card():
+    assert [card_of(device_id) for device_id in ("0000:3b:00.0-20b2::17", "GPU-1")] == ["0000:3b:00.0-20b2", "GPU-1"]
+
+
+def test_the_longest_id_is_one_that_a_kubelet_takes():
+    card = Card("x" * 48, "v", "m", 2**40)
+    assert len(f"{card.id}::{2**40}") <= 63
+
+
+def test_taken_ids_come_first_and_others_are_picked_in_order():
+    chosen = pick(["a::10", "a::9", "b::0"], ["a::12"], by_card(["a::0", "a::1", "b::0"]))
+    assert chosen == ["a::12", "a::9", "b::0"]
+
+
+def test_what_is_not_available_is_not_picked():
+    assert pick(["a::0"], [], by_card(["a::0", "a::1"])) == ["a::0"]
+
+
+@pytest.mark.parametrize("taken", [["b::0"], ["a::0", "a::1"]])
+def test_taken_ids_beyond_what_is_wanted_are_refused(taken):
+    with pytest.raises(DevicePluginError, match="must be included"):
+        pick(["a::5"], taken, by_card(["a::0"]))
+
+
+def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():
+    cards = [
+        Card("a", "v", "m", 2, numa=1),
+        Card("b", "v", "m", 1, health=Health.UNHEALTHY),
+        Card("c", "v", "m", 1, health=Health.UNKNOWN),
+    ]
+    devices = device_list(cards, whole=False, unit_bytes=1).devices
+    assert [(device.ID, device.health, [node.ID for node in device.topology.nodes]) for device in devices] == [
+        ("a::0", "Healthy", [1]),
+        ("a::1", "Healthy", [1]),
+        ("b::0", "Unhealthy", []),
+        ("c::0", "Healthy", []),
+    ]
+
+
+def test_a_card_of_unknown_memory_is_offered_whole_only():
+    card = Card("a", "v", "m", None)
+    assert [device.ID for device in device_list([card], whole=True, unit_bytes=1).devices] == ["a"]
+    assert list(device_list([card], whole=False, unit_bytes=1).devices) == []
+
+
+def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
+    with pytest.raises(DevicePluginError, match="the kubelet takes 4194304; choose a larger unit of memory"):
+        device_list([Card("a", "v", "m", 400_000)], whole=False, unit_bytes=1)
+    assert device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
+
+
+def test_a_dialects_variables_tell_of_one_card_in_units():
+    patterns = {"IDX": "{card}", "POD": "{pod}", "CONTAINER": "{container}", "DEV": "{capacity}"}
+    cards = [
+        FoundCard(Card(name, "v", "m", 16, minor=minor), 0, minor, load_profiles()["simulated"])
+        for name, minor in (("a", 3), ("b", 4))
+    ]
+    found = dialect_environment(patterns, ["a::0", "a::1"], cards, unit_bytes=2, pod_units=5)
+    assert found == {"IDX": "3", "POD": "5", "CONTAINER": "2", "DEV": "8"}
+    assert dialect_environment(patterns, ["a::0", "b::1"], cards, unit_bytes=2, pod_units=5) == {}
+
+
+@pytest.mark.parametrize("state", [{"health": Health.UNHEALTHY}, {"cordoned": True}])
+def test_a_card_that_takes_no_more_keeps_the_devices_in_use(state):
+    cards = [Card("a", "v", "m", 3, **state), Card("b", "v", "m", 1)]
+    shown = device_list(cards, whole=False, unit_bytes=1, in_use={"a::1"})
+    assert {device.ID: device.health for device in shown.devices} == {
+        "a::0": "Unhealthy",
+        "a::1": "Healthy",
+        "a::2": "Unhealthy",
+        "b::0": "Healthy",
+    }
+
+
+def described(root, text, *, name="nvidia.yaml", folder="etc/cdi"):
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / folder / name).write_text(text)
+
+
+DESCRIBED = FoundCard(Card("GPU-1", "nvidia", "m", 16, minor=0), 0, 0, NVIDIA, uuid="GPU-1")
+DEVICES = "{{cdiVersion: 0.5.0, kind: {kind}, devices: [{{name: {name}, containerEdits: {{}}}}]}}"
+
+
+@pytest.mark.parametrize(("folder", "name"), [("etc/cdi", "GPU-1"), ("var/run/cdi", "'0'")])
+def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp_path, folder, name):
+    described(tmp_path, DEVICES.format(kind="nvidia.com/gpu", name=name), folder=folder)
+    answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
+    assert [device.name for device in answer.cdi_devices] == [f"nvidia.com/gpu={name.strip(chr(39))}"]
+    assert not answer.devices
+    assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", DEVICES.format(kind="nvidia.com/gpu", name="GPU-2"), DEVICES.format(kind="amd.com/gpu", name="GPU-1")],
+)
+def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp_path, text):
+    described(tmp_path, text)
+    answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
+    assert not answer.cdi_devices
+    assert [device.host_path for device in answer.devices] == ["/dev/nvidia0"]
+
+
+def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
+    card = Card("GPU-1", "nvidia", "m", 16 * GIB, bdf="0000:19:00.0", enforcement="mps")
+    held = FoundCard(card, 0, 0, NVIDIA, uuid="GPU-1")
+    given = container_response(["GPU-1::0", "GPU-1::1"], [held], tmp_path, unit_bytes=GIB, mps_folder="/run/mps")
+    assert given.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2048M"
+    assert given.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert {mount.host_path for mount in given.mounts} == {"/run/mps", "/dev/shm"}
+    whole = container_response(["GPU-1"], [held], tmp_path, unit_bytes=None)
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs
+
+
+def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(tmp_path):
+    # A client of the daemon sees the cards of the daemon alone, so the other card would be lost to it.
+    cards = [
+        FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=f"0000:{name}:00.0", enforcement=enforcement), 0, 0, NVIDIA)
+        for name, enforcement in (("19", "mps"), ("1a", ""))
+    ]
+    given = container_response(["19::0", "1a::0"], cards, tmp_path, unit_bytes=GIB)
+    assert not [name for name in given.envs if name.startswith("CUDA_MPS")]
+    assert not given.mounts

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.device_plugin import plugin as module
+from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE
+from accelkit.node.device_plugin.plugin import DevicePlugin
+from accelkit.node.device_plugin.preferred_allocation import Grants
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import load_profiles
+
+MEMORY = "accelkit.io/memory"
+WHOLE = "accelkit.io/cards"
+CARD = FoundCard(Card("a", "v", "m", 16), 0, 0, load_profiles()["simulated"])
+
+
+def pod(name, amount, units):
+    return assigned(name, {"c": Share("a", amount)}, {"c": units})
+
+
+def assigned(name, shares, units):
+    assignment = Assignment({container: (share,) for container, share in shares.items()})
+    return AssignedPod(f"uid-{name}", "d", name, ("", name), tuple(shares), assignment, units)
+
+
+def ids(first, count):
+    return [f"a::{number}" for number in range(first, first + count)]
+
+
+class Pods:
+    def __init__(self):
+        self.listed = []
+
+    def assigned(self):
+        return self.listed
+
+    async def refresh(self):
+        """Nothing is newer than what is listed."""
+
+
+class RefusedError(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, _code, details):
+        raise RefusedError(details)
+
+
+class Kubelet:
+    """One plugin, and what containers hold: {pod: device IDs}."""
+
+    def __init__(self, tmp_path, monkeypatch, *, whole=False, environment=None):
+        self.pods = Pods()
+        self.held = {}
+        self.reachable = True
+        self.counted = []
+        own, other = (WHOLE, MEMORY) if whole else (MEMORY, WHOLE)
+        self.plugin = DevicePlugin(
+            tmp_path,
+            resource=own,
+            whole=whole,
+            pods=self.pods,
+            grants=Grants(whole=whole),
+            other=(other, Grants(whole=not whole)),
+            count=self.counted.append,
+            environment=environment or {},
+        )
+        monkeypatch.setattr(module, "held_devices", self._answer)
+
+    async def _answer(self, _root):
+        if not self.reachable:
+            raise DevicePluginError("no answer")
+        answer = resources.ListPodResourcesResponse()
+        for name, device_ids in self.held.items():
+            container = answer.pod_resources.add(name=name, namespace="d").containers.add(name="c")
+            container.devices.add(resource_name=MEMORY, device_ids=device_ids)
+        return answer
+
+    async def answer(self, device_ids):
+        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=device_ids)])
+        answer = await self.plugin.Allocate(request, Context())
+        return answer.container_responses[0]
+
+    async def allocate(self, device_ids):
+        return (await self.answer(device_ids)).envs[MEMORY_VARIABLE]
+
+
+@pytest.fixture
+def kubelet(tmp_path, monkeypatch):
+    return Kubelet(tmp_path, monkeypatch)
+
+
+async def test_devices_are_worth_the_unit_that_is_shown(kubelet):
+    kubelet.pods.listed = [pod("p", 8, 2)]
+    await kubelet.plugin.show([CARD], 4)
+    assert await kubelet.allocate(ids(0, 2)) == "8"
+
+
+async def test_after_a_finer_unit_what_was_held_before_is_not_given_again(kubelet):
+    kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
+    kubelet.held = {"old": ids(0, 2)}
+    await kubelet.plugin.show([CARD], 1)
+    with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
+        await kubelet.allocate(ids(2, 9))
+    assert await kubelet.allocate(ids(2, 8)) == "8"
+
+
+async def test_what_was_granted_counts_before_the_kubelet_shows_it(kubelet):
+    kubelet.pods.listed = [pod("old", 8, 2)]
+    await kubelet.plugin.show([CARD], 4)
+    await kubelet.allocate(ids(0, 2))
+    await kubelet.plugin.show([CARD], 1)
+    kubelet.reachable = False
+    kubelet.pods.listed.append(pod("new", 15, 15))
+    with pytest.raises(RefusedError, match="over capacity"):
+        await kubelet.allocate(ids(2, 15))
+    del kubelet.pods.listed[0]
+    assert await kubelet.allocate(ids(2, 15)) == "15", "the pod that it was granted to is gone"
+
+
+async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):
+    kubelet.pods.listed = [pod("late", 8, 2)]
+    await kubelet.plugin.show([CARD], 1)
+    with pytest.raises(RefusedError, match="pod d/late was assigned units of 4 B and this node now has units of 1 B"):
+        await kubelet.allocate(ids(0, 2))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_without_the_kubelets_word_a_card_assigned_the_other_way_is_not_given(tmp_path, monkeypatch, whole):
+    kubelet = Kubelet(tmp_path, monkeypatch, whole=whole)
+    kubelet.reachable = False
+    kubelet.pods.listed = [assigned("there", {"c": Share("a", 16, whole=not whole)}, {})]
+    await kubelet.plugin.show([CARD], 4)
+    why = "d/there shares its memory" if whole else "d/there holds it whole"
+    with pytest.raises(RefusedError, match=why):
+        await kubelet.answer(["a"] if whole else ids(0, 1))
+    assert kubelet.counted == ["refused"]
+
+
+async def test_without_the_kubelets_word_a_card_assigned_the_same_way_is_given(kubelet):
+    kubelet.reachable = False
+    kubelet.pods.listed = [pod("p", 8, 2)]
+    await kubelet.plugin.show([CARD], 4)
+    assert await kubelet.allocate(ids(0, 2)) == "8"
+    assert kubelet.counted == ["granted"]
+
+
+DIALECT = {"POD": "{pod}", "CONTAINER": "{container}"}
+
+
+async def test_a_dialects_variables_tell_the_amount_of_the_container_and_of_its_whole_pod(tmp_path, monkeypatch):
+    kubelet = Kubelet(tmp_path, monkeypatch, environment=DIALECT)
+    card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
+    both = {"c": Share("a", 4), "d": Share("a", 6)}
+    kubelet.pods.listed = [assigned("other", {"c": Share("a", 1)}, {"c": 1}), assigned("p", both, {"c": 4, "d": 6})]
+    await kubelet.plugin.show([card], 1)
+    told = (await kubelet.answer(ids(0, 4))).envs
+    assert (told["POD"], told["CONTAINER"]) == ("10", "4")
+    unknown = (await kubelet.answer(ids(4, 3))).envs
+    assert (unknown["POD"], unknown["CONTAINER"]) == ("3", "3")
+
+
+async def test_a_whole_card_has_no_variables_of_a_dialect(tmp_path, monkeypatch):
+    kubelet = Kubelet(tmp_path, monkeypatch, whole=True, environment=DIALECT)
+    card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
+    await kubelet.plugin.show([card], 1)
+    assert not {*(await kubelet.answer(["a"])).envs} & {*DIALECT}
+
+
+class Listener:
+    """The kubelet's end of ListAndWatch; it asks for more when told to."""
+
+    def __init__(self, plugin):
+        self._stream = plugin.ListAndWatch(api.Empty(), None)
+
+    async def take(self):
+        return [device.ID for device in (await anext(self._stream)).devices]
+
+    async def close(self):
+        await self._stream.aclose()
+
+
+async def is_done(task):
+    """Whether a task is done when everything that can go on has gone on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return task.done()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The plugin sends each change at once, and waits for the kubelet without an end that a test could reach."""
+    monkeypatch.setattr(module, "_RESEND_SECONDS", 0)
+    monkeypatch.setattr(module, "_TOLD_SECONDS", 60)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_showing_ends_when_the_kubelet_has_been_sent_the_devices(kubelet):
+    await kubelet.plugin.show([CARD], 16)
+    listener = Listener(kubelet.plugin)
+    assert await listener.take() == ids(0, 1)
+    following = asyncio.create_task(listener.take())
+    shown = asyncio.create_task(kubelet.plugin.show([CARD], 8))
+    assert await following == ids(0, 2)
+    assert not await is_done(shown), "the kubelet has not asked for more, so it may not have read this"
+    following = asyncio.create_task(listener.take())
+    assert await is_done(shown)
+    following.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+    await listener.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_showing_waits_for_no_kubelet_that_does_not_listen(kubelet):
+    listener = Listener(kubelet.plugin)
+    await listener.take()
+    await listener.close()
+    assert await is_done(asyncio.create_task(kubelet.plugin.show([CARD], 4)))
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_has_not_changed_is_not_sent_again(kubelet, monkeypatch):
+    monkeypatch.setattr(module, "_TOLD_SECONDS", 0)
+    await kubelet.plugin.show([CARD], 16)
+    listener = Listener(kubelet.plugin)
+    await listener.take()
+    following = asyncio.create_task(listener.take())
+    await kubelet.plugin.show([CARD], 16)
+    assert not await is_done(following)
+    await kubelet.plugin.show([CARD], 4)
+    assert await following == ids(0, 4)
+    await listener.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_kubelet_that_does_not_read_holds_nothing_up_for_long(kubelet, monkeypatch):
+    monkeypatch.setattr(module, "_TOLD_SECONDS", 0)
+    listener = Listener(kubelet.plugin)
+    await listener.take()
+    await kubelet.plugin.show([CARD], 4)
+    await listener.close()

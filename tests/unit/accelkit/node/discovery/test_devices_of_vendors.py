@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from accelkit.errors import DevicePluginError, ProfileError
+from accelkit.node.device_plugin.container_response import card_nodes, environment
+from accelkit.vendors.profiles import load_profiles, parse_profile
+
+TOPSCLOUD = "etc/topscloud/topscloud.json"
+
+
+def test_cards_of_all_vendors_are_numbered_by_their_address(host, find):
+    host.add("enflame", 1, "S60").add("nvidia", 2, "T4").add("amd", 1, "MI300X").add("gaudi", 1, "Gaudi2").add(
+        "intel", 1, "Max 1550"
+    )
+    found = find()
+    assert [each.index for each in found] == [each.card.index for each in found] == list(range(6))
+    assert [each.card.bdf for each in found] == sorted(card.bdf for card in host.cards)
+
+
+def test_a_card_split_into_virtual_functions_is_no_card_itself(host, find):
+    whole, split = host.add("intel", 2, "Flex 170").cards
+    host.write(host.device(split.bdf) / "sriov_numvfs", "2")
+    assert [each.card.bdf for each in find()] == [whole.bdf]
+
+
+def test_a_virtual_function_is_a_card_once_the_vendors_driver_has_it(host, find):
+    parent, function = host.add("intel", 2, "Flex 170").cards
+    (host.device(function.bdf) / "physfn").symlink_to(host.device(parent.bdf))
+    assert [each.card.bdf for each in find()] == [parent.bdf, function.bdf]
+    host.unbind(function.bdf)
+    assert [each.card.bdf for each in find()] == [parent.bdf]
+
+
+def test_a_removed_card_is_gone(host, find):
+    one, two = host.add("amd", 2, "MI300X").cards
+    host.remove(one.bdf)
+    assert [each.card.bdf for each in find()] == [two.bdf]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "model"),
+    [("nvidia", "T4"), ("amd", "MI300X"), ("intel", "Max 1550"), ("gaudi", "Gaudi2"), ("enflame", "S60")],
+)
+def test_a_card_without_its_driver_is_shown_and_cannot_be_given(host, find, vendor, model):
+    host.add(vendor, 1, model)
+    (before,) = find()
+    host.unbind(host.cards[0].bdf)
+    (found,) = find()
+    assert (before.driver != "", found.driver, found.minor) == (True, "", None)
+    with pytest.raises(DevicePluginError, match="not known"):
+        card_nodes(found)
+
+
+def test_a_container_is_told_what_the_vendors_runtime_expects(host, find):
+    host.add("nvidia", 1, "T4").add("amd", 2, "W7900").add("intel", 2, "Max 1550").add("gaudi", 1, "Gaudi2").add(
+        "enflame", 2, "S60"
+    )
+    found = find()
+    told = {}
+    for name in ("nvidia", "amd", "intel", "gaudi", "enflame"):
+        told |= environment(load_profiles()[name], [each for each in found if each.card.vendor == name][-2:])
+    ids = {each.card.vendor: [] for each in found}
+    for each in found:
+        ids[each.card.vendor].append(each.card.id)
+    assert told == {
+        "NVIDIA_VISIBLE_DEVICES": ids["nvidia"][0],
+        "ROCR_VISIBLE_DEVICES": ",".join(ids["amd"]),
+        "ZE_AFFINITY_MASK": "0,1",
+        "HABANA_VISIBLE_DEVICES": "0",
+        "ENFLAME_VISIBLE_DEVICES": "0,1",
+    }
+
+
+def test_rocm_is_told_nothing_where_a_card_has_no_name_it_knows(host, find):
+    card = host.add("amd", 1, "MI300X").cards[0]
+    (host.device(card.bdf) / "unique_id").unlink()
+    (found,) = find()
+    assert environment(found.profile, [found]) == {}
+
+
+def test_a_sellers_own_names_of_device_nodes_are_used(host, find):
+    host.add("enflame", 1, "S60")
+    host.write(TOPSCLOUD, '{"version": "v1", "mainDevice": ["/dev/oem"], "driverDevice": ["/dev/oemctl"]}')
+    (found,) = find()
+    assert (card_nodes(found), found.profile.node_nodes) == (["/dev/oem0"], ("/dev/oemctl",))
+
+
+@pytest.mark.parametrize("text", ["{", '{"mainDevice": 3}', '{"mainDevice": ["/dev/{0}"]}'])
+def test_names_of_device_nodes_that_cannot_be_read_are_an_error_and_not_the_usual_names(host, find, text):
+    host.add("enflame", 1, "S60")
+    host.write(TOPSCLOUD, text)
+    with pytest.raises(DevicePluginError, match=r"topscloud\.json"):
+        find()
+
+
+def test_the_older_drivers_folder_is_read(host, find):
+    folder = host.device(host.add("enflame", 1, "S60").cards[0].bdf)
+    (folder / "enflame").rename(folder / "zixiao")
+    assert find()[0].minor == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_bus_that_cannot_be_listed_is_an_error_and_not_a_host_without_cards(host, find):
+    folder = host.root / "sys/bus/pci/devices"
+    folder.chmod(0)
+    with pytest.raises(DevicePluginError, match="cannot be listed"):
+        find()
+
+
+def test_a_bus_that_is_no_folder_is_an_error(host, find):
+    folder = host.root / "sys/bus/pci/devices"
+    folder.rmdir()
+    folder.touch()
+    with pytest.raises(DevicePluginError, match="cannot be listed"):
+        find()
+
+
+PROFILE = """
+presence_labels: []
+discovery: {{kind: pci, vendor: "abcd", classes: ["1200"]}}
+environment: {{X: "{variable}"}}
+card_nodes: ["{node}"]
+node_nodes: []
+"""
+
+
+def test_a_vendor_is_a_file(host, find, tmp_path):
+    profile = parse_profile("new", PROFILE.format(variable="{ids}", node="/dev/new{index}"))
+    assert (profile.name, profile.discovery.vendor) == ("new", "abcd")
+
+
+@pytest.mark.parametrize(("variable", "node"), [("{minor}", "/dev/x"), ("x", "/dev/{bdf}"), ("{}", "/dev/x")])
+def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node):
+    with pytest.raises(ProfileError, match="are known"):
+        parse_profile("new", PROFILE.format(variable=variable, node=node))

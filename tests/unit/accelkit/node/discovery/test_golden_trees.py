@@ -1,0 +1,42 @@
+"""One golden inventory per vendor; ACCELKIT_WRITE_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
+from accelkit.node.device_plugin.container_response import card_nodes, environment
+from accelkit.node.discovery import topology_of
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTS = {
+    "nvidia": [("nvidia", 8, "H200")],
+    "amd": [("amd", 4, "MI300X")],
+    "intel": [("intel", 2, "Max 1550"), ("intel", 1, "B580"), ("intel", 1, "UHD 770")],
+    "gaudi": [("gaudi", 8, "Gaudi2")],
+    "enflame": [("enflame", 2, "S60")],
+    "mixed": [("nvidia", 1, "T4"), ("amd", 2, "W7900"), ("enflame", 1, "I20")],
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_inventory_of_a_host_is_the_golden_one(host, find, name):
+    for vendor, count, model in HOSTS[name]:
+        host.add(vendor, count, model)
+    found = find()
+    inventory = Inventory(2**30, tuple(each.card for each in found), topology=topology_of(host.root, found))
+    assert decode_inventory(encode_inventory(inventory)) == inventory
+    whole = {
+        "inventory": inventory,
+        "nodes": {each.card.id: card_nodes(each) for each in found},
+        "environment": [environment(each.profile, [each]) for each in found],
+    }
+    seen = msgspec.json.format(msgspec.json.encode(whole, order="deterministic"), indent=2).decode() + "\n"
+    path = GOLDEN / f"{name}.json"
+    if os.environ.get("ACCELKIT_WRITE_GOLDEN"):
+        path.write_text(seen)
+    assert seen == path.read_text()

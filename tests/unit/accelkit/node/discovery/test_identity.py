@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.model.card import MAX_CARD_ID
+from accelkit.node.discovery import Nvml, discover
+from accelkit.sandbox.fake_host.host import FakeHost
+from accelkit.vendors.profiles import load_profiles
+
+UUID = "GPU-6c2bd9b1-1c1a-4f7e-9a53-000000000007"
+
+
+def ids(found):
+    return [each.card.id for each in found]
+
+
+def test_the_librarys_uuid_is_the_cards_identity(host, find, fake_nvml):
+    bdf = host.add("nvidia", 1, "T4").cards[0].bdf
+    (found,) = find(Nvml(fake_nvml({bdf: {"uuid": UUID, "name": "Tesla T4", "minor": 5}})))
+    assert (found.card.id, found.uuid, found.minor, found.card.minor) == (UUID, UUID, 5, 5)
+
+
+def test_a_uuid_that_the_driver_has_not_read_yet_is_none(host, find):
+    bdf = host.add("nvidia", 1, "T4").cards[0].bdf
+    host.write(f"proc/driver/nvidia/gpus/{bdf}/information", "GPU UUID: GPU-????????-????-????-????-????????????")
+    (found,) = find()
+    assert (found.card.id.endswith(f"-{bdf}-1eb8"), found.uuid) == (True, "")
+
+
+def test_an_amd_card_has_the_name_that_rocm_gives_it(host, find):
+    card = host.add("amd", 1, "MI300X").cards[0]
+    host.write(host.device(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
+    assert find()[0].uuid == find()[0].card.id == "GPU-9fc5ed0b1d23ab01"
+
+
+def test_without_a_number_of_its_own_machine_place_and_kind_name_a_card(host, find):
+    bdf = host.add("gaudi", 1, "Gaudi2").cards[0].bdf
+    (found,) = find()
+    machine, _, place = found.card.id.partition("-")
+    assert (len(machine), place) == (8, f"{bdf}-1020")
+    assert host.machine_id[:8] != machine
+
+
+def test_such_a_name_survives_reboot_and_differs_between_hosts(host, find, tmp_path):
+    host.add("gaudi", 1, "Gaudi2")
+    before = ids(find())
+    assert ids(find()) == before
+    host.write("etc/machine-id", "f" * 32)
+    assert ids(find()) != before
+
+
+@pytest.mark.parametrize("machine_id", ["", "uninitialized"])
+def test_a_host_without_a_machine_id_has_names_without_it(host, find, machine_id):
+    bdf = host.add("gaudi", 1, "Gaudi2").cards[0].bdf
+    host.write("etc/machine-id", machine_id)
+    assert ids(find()) == [f"{bdf}-1020"]
+
+
+@pytest.mark.parametrize("serial", ["0000000000000000", "a" * MAX_CARD_ID, "a::b", "a b", "é"])
+def test_a_number_that_can_name_no_card_is_not_used(host, find, serial):
+    card = host.add("amd", 1, "MI300X").cards[0]
+    host.write(host.device(card.bdf) / "unique_id", serial)
+    (found,) = find()
+    assert found.card.id.endswith(f"{card.bdf}-74a1")
+    assert "::" not in found.card.id
+    assert len(found.card.id) <= MAX_CARD_ID
+
+
+def test_cards_with_the_same_number_are_told_apart_by_their_place(host, find):
+    one, two = host.add("amd", 2, "MI300X").cards
+    for card in (one, two):
+        host.write(host.device(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
+    assert [each.endswith(card.bdf + "-74a1") for each, card in zip(ids(find()), (one, two), strict=True)] == [True] * 2
+
+
+def test_two_fake_hosts_have_no_card_in_common(tmp_path):
+    def cards(name):
+        host = (
+            FakeHost(tmp_path / name, name=name).add("nvidia", 2, "T4").add("amd", 2, "MI300X").add("enflame", 2, "S60")
+        )
+        return set(ids(discover(host.root, load_profiles().values())))
+
+    assert len(cards("one") | cards("two")) == 12

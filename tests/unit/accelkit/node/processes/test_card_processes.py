@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.node.processes.scan import CardProcess, Processes, card_processes, pod_uid_of, with_nvml
+
+UID = "8d9c3f1e-4b7a-4c55-9f0e-2a6b7c8d9e0f"
+OTHER = "11111111-2222-3333-4444-555555555555"
+PATHS = {"a": ["/dev/dri/card0", "/dev/dri/renderD128"], "b": ["/dev/nvidia1"]}
+BDFS = {"0000:03:00.0": "a"}
+KIB, MIB = 2**10, 2**20
+
+
+def fdinfo(client, *lines, bdf="0000:03:00.0"):
+    return "\n".join(["pos:\t0", "drm-driver:\tamdgpu", f"drm-client-id:\t{client}", f"drm-pdev:\t{bdf}", *lines])
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Add a process: its open files by number, each a path, or a path and what fdinfo says of it."""
+
+    def add(pid, files, *, pod="", command="python3"):
+        folder = tmp_path / "proc" / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "fdinfo").mkdir()
+        (folder / "comm").write_text(f"{command}\n")
+        (folder / "cgroup").write_text(
+            f"0::/kubepods/burstable/pod{pod}/c\n" if pod else "0::/system.slice/x.service\n"
+        )
+        for number, file in files.items():
+            path, info = (file, "pos:\t0") if isinstance(file, str) else file
+            (folder / "fd" / str(number)).symlink_to(path)
+            (folder / "fdinfo" / str(number)).write_text(info)
+        return folder
+
+    return add
+
+
+@pytest.fixture
+def look(tmp_path):
+    return lambda paths=PATHS, bdfs=BDFS: card_processes(tmp_path, paths, bdfs)
+
+
+def test_a_process_is_on_the_card_whose_node_it_has_open(process, look):
+    process(7, {0: "/dev/null", 5: "/dev/nvidia1"}, pod=UID)
+    process(8, {0: "/dev/null", 3: "/dev/nvidiactl"})
+    assert look() == Processes((CardProcess("b", 7, "python3", UID, None),), 0)
+
+
+def test_a_process_may_be_on_several_cards(process, look):
+    process(7, {4: "/dev/nvidia1", 5: "/dev/dri/renderD128", 6: "/dev/nvidia1"})
+    assert [(each.card, each.memory_bytes) for each in look().found] == [("a", None), ("b", None)]
+
+
+def test_a_card_under_another_name_is_known_by_its_device_number(process, look, tmp_path):
+    # Two names of one character device, which everybody may look at.
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia1").symlink_to("/dev/zero")
+    process(7, {5: "/dev/zero"})
+    process(8, {5: "/dev/null"})
+    assert [(each.card, each.pid) for each in look().found] == [("b", 7)]
+
+
+def test_a_name_is_no_proof_where_device_numbers_differ(process, look, tmp_path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia1").symlink_to("/dev/zero")
+    process(7, {5: "/dev/nvidia1"})
+    assert look().found == ()
+
+
+def test_memory_is_what_the_driver_says_of_the_file(process, look):
+    process(7, {5: ("/dev/dri/renderD128", fdinfo(3, "drm-memory-vram:\t2048 KiB", "drm-memory-gtt:\t9 MiB"))})
+    assert look().found[0].memory_bytes == 2 * MIB
+
+
+def test_one_family_of_keys_is_counted_and_the_regions_of_the_card_are_added_up(process, look):
+    lines = [
+        "drm-total-vram0:\t9 MiB",
+        "drm-resident-vram0:\t3 MiB",
+        "drm-resident-vram1:\t512",
+        "drm-shared-vram0:\t1",
+    ]
+    process(7, {5: ("/dev/dri/renderD128", fdinfo(3, *lines))})
+    assert look().found[0].memory_bytes == 3 * MIB + 512
+
+
+@pytest.mark.parametrize(
+    ("line", "memory_bytes"),
+    [
+        ("drm-resident-local0:\t1 GiB", 2**30),
+        ("drm-total-vram:\t5 KiB", 5 * KIB),
+        ("drm-resident-vram:\t0", 0),
+        ("drm-resident-vram:\tmuch", None),
+        ("drm-resident-vram:\t5 pages", None),
+        ("drm-resident-system0:\t4 KiB", None),
+    ],
+)
+def test_an_amount_that_cannot_be_read_is_unknown_and_not_none(process, look, line, memory_bytes):
+    process(7, {5: ("/dev/dri/card0", fdinfo(3, line))})
+    assert look().found[0].memory_bytes == memory_bytes
+
+
+def test_a_client_counts_once_however_often_it_is_open(process, look):
+    info = fdinfo(3, "drm-resident-vram:\t4 MiB")
+    other = fdinfo(4, "drm-resident-vram:\t1 MiB")
+    process(7, {5: ("/dev/dri/card0", info), 6: ("/dev/dri/renderD128", info), 9: ("/dev/dri/card0", other)})
+    assert look().found[0].memory_bytes == 5 * MIB
+
+
+def test_workers_that_a_process_of_a_pod_has_started_do_not_count_its_memory_again(process, look):
+    info = fdinfo(3, "drm-resident-vram:\t4 MiB")
+    for pid in (12, 9):
+        process(pid, {5: ("/dev/dri/card0", info)}, pod=UID)
+    process(20, {5: ("/dev/dri/card0", info)}, pod=OTHER)
+    assert [(each.pid, each.memory_bytes) for each in look().found] == [(9, 4 * MIB), (12, 0), (20, 4 * MIB)]
+
+
+def test_a_card_whose_nodes_are_not_known_is_known_by_its_address(process, look):
+    process(7, {5: ("/dev/dri/renderD130", fdinfo(3, "drm-resident-vram:\t4 MiB"))})
+    process(8, {5: ("/dev/dri/renderD131", fdinfo(3, bdf="0000:99:00.0"))})
+    assert [(each.card, each.pid) for each in look(paths={}).found] == [("a", 7)]
+
+
+def test_a_process_that_is_vanishing_is_no_error(process, look):
+    (process(7, {5: "/dev/nvidia1"}) / "cgroup").unlink()
+    (process(8, {5: "/dev/nvidia1"}) / "comm").unlink()
+    for file in (process(9, {5: "/dev/nvidia1"}) / "fd").iterdir():
+        file.unlink()
+    (process(10, {}) / "fd").rmdir()
+    assert look() == Processes((), 0)
+
+
+def test_a_process_that_cannot_be_looked_at_is_counted_and_hides_no_other(process, look):
+    folder = process(7, {})
+    (folder / "fd").rmdir()
+    # What cannot be listed; permissions would not stop the tests of a superuser.
+    (folder / "fd").write_text("")
+    process(8, {5: "/dev/nvidia1"})
+    assert [each.pid for each in look().found] == [8]
+    assert look().unread == 1
+
+
+def test_without_processes_nobody_can_say(look, tmp_path):
+    with pytest.raises(DevicePluginError, match="cannot be listed"):
+        look()
+    (tmp_path / "proc").mkdir()
+    with pytest.raises(DevicePluginError, match="check that the host's /proc is mounted"):
+        look()
+
+
+def test_a_name_that_would_disturb_a_terminal_is_made_harmless(process, look):
+    process(7, {5: "/dev/nvidia1"}, command="a\x1b[2Jb")
+    assert look().found[0].command == "a?[2Jb"
+
+
+def test_this_process_is_found_on_the_device_that_it_has_open(tmp_path):
+    # The kernel's own /proc, where links of `fd` lead to the open file.
+    (tmp_path / "proc").symlink_to("/proc")
+    (tmp_path / "dev").symlink_to("/dev")
+    with open("/dev/full", "rb"):  # noqa: PTH123 - no more than an open file is wanted
+        found = card_processes(tmp_path, {"full": ["/dev/full"]}, {}).found
+    assert os.getpid() in [each.pid for each in found]
+
+
+def test_many_threads_may_look_at_once(process, look):
+    process(7, {5: ("/dev/dri/card0", fdinfo(3, "drm-resident-vram:\t4 MiB"))}, pod=UID)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(look())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert answers == [look()] * 8
+
+
+BELOW = UID.replace("-", "_")
+STATIC = UID.replace("-", "")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "pod_uid"),
+    [
+        (f"0::/kubepods/pod{UID}/c0ffee", UID),
+        (f"0::/kubepods/besteffort/pod{UID}/c0ffee", UID),
+        (f"0::/kubepods.slice/kubepods-pod{BELOW}.slice/cri-containerd-c0ffee.scope", UID),
+        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{BELOW}.slice/crio-c0ffee.scope", UID),
+        (f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{BELOW}.slice/c.scope", UID),
+        (f"0::/system.slice/containerd.service/kubepods-burstable-pod{BELOW}.slice:cri-containerd:c0ffee", UID),
+        (f"12:cpuset:/\n11:memory:/kubepods/burstable/pod{UID}/c0ffee\n1:name=systemd:/init.scope", UID),
+        (f"0::/../../../burstable/pod{UID}/c0ffee", UID),
+        (f"0::/kubepods/pod{STATIC}/c0ffee", STATIC),
+        (f"0::/kubepods/pod{UID}", UID),
+        (f"0::/kubepods/pod{UID}/c/kubelet/kubepods/pod{OTHER}/c", UID),
+        ("0::/system.slice/nvidia-persistenced.service", ""),
+        (f"0::/user.slice/pod{UID}/c0ffee", ""),
+        (f"0::/kubepods/pod{UID}0/c0ffee", ""),
+        ("0::/", ""),
+        ("", ""),
+    ],
+)
+def test_the_pod_is_read_from_the_cgroup_of_any_driver_and_version(cgroup, pod_uid):
+    assert pod_uid_of(cgroup + "\n") == pod_uid
+
+
+def test_nvidias_library_says_what_files_do_not():
+    seen = Processes((CardProcess("b", 7, "python3", UID, None), CardProcess("b", 9, "bash", UID, None)), 0)
+    assert with_nvml(seen, {("b", 7): 5}) == Processes(
+        (CardProcess("b", 7, "python3", UID, 5), CardProcess("b", 9, "bash", UID, None)), 0
+    )
+
+
+def test_nvidias_library_may_name_another_card_of_a_process():
+    seen = Processes((CardProcess("b", 7, "python3", UID, None),), 0)
+    assert CardProcess("a", 7, "python3", UID, 5) in with_nvml(seen, {("a", 7): 5}).found
+
+
+def test_a_process_that_the_library_alone_knows_is_nobodys_to_judge():
+    assert with_nvml(Processes((), 1), {("a", 7): 5, ("b", 7): 6}) == Processes((), 2)

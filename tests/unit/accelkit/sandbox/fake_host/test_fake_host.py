@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from click.testing import CliRunner
+
+from accelkit.cli import main
+from accelkit.errors import SandboxError
+from accelkit.sandbox.fake_host.host import FakeHost
+from accelkit.sandbox.fake_host.models import MODELS
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["sandbox", "fake-host", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(("vendor", "model"), [(vendor, model) for vendor in MODELS for model in MODELS[vendor]])
+def test_every_model_can_be_written(tmp_path, vendor, model):
+    (card,) = FakeHost(tmp_path).add(vendor, 1, model).cards
+    folder = tmp_path / "sys/bus/pci/devices" / card.bdf
+    assert (folder / "device").read_text() == f"0x{card.model.device}\n"
+    assert (folder / "driver").resolve().name == card.model.driver
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink() and not path.exists()]
+
+
+def test_cards_of_one_host_have_addresses_of_their_own(tmp_path):
+    host = FakeHost(tmp_path).add("nvidia", 40, "T4").add("amd", 3, "MI300X")
+    assert len({card.bdf for card in host.cards}) == 43
+
+
+def test_what_is_broken_shows_in_the_files(tmp_path):
+    host = FakeHost(tmp_path).add("nvidia", 1, "T4")
+    bdf = host.cards[0].bdf
+    host.set_aer(bdf, "fatal", 3)
+    device = host.device(bdf)
+    assert "TOTAL_ERR_FATAL 3" in (device / "aer_dev_fatal").read_text()
+    assert (device / "max_link_width").read_text() == "16\n"
+
+
+def test_links_stay_right_when_the_tree_is_moved(tmp_path):
+    host = FakeHost(tmp_path / "a").add("amd", 1, "MI300X")
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert (tmp_path / "b/sys/bus/pci/devices" / host.cards[0].bdf / "vendor").read_text() == "0x1002\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+def test_device_nodes_are_made_on_request(tmp_path):
+    try:
+        FakeHost(tmp_path, device_nodes=True).add("nvidia", 1, "T4")
+    except PermissionError:
+        pytest.skip("this machine allows no device nodes")
+    assert stat.S_ISCHR((tmp_path / "dev/nvidia0").stat().st_mode)
+
+
+@pytest.mark.parametrize(("vendor", "model"), [("acme", "T4"), ("nvidia", "T5")])
+def test_unknown_cards_are_refused_with_those_that_are_known(tmp_path, vendor, model):
+    with pytest.raises(SandboxError, match="choose one of"):
+        FakeHost(tmp_path).add(vendor, 1, model)
+
+
+def test_the_command_says_what_it_wrote(tmp_path):
+    done = run(tmp_path / "host", "--cards", "nvidia:2:T4", "--cards", "amd:1:MI210")
+    assert done.exit_code == 0
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["nvidia", "nvidia", "amd", "cards"]
+
+
+@pytest.mark.parametrize("cards", ["nvidia", "nvidia:2", "nvidia:0:T4", "nvidia:x:T4", "nvidia:1:", "acme:1:T4"])
+def test_the_command_explains_a_mistake_and_writes_nothing(tmp_path, cards):
+    done = run(tmp_path / "host", "--cards", cards)
+    assert (done.exit_code, "Error: " in done.stderr) == (1, True)
+    assert not (tmp_path / "host/sys/devices").exists()
+
+
+def test_the_command_writes_over_no_host(tmp_path):
+    (tmp_path / "sys").mkdir()
+    assert run(tmp_path, "--cards", "nvidia:1:T4").exit_code == 1

@@ -1,0 +1,446 @@
+"""The rules of the kubelet's device manager, one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_values import (
+    ContainerAsk,
+    ContainerKind,
+    Device,
+    Grant,
+    PluginOptions,
+    is_extended_resource_name,
+)
+
+MEMORY = "accelkit.io/memory"
+INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Plugin:
+    """Answers calls at once and writes them down."""
+
+    def __init__(self, preference: Sequence[str] = (), fail: str = ""):
+        self.preference = preference
+        self.fail = fail
+        self.preferred_calls = []
+        self.allocate_calls = []
+        self.pre_start_calls = []
+
+    async def preferred(self, *, available, must_include, size):
+        self.preferred_calls.append((list(available), list(must_include), size))
+        if self.fail == "preferred":
+            raise DevicePluginError("no preference")
+        return self.preference
+
+    async def allocate(self, device_ids):
+        self.allocate_calls.append(list(device_ids))
+        if self.fail == "allocate":
+            raise DevicePluginError("no devices")
+        return Grant(environment={"IDS": ",".join(device_ids)})
+
+    async def pre_start(self, device_ids):
+        self.pre_start_calls.append(list(device_ids))
+
+
+class Node:
+    """A device manager with one plugin."""
+
+    def __init__(self, devices=16, *, seed=1, plugin=None, preferred=False, pre_start=False):
+        self.clock = Clock()
+        self.plugin = plugin or Plugin()
+        self.manager = DeviceManager(clock=self.clock, grace_seconds=300.0, chance=random.Random(seed))  # noqa: S311 - the choice is to be repeatable
+        self.options = PluginOptions(preferred=preferred, pre_start=pre_start)
+        self.manager.plugin_connected(MEMORY, self.options, self.plugin)
+        self.ids = [f"card-{number:02}" for number in range(devices)]
+        self.list()
+
+    def list(self, unhealthy=()):
+        self.manager.devices_listed(MEMORY, [Device(id=name, healthy=name not in unhealthy) for name in self.ids])
+
+    async def start(self, pod, name, kind, number, resource=MEMORY):
+        await self.manager.allocate(pod, ContainerAsk(name=name, kind=kind, limits={resource: number}))
+        return self.of(pod, name)
+
+    def of(self, pod, name):
+        held = self.manager.held(pod, name)
+        return set(held[MEMORY].device_ids) if MEMORY in held else set()
+
+    def used(self):
+        return self.manager.allocated(MEMORY)
+
+
+async def test_a_container_gets_as_many_healthy_devices_as_it_asks_for():
+    node = Node()
+    node.list(unhealthy=node.ids[:12])
+    assert await node.start("p", "main", APP, 4) == set(node.ids[12:])
+
+
+async def test_what_the_plugin_gave_is_kept_with_the_devices():
+    node = Node(1)
+    await node.start("p", "main", APP, 1)
+    assert node.manager.held("p", "main")[MEMORY].grant.environment == {"IDS": "card-00"}
+    assert node.plugin.allocate_calls == [["card-00"]]
+
+
+async def test_a_smaller_app_container_takes_its_devices_from_the_init_container():
+    node = Node()
+    first = await node.start("p", "init", INIT, 8)
+    second = await node.start("p", "main", APP, 4)
+    assert second < first
+    assert len(node.used()) == 8
+
+
+async def test_a_larger_app_container_takes_all_of_the_init_container_and_some_more():
+    node = Node()
+    first = await node.start("p", "init", INIT, 4)
+    second = await node.start("p", "main", APP, 8)
+    assert first < second
+    assert len(node.used()) == 8
+
+
+async def test_two_app_containers_share_what_one_init_container_left():
+    node = Node(8)
+    first = await node.start("p", "init", INIT, 8)
+    one = await node.start("p", "one", APP, 4)
+    two = await node.start("p", "two", APP, 4)
+    assert one | two == first
+    assert not one & two
+
+
+async def test_the_second_app_container_finds_only_the_rest_of_what_the_init_container_left():
+    node = Node(10)
+    first = await node.start("p", "init", INIT, 6)
+    one = await node.start("p", "one", APP, 4)
+    two = await node.start("p", "two", APP, 4)
+    assert one < first
+    assert first - one < two
+    assert len(node.used()) == 8
+
+
+async def test_plain_init_containers_use_the_same_devices_one_after_the_other():
+    node = Node(8)
+    first = await node.start("p", "one", INIT, 4)
+    second = await node.start("p", "two", INIT, 8)
+    third = await node.start("p", "three", INIT, 4)
+    assert first < second
+    assert third < second
+    assert await node.start("p", "main", APP, 8) == second
+
+
+async def test_a_sidecar_before_an_init_container_keeps_its_devices_to_itself():
+    node = Node(8)
+    sidecar = await node.start("p", "sidecar", SIDECAR, 4)
+    init = await node.start("p", "init", INIT, 4)
+    main = await node.start("p", "main", APP, 4)
+    assert not sidecar & init
+    assert main == init
+
+
+async def test_a_sidecar_after_an_init_container_takes_its_devices_out_of_the_pool():
+    node = Node(8)
+    init = await node.start("p", "init", INIT, 4)
+    sidecar = await node.start("p", "sidecar", SIDECAR, 4)
+    main = await node.start("p", "main", APP, 4)
+    assert sidecar == init
+    assert not main & sidecar
+
+
+async def test_another_pod_ends_the_reuse_of_an_earlier_pods_devices():
+    node = Node(12)
+    init = await node.start("p", "init", INIT, 4)
+    await node.start("q", "main", APP, 4)
+    main = await node.start("p", "main", APP, 4)
+    assert not main & init
+
+
+async def test_without_a_preference_the_choice_is_random_but_the_same_for_the_same_seed():
+    choices = {frozenset(await Node(16, seed=seed).start("p", "main", APP, 4)) for seed in (1, 1, 2, 3)}
+    assert len(choices) == 3
+
+
+async def test_a_plugin_without_the_option_is_not_asked_for_a_preference():
+    node = Node()
+    await node.start("p", "main", APP, 4)
+    assert node.plugin.preferred_calls == []
+
+
+async def test_the_preferred_devices_are_taken():
+    node = Node(plugin=Plugin(["card-03", "card-09"]), preferred=True)
+    assert await node.start("p", "main", APP, 2) == {"card-03", "card-09"}
+    assert node.plugin.preferred_calls == [(node.ids, [], 2)]
+
+
+async def test_the_plugin_hears_which_devices_are_taken_already_and_the_total():
+    node = Node(8, preferred=True)
+    init = sorted(await node.start("p", "init", INIT, 2))
+    node.plugin.preferred_calls.clear()
+    await node.start("q", "other", APP, 2)
+    node.plugin.preferred_calls.clear()
+    await node.start("p", "again", INIT, 1)
+    again = node.of("p", "again")
+    node.plugin.preferred_calls.clear()
+    await node.start("p", "main", APP, 3)
+    others = node.of("q", "other")
+    available, must_include, size = node.plugin.preferred_calls[0]
+    assert must_include == sorted(again)
+    assert available == sorted(set(node.ids) - set(init) - others | again)
+    assert size == 3
+
+
+async def test_a_preference_for_devices_in_use_is_ignored():
+    plugin = Plugin(["card-00"])
+    node = Node(4, plugin=plugin, preferred=True)
+    assert await node.start("p", "main", APP, 1) == {"card-00"}
+    assert await node.start("q", "main", APP, 3) == {"card-01", "card-02", "card-03"}
+
+
+async def test_a_preference_for_too_few_devices_is_filled_up():
+    node = Node(8, plugin=Plugin(["card-05"]), preferred=True)
+    chosen = await node.start("p", "main", APP, 3)
+    assert "card-05" in chosen
+    assert len(chosen) == 3
+
+
+async def test_a_preference_for_too_many_devices_is_cut():
+    node = Node(8, plugin=Plugin(["card-05", "card-06", "card-07"]), preferred=True)
+    assert await node.start("p", "main", APP, 2) < {"card-05", "card-06", "card-07"}
+
+
+async def test_no_preference_is_asked_when_reusable_devices_suffice():
+    node = Node(8, preferred=True)
+    await node.start("p", "init", INIT, 4)
+    node.plugin.preferred_calls.clear()
+    await node.start("p", "main", APP, 4)
+    assert node.plugin.preferred_calls == []
+
+
+async def test_a_container_that_has_its_devices_keeps_them():
+    node = Node()
+    first = await node.start("p", "main", APP, 4)
+    assert await node.start("p", "main", APP, 4) == first
+    assert len(node.plugin.allocate_calls) == 1
+
+
+async def test_a_container_that_asks_for_another_number_later_fails():
+    node = Node()
+    await node.start("p", "main", APP, 4)
+    with pytest.raises(DevicePluginError, match=r'changed request for resource "accelkit\.io/memory" from 4 to 5'):
+        await node.start("p", "main", APP, 5)
+
+
+async def test_too_few_free_devices_fail_with_the_numbers():
+    node = Node(8)
+    await node.start("p", "main", APP, 6)
+    with pytest.raises(DevicePluginError) as failure:
+        await node.start("q", "main", APP, 4)
+    assert str(failure.value) == (
+        "requested number of devices unavailable for accelkit.io/memory. Requested: 4, Available: 2"
+    )
+    assert len(node.used()) == 6
+
+
+async def test_the_requested_number_in_the_failure_is_what_reuse_left_open():
+    node = Node(4)
+    await node.start("p", "init", INIT, 3)
+    with pytest.raises(DevicePluginError, match=r"Requested: 2, Available: 1"):
+        await node.start("p", "main", APP, 5)
+
+
+async def test_a_resource_nobody_registered_fails():
+    with pytest.raises(DevicePluginError, match=r"cannot allocate unregistered device example\.com/none"):
+        await Node().start("p", "main", APP, 1, resource="example.com/none")
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory", "hugepages-2Mi", "kubernetes.io/batch", "ephemeral-storage"])
+async def test_the_resources_of_kubernetes_are_not_the_device_managers(name):
+    assert await Node().start("p", "main", APP, 1, resource=name) == set()
+
+
+async def test_zero_of_an_unregistered_resource_is_fine():
+    assert await Node().start("p", "main", APP, 0, resource="example.com/none") == set()
+
+
+async def test_zero_devices_call_no_plugin():
+    node = Node()
+    assert await node.start("p", "main", APP, 0) == set()
+    assert node.plugin.allocate_calls == []
+
+
+@pytest.mark.parametrize("step", ["preferred", "allocate"])
+async def test_a_failed_call_leaves_nothing_allocated(step):
+    node = Node(4, plugin=Plugin(fail=step), preferred=True)
+    with pytest.raises(DevicePluginError):
+        await node.start("p", "main", APP, 2)
+    assert node.used() == frozenset()
+    node.plugin.fail = ""
+    assert len(await node.start("q", "main", APP, 4)) == 4
+
+
+async def test_a_released_pod_frees_its_devices():
+    node = Node(4)
+    await node.start("p", "main", APP, 4)
+    node.manager.release("p")
+    assert node.used() == frozenset()
+    assert len(await node.start("q", "main", APP, 4)) == 4
+    assert node.manager.holders() == {"q"}
+
+
+async def test_releasing_one_pod_leaves_the_other_its_devices():
+    node = Node(8)
+    await node.start("p", "main", APP, 4)
+    kept = await node.start("q", "main", APP, 4)
+    node.manager.release("p")
+    node.manager.release("p")
+    assert node.used() == kept
+
+
+async def test_restored_devices_are_in_use():
+    node = Node(4)
+    node.manager.restore("p", "main", MEMORY, Held(frozenset(["card-00"]), Grant()))
+    assert "card-00" not in await node.start("q", "main", APP, 3)
+
+
+def test_unhealthy_devices_count_for_capacity_alone():
+    node = Node(4)
+    node.list(unhealthy=["card-01"])
+    resources = node.manager.resources()
+    assert resources.capacity == {MEMORY: 4}
+    assert resources.allocatable == {MEMORY: 3}
+
+
+async def test_the_devices_of_a_plugin_that_went_away_are_unhealthy_and_stay_held():
+    node = Node(4)
+    held = await node.start("p", "main", APP, 2)
+    node.manager.plugin_disconnected(MEMORY)
+    resources = node.manager.resources()
+    assert (resources.capacity, resources.allocatable) == ({MEMORY: 4}, {MEMORY: 0})
+    assert node.of("p", "main") == held
+    with pytest.raises(DevicePluginError, match="no healthy devices present"):
+        await node.start("q", "main", APP, 1)
+
+
+async def test_a_pod_that_holds_devices_fails_again_once_they_are_unhealthy():
+    node = Node(4)
+    await node.start("p", "main", APP, 4)
+    node.list(unhealthy=["card-01"])
+    with pytest.raises(DevicePluginError, match="previously allocated devices are no longer healthy"):
+        await node.start("p", "main", APP, 4)
+
+
+def test_after_the_grace_period_the_resource_is_removed_once():
+    node = Node(4)
+    assert node.manager.next_expiry() is None
+    node.manager.plugin_disconnected(MEMORY)
+    assert node.manager.next_expiry() == 400.0
+    node.clock.now = 399.0
+    assert node.manager.resources().removed == frozenset()
+    node.clock.now = 400.0
+    gone = node.manager.resources()
+    assert (gone.capacity, gone.allocatable, gone.removed) == ({}, {}, {MEMORY})
+    again = node.manager.resources()
+    assert (again.capacity, again.removed) == ({}, frozenset())
+    assert node.manager.next_expiry() is None
+
+
+async def test_a_removed_resource_that_a_pod_still_holds_cannot_be_allocated():
+    node = Node(4)
+    await node.start("p", "main", APP, 1)
+    node.manager.plugin_disconnected(MEMORY)
+    node.clock.now += 301
+    node.manager.resources()
+    with pytest.raises(DevicePluginError, match="cannot allocate unregistered device"):
+        await node.start("q", "main", APP, 1)
+
+
+def test_a_plugin_that_went_away_before_it_listed_anything_is_removed_too():
+    node = Node(0)
+    node.manager.plugin_connected("example.com/other", PluginOptions(), Plugin())
+    node.manager.plugin_disconnected("example.com/other")
+    assert node.manager.resources().capacity == {MEMORY: 0, "example.com/other": 0}
+    node.clock.now += 301
+    assert node.manager.resources().removed == {"example.com/other"}
+
+
+def test_a_plugin_nobody_knows_cannot_go_away():
+    node = Node(1)
+    node.manager.plugin_disconnected("example.com/none")
+    assert node.manager.resources().capacity == {MEMORY: 1}
+
+
+async def test_a_plugin_that_registers_again_replaces_the_old_one():
+    node = Node(4)
+    held = await node.start("p", "main", APP, 2)
+    node.manager.plugin_disconnected(MEMORY)
+    successor = Plugin()
+    node.manager.plugin_connected(MEMORY, PluginOptions(), successor)
+    assert node.manager.resources().allocatable == {MEMORY: 0}
+    node.list()
+    node.clock.now += 1000
+    assert node.manager.resources().allocatable == {MEMORY: 4}
+    assert await node.start("q", "main", APP, 2) == set(node.ids) - held
+    assert len(successor.allocate_calls) == 1
+
+
+async def test_a_stopped_endpoint_is_not_called():
+    node = Node(4)
+    node.manager.plugin_disconnected(MEMORY)
+    node.list()
+    with pytest.raises(DevicePluginError, match="has been stopped"):
+        await node.start("p", "main", APP, 1)
+
+
+async def test_pre_start_is_called_only_where_the_plugin_wants_it():
+    plain, eager = Node(2), Node(2, pre_start=True)
+    for node in (plain, eager):
+        await node.start("p", "main", APP, 2)
+        await node.manager.pre_start("p", "main")
+    assert plain.plugin.pre_start_calls == []
+    assert eager.plugin.pre_start_calls == [["card-00", "card-01"]]
+
+
+def test_devices_are_known_with_their_numa_nodes():
+    node = Node(0)
+    node.manager.devices_listed(MEMORY, [Device(id="b", numa=(1,)), Device(id="a"), Device(id="c", healthy=False)])
+    assert [device.id for device in node.manager.healthy_devices()[MEMORY]] == ["a", "b"]
+    listed = node.manager.device(MEMORY, "b")
+    assert listed is not None
+    assert listed.numa == (1,)
+    assert node.manager.device(MEMORY, "x") is None
+
+
+@pytest.mark.parametrize("name", ["accelkit.io/memory", "nvidia.com/gpu", "a/b", "Enflame.com/x".lower()])
+def test_extended_resource_names(name):
+    assert is_extended_resource_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cpu",
+        "kubernetes.io/x",
+        "a.kubernetes.io/x",
+        "requests.a.b/c",
+        "A.b/c",
+        "a/",
+        "/a",
+        "a/b/c",
+        "a/-",
+        "a" * 250 + "/b",
+    ],
+)
+def test_names_that_are_none(name):
+    assert not is_extended_resource_name(name)

@@ -1,0 +1,277 @@
+"""The kubelet's side of device plugins, against a plugin on real sockets."""
+
+# ruff: noqa: ARG002, N802
+# The interface gives the methods of a plugin their names and arguments.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from accelkit.errors import DevicePluginError, SandboxError
+from accelkit.node._proto import deviceplugin_pb2 as pb
+from accelkit.node._proto.deviceplugin_pb2_grpc import (
+    DevicePluginServicer,
+    RegistrationStub,
+    add_DevicePluginServicer_to_server,
+)
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import ContainerAsk, ContainerKind, GrantedMount
+from accelkit.sandbox.kubelet.devices.plugins import PluginServer
+
+MEMORY = "accelkit.io/memory"
+LIMIT = 4_194_304
+DEADLINE = 20
+
+
+class Plugin(DevicePluginServicer):
+    """A plugin whose lists and answers the test sets."""
+
+    def __init__(self, folder, name="plugin.sock", *, devices=4, preferred=(), pre_start=False, fail=False):
+        self.folder = folder
+        self.name = name
+        self.lists = asyncio.Queue()
+        self.lists.put_nowait([pb.Device(ID=f"card-{number}", health="Healthy") for number in range(devices)])
+        self.options = pb.DevicePluginOptions(
+            pre_start_required=pre_start, get_preferred_allocation_available=bool(preferred)
+        )
+        self.answer = list(preferred)
+        self.fail = fail
+        self.asked = []
+        self.started = []
+
+    async def GetDevicePluginOptions(self, request, context):
+        return self.options
+
+    async def ListAndWatch(self, request, context):
+        while (devices := await self.lists.get()) is not None:
+            yield pb.ListAndWatchResponse(devices=devices)
+
+    async def GetPreferredAllocation(self, request, context):
+        self.asked.extend(request.container_requests)
+        response = pb.ContainerPreferredAllocationResponse(deviceIDs=self.answer)
+        return pb.PreferredAllocationResponse(container_responses=[response])
+
+    async def Allocate(self, request, context):
+        if self.fail:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "card is full")
+        ids = request.container_requests[0].devices_ids
+        response = pb.ContainerAllocateResponse(
+            envs={"IDS": ",".join(ids)},
+            devices=[pb.DeviceSpec(container_path="/dev/x", host_path="/dev/sim0", permissions="rw")],
+            mounts=[pb.Mount(container_path="/c", host_path="/h", read_only=True)],
+            cdi_devices=[pb.CDIDevice(name="a.io/card=0")],
+        )
+        return pb.AllocateResponse(container_responses=[response])
+
+    async def PreStartContainer(self, request, context):
+        self.started.append(list(request.devices_ids))
+        return pb.PreStartContainerResponse()
+
+    @contextlib.asynccontextmanager
+    async def serving(self):
+        server = grpc.aio.server()
+        add_DevicePluginServicer_to_server(self, server)
+        server.add_insecure_port(f"unix:{self.folder / self.name}")
+        await server.start()
+        try:
+            yield self
+        finally:
+            self.lists.put_nowait(None)
+            await server.stop(0)
+
+
+class Kubelet:
+    """A plugin server with its manager, and a way to wait for what it learns."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.manager = DeviceManager(clock=time.monotonic, grace_seconds=300.0, chance=random.Random(1))  # noqa: S311 - repeatable
+        self.changed = asyncio.Condition()
+        self.server = PluginServer(folder, self.manager, on_change=self.notify)
+        self.tasks = set()
+
+    def notify(self):
+        async def tell():
+            async with self.changed:
+                self.changed.notify_all()
+
+        task = asyncio.create_task(tell())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def until(self, capacity, allocatable):
+        def reached():
+            now = self.manager.resources()
+            return (now.capacity.get(MEMORY), now.allocatable.get(MEMORY)) == (capacity, allocatable)
+
+        async with asyncio.timeout(DEADLINE), self.changed:
+            await self.changed.wait_for(reached)
+
+    async def register(self, endpoint="plugin.sock", version="v1beta1", resource=MEMORY):
+        async with grpc.aio.insecure_channel(f"unix:{self.folder / 'kubelet.sock'}") as channel:
+            request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource)
+            await RegistrationStub(channel).Register(request, timeout=DEADLINE)
+
+    async def allocate(self, number, pod="p"):
+        container = ContainerAsk(name="main", kind=ContainerKind.APP, limits={MEMORY: number})
+        await self.manager.allocate(pod, container)
+        return self.manager.held(pod, "main")[MEMORY]
+
+
+@pytest.fixture
+def folder():
+    # Not tmp_path: the path of a UNIX socket is short.
+    path = Path(tempfile.mkdtemp(prefix="ak-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+async def kubelet(folder):
+    kubelet = Kubelet(folder)
+    await kubelet.server.start()
+    yield kubelet
+    await kubelet.server.stop()
+
+
+async def test_a_plugin_that_registers_is_dialled_and_its_devices_count(kubelet, folder):
+    async with Plugin(folder).serving() as plugin:
+        plugin.lists.put_nowait([pb.Device(ID="a", health="Healthy"), pb.Device(ID="b", health="Unhealthy")])
+        await kubelet.register()
+        await kubelet.until(2, 1)
+
+
+async def test_what_allocate_answers_reaches_the_container(kubelet, folder):
+    async with Plugin(folder, devices=1).serving():
+        await kubelet.register()
+        await kubelet.until(1, 1)
+        grant = (await kubelet.allocate(1)).grant
+    assert grant.environment == {"IDS": "card-0"}
+    assert grant.devices == ("/dev/sim0",)
+    assert grant.mounts == (GrantedMount(container_path="/c", host_path="/h", read_only=True),)
+    assert grant.cdi_devices == ("a.io/card=0",)
+
+
+async def test_the_preferred_devices_are_asked_for_and_taken(kubelet, folder):
+    async with Plugin(folder, preferred=["card-2", "card-3"]).serving() as plugin:
+        await kubelet.register()
+        await kubelet.until(4, 4)
+        held = await kubelet.allocate(2)
+    assert held.device_ids == {"card-2", "card-3"}
+    assert [(list(ask.available_deviceIDs), ask.allocation_size) for ask in plugin.asked] == [
+        (["card-0", "card-1", "card-2", "card-3"], 2)
+    ]
+
+
+async def test_pre_start_is_called_when_the_plugin_requires_it(kubelet, folder):
+    async with Plugin(folder, devices=1, pre_start=True).serving() as plugin:
+        await kubelet.register()
+        await kubelet.until(1, 1)
+        await kubelet.allocate(1)
+        await kubelet.manager.pre_start("p", "main")
+    assert plugin.started == [["card-0"]]
+
+
+async def test_a_refused_allocate_fails_with_the_words_of_grpc(kubelet, folder):
+    async with Plugin(folder, fail=True).serving():
+        await kubelet.register()
+        await kubelet.until(4, 4)
+        with pytest.raises(DevicePluginError, match="rpc error: code = FailedPrecondition desc = card is full"):
+            await kubelet.allocate(1)
+
+
+@pytest.mark.parametrize(
+    ("version", "resource", "says"),
+    [("v1beta2", MEMORY, "requested API version"), ("v1beta1", "memory", "is invalid")],
+)
+async def test_a_wrong_registration_is_refused(kubelet, version, resource, says):
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await kubelet.register(version=version, resource=resource)
+    assert failure.value.code() is grpc.StatusCode.UNKNOWN
+    assert says in failure.value.details()
+
+
+async def test_a_plugin_that_cannot_be_dialled_is_refused(kubelet, monkeypatch):
+    monkeypatch.setattr("accelkit.sandbox.kubelet.devices.plugin_connection._CONNECT_SECONDS", 0.1)
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await kubelet.register(endpoint="nobody.sock")
+    assert "failed to dial device plugin" in failure.value.details()
+    assert kubelet.manager.resources().capacity == {}
+
+
+def message(size):
+    """A list of devices whose message has exactly `size` bytes."""
+    devices = [pb.Device(ID=f"{number:063}", health="Healthy") for number in range((size - 1_000_000) // 80)]
+    # One absurd name fills up: between 16 KiB and 2 MiB each of its bytes is one byte of the message.
+    devices[0].ID = "0" * 100_000
+    devices[0].ID += "0" * (size - pb.ListAndWatchResponse(devices=devices).ByteSize())
+    assert pb.ListAndWatchResponse(devices=devices).ByteSize() == size
+    return devices
+
+
+async def test_a_list_of_4194304_bytes_is_taken(kubelet, folder):
+    devices = message(LIMIT)
+    async with Plugin(folder).serving() as plugin:
+        plugin.lists.put_nowait(devices)
+        await kubelet.register()
+        await kubelet.until(len(devices), len(devices))
+
+
+async def test_a_list_of_one_byte_more_ends_the_plugin(kubelet, folder):
+    devices = message(LIMIT + 1)
+    async with Plugin(folder).serving() as plugin:
+        await kubelet.register()
+        await kubelet.until(4, 4)
+        plugin.lists.put_nowait(devices)
+        await kubelet.until(4, 0)
+
+
+async def test_the_end_of_the_stream_makes_all_devices_unhealthy(kubelet, folder):
+    async with Plugin(folder).serving() as plugin:
+        await kubelet.register()
+        await kubelet.until(4, 4)
+        plugin.lists.put_nowait(None)
+        await kubelet.until(4, 0)
+
+
+async def test_a_killed_plugin_can_come_back(kubelet, folder):
+    async with Plugin(folder).serving():
+        await kubelet.register()
+        await kubelet.until(4, 4)
+    await kubelet.until(4, 0)
+    async with Plugin(folder, "again.sock", devices=6).serving():
+        await kubelet.register("again.sock")
+        await kubelet.until(6, 6)
+
+
+async def test_the_end_of_an_earlier_stream_drops_the_newer_registration_as_the_real_kubelet_does(kubelet, folder):
+    async with Plugin(folder).serving() as old, Plugin(folder, "new.sock", devices=6).serving():
+        await kubelet.register()
+        await kubelet.until(4, 4)
+        await kubelet.register("new.sock")
+        await kubelet.until(6, 6)
+        old.lists.put_nowait(None)
+        await kubelet.until(6, 0)
+
+
+async def test_starting_removes_stale_sockets_and_nothing_else(folder):
+    async with Plugin(folder).serving():
+        (folder / "checkpoint").write_text("kept")
+        kubelet = Kubelet(folder)
+        await kubelet.server.start()
+        assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "kubelet.sock"]
+        await kubelet.server.stop()
+
+
+async def test_a_folder_too_deep_for_sockets_is_refused(tmp_path):
+    with pytest.raises(SandboxError, match="shorter path"):
+        await Kubelet(tmp_path / ("x" * 100)).server.start()

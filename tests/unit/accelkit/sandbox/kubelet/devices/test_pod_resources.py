@@ -1,0 +1,89 @@
+"""The pod resources socket, asked as the node agent asks it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import grpc
+import pytest
+
+from accelkit.node._proto import podresources_pb2 as pb
+from accelkit.node._proto.podresources_pb2_grpc import PodResourcesListerStub
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_values import Device, Grant
+from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
+from accelkit.sandbox.kubelet.wire import Container, ObjectMeta, Pod, PodSpec
+
+MEMORY = "accelkit.io/memory"
+
+
+def pod(name):
+    spec = PodSpec(
+        init_containers=[Container(name="init"), Container(name="side", restart_policy="Always")],
+        containers=[Container(name="main")],
+    )
+    return Pod(metadata=ObjectMeta(name=name, namespace="team", uid=f"uid-{name}"), spec=spec)
+
+
+@pytest.fixture
+async def lister():
+    manager = DeviceManager(clock=lambda: 0.0, grace_seconds=300.0, chance=random.Random(1))  # noqa: S311 - repeatable
+    listed = [
+        Device(id="a", numa=(0,)),
+        Device(id="b", numa=(0, 1)),
+        Device(id="c"),
+        Device(id="d", healthy=False),
+    ]
+    manager.devices_listed(MEMORY, listed)
+    for container, ids in {"init": ["a", "c"], "side": ["b"], "main": ["a", "c", "gone"]}.items():
+        manager.restore("uid-one", container, MEMORY, Held(frozenset(ids), Grant()))
+    # Not tmp_path: the path of a UNIX socket is short.
+    folder = Path(tempfile.mkdtemp(prefix="ak-"))
+    server = PodResourcesServer(folder, manager, active_pods=lambda: [pod("one"), pod("two")])
+    await server.start()
+    async with grpc.aio.insecure_channel(f"unix:{folder / 'kubelet.sock'}") as channel:
+        yield PodResourcesListerStub(channel)
+    await server.stop()
+    shutil.rmtree(folder)
+
+
+def entries(devices):
+    return [(list(each.device_ids), [node.ID for node in each.topology.nodes]) for each in devices]
+
+
+async def test_list_has_sidecars_and_containers_but_no_plain_init_containers(lister):
+    response = await lister.List(pb.ListPodResourcesRequest(), timeout=10)
+    assert [(each.namespace, each.name) for each in response.pod_resources] == [("team", "one"), ("team", "two")]
+    assert [each.name for each in response.pod_resources[0].containers] == ["side", "main"]
+
+
+async def test_each_device_and_numa_node_is_an_entry_of_its_own(lister):
+    response = await lister.List(pb.ListPodResourcesRequest(), timeout=10)
+    side, main = response.pod_resources[0].containers
+    assert entries(side.devices) == [(["b"], [0]), (["b"], [1])]
+    assert entries(main.devices) == [(["a"], [0]), (["c"], []), (["gone"], [])]
+    assert {each.resource_name for each in main.devices} == {MEMORY}
+
+
+async def test_a_pod_without_devices_is_listed_too(lister):
+    response = await lister.List(pb.ListPodResourcesRequest(), timeout=10)
+    assert [len(each.devices) for each in response.pod_resources[1].containers] == [0, 0]
+
+
+async def test_healthy_devices_are_allocatable_whether_held_or_not(lister):
+    response = await lister.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=10)
+    assert entries(response.devices) == [(["a"], [0]), (["b"], [0]), (["b"], [1]), (["c"], [])]
+
+
+async def test_one_pod_can_be_asked_for(lister):
+    response = await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="team"), timeout=10)
+    assert [each.name for each in response.pod_resources.containers] == ["side", "main"]
+
+
+async def test_a_pod_that_is_not_here_is_an_error(lister):
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="other"), timeout=10)
+    assert failure.value.details() == "pod one in namespace other not found"

@@ -1,0 +1,220 @@
+"""What a container of our own image is given when it runs as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelkit.errors import SandboxError
+from accelkit.sandbox.kubelet.pods.probes import probe_url
+from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
+from accelkit.sandbox.kubelet.wire import (
+    Container,
+    ContainerPort,
+    EnvVar,
+    EnvVarSource,
+    FieldRef,
+    HostPath,
+    HttpGet,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    Volume,
+    VolumeMount,
+)
+
+ROOT = Path("/sandbox/nodes/n1")
+
+
+def field(name, path):
+    return EnvVar(name=name, value_from=EnvVarSource(field_ref=FieldRef(field_path=path)))
+
+
+def spec_of(container, *, host="/var/lib/kubelet", environ=None, granted=None):
+    pod = Pod(
+        metadata=ObjectMeta(
+            name="agent-x", namespace="accelkit", uid="u-1", labels={"app": "agent"}, annotations={"a.io/b": "note"}
+        ),
+        spec=PodSpec(
+            node_name="n1",
+            service_account_name="agent",
+            containers=[container],
+            volumes=[Volume(name="host", host_path=HostPath(path=host)), Volume(name="scratch")],
+        ),
+    )
+    return process_spec(
+        pod,
+        container,
+        root=ROOT,
+        environ=environ or {},
+        granted=granted or {},
+        kubeconfig=Path("/pod/kubeconfig"),
+    )
+
+
+def agent(*, mount="/host/var/lib/kubelet", **fields):
+    mounts = [VolumeMount(name="host", mount_path=mount), VolumeMount(name="scratch", mount_path="/tmp")]
+    return Container(name="agent", volume_mounts=mounts, **fields)
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("accelkit.io/accelkit", "accelkit.io/accelkit"),
+        ("accelkit.io/accelkit:1.2", "accelkit.io/accelkit"),
+        ("accelkit.io/accelkit:1.2@sha256:00", "accelkit.io/accelkit"),
+        ("localhost:5001/accelkit", "localhost:5001/accelkit"),
+        ("localhost:5001/a/b:dev", "localhost:5001/a/b"),
+        ("busybox", "busybox"),
+    ],
+)
+def test_the_repository_of_an_image_has_no_tag_and_no_digest(image, name):
+    assert repository(image) == name
+
+
+def test_the_command_is_this_interpreters_accelkit_with_the_arguments():
+    spec = spec_of(Container(name="c", command=["accelkit"], args=["node-agent", "--port", "1"]))
+    assert spec.command == (sys.executable, "-m", "accelkit", "node-agent", "--port", "1")
+
+
+def test_another_command_is_refused():
+    with pytest.raises(SandboxError, match="the command of our image is accelkit"):
+        spec_of(Container(name="c", command=["sh", "-c", "true"]))
+
+
+def test_little_of_our_own_environment_is_passed_on():
+    environ = {"PATH": "/bin", "VIRTUAL_ENV": "/venv", "ACCELKIT_SANDBOX_ROOT": "/s", "SECRET": "x", "KUBECONFIG": "k"}
+    spec = spec_of(Container(name="c"), environ=environ)
+    assert spec.environment == {
+        "PATH": "/bin",
+        "VIRTUAL_ENV": "/venv",
+        "ACCELKIT_SANDBOX_ROOT": "/s",
+        "KUBECONFIG": "/pod/kubeconfig",
+    }
+
+
+def test_the_fields_of_the_pod_are_known():
+    paths = {
+        "NAME": "metadata.name",
+        "NAMESPACE": "metadata.namespace",
+        "UID": "metadata.uid",
+        "NODE": "spec.nodeName",
+        "HOST": "status.hostIP",
+        "IP": "status.podIP",
+        "ACCOUNT": "spec.serviceAccountName",
+        "LABEL": "metadata.labels['app']",
+        "NOTE": "metadata.annotations['a.io/b']",
+        "NONE": "metadata.labels['none']",
+    }
+    spec = spec_of(Container(name="c", env=[field(name, path) for name, path in paths.items()]))
+    assert {name: spec.environment[name] for name in paths} == {
+        "NAME": "agent-x",
+        "NAMESPACE": "accelkit",
+        "UID": "u-1",
+        "NODE": "n1",
+        "HOST": "127.0.0.1",
+        "IP": "127.0.0.1",
+        "ACCOUNT": "agent",
+        "LABEL": "agent",
+        "NOTE": "note",
+        "NONE": "",
+    }
+
+
+@pytest.mark.parametrize("variable", [field("X", "spec.unknown"), EnvVar(name="X", value_from=EnvVarSource())])
+def test_a_value_from_elsewhere_is_refused(variable):
+    with pytest.raises(SandboxError, match="known here"):
+        spec_of(Container(name="c", env=[variable]))
+
+
+def test_references_to_variables_defined_before_are_expanded():
+    env = [
+        EnvVar(name="A", value="1"),
+        EnvVar(name="B", value="$(A)/$(LATER)/$$(A)/$(G)"),
+        EnvVar(name="LATER", value="x"),
+    ]
+    spec = spec_of(Container(name="c", env=env, args=["--b=$(B)", "$(LATER)", "$(NONE)"]), granted={"G": "g"})
+    assert spec.environment["B"] == "1/$(LATER)/$(A)/g"
+    assert spec.command[3:] == ("--b=1/$(LATER)/$(A)/g", "x", "$(NONE)")
+
+
+def test_what_a_device_plugin_granted_is_in_the_environment_and_the_manifest_wins():
+    spec = spec_of(Container(name="c", env=[EnvVar(name="B", value="own")]), granted={"A": "card", "B": "card"})
+    assert (spec.environment["A"], spec.environment["B"]) == ("card", "own")
+
+
+def test_the_host_is_the_nodes_root_folder():
+    env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host"), EnvVar(name="OTHER", value="/hostage")]
+    spec = spec_of(agent(env=env, args=["/host", "--root=/host", "/host/sys", "/var/host", "--x=/hosts"]))
+    assert spec.environment["ACCELKIT_HOST_ROOT"] == str(ROOT)
+    assert spec.environment["OTHER"] == "/hostage"
+    assert spec.command[3:] == (str(ROOT), f"--root={ROOT}", f"{ROOT}/sys", "/var/host", "--x=/hosts")
+
+
+def test_the_whole_root_may_be_mounted():
+    env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host")]
+    assert spec_of(agent(env=env, mount="/host/"), host="/").environment["ACCELKIT_HOST_ROOT"] == str(ROOT)
+
+
+@pytest.mark.parametrize("mount", ["/elsewhere", "/host/var"])
+def test_without_such_a_mount_there_is_no_host(mount):
+    env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host")]
+    assert spec_of(agent(env=env, mount=mount)).environment["ACCELKIT_HOST_ROOT"] == "/host"
+
+
+def script(text):
+    return ProcessSpec(command=(sys.executable, "-c", text), environment={"PATH": os.environ["PATH"]})
+
+
+async def test_the_output_goes_to_the_log_and_the_exit_code_is_known(tmp_path):
+    log = tmp_path / "logs" / "c.log"
+    for _ in range(2):
+        process = await ContainerProcess.start(script("print('hello'); raise SystemExit(3)"), log=log)
+        assert await process.wait() == 3
+    assert log.read_text() == "hello\nhello\n"
+
+
+async def test_a_command_that_cannot_be_started_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("accelkit.sandbox.kubelet.pods.processes.shutil.which", lambda _name: None)
+    with pytest.raises(SandboxError, match="cannot be started"):
+        await ContainerProcess.start(ProcessSpec(command=("/none",), environment={}), log=tmp_path / "c.log")
+
+
+async def started(tmp_path, text):
+    """A process that has run `text` and waits now for signals."""
+    pipe = tmp_path / "ready"
+    os.mkfifo(pipe)
+    process = await ContainerProcess.start(
+        script(f"import signal, sys; {text}; open({str(pipe)!r}, 'w').close(); signal.pause()"), log=tmp_path / "c.log"
+    )
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(pipe.read_bytes)
+    return process
+
+
+async def test_a_process_that_heeds_sigterm_ends_by_it(tmp_path):
+    process = await started(tmp_path, "signal.signal(15, lambda *_: sys.exit(5))")
+    assert await process.stop(20.0) == 5
+
+
+async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path):
+    process = await started(tmp_path, "signal.signal(15, signal.SIG_IGN)")
+    assert await process.stop(0.05) == 128 + 9
+
+
+async def test_stopping_a_process_that_has_ended_tells_its_exit_code(tmp_path):
+    process = await ContainerProcess.start(script("raise SystemExit(4)"), log=tmp_path / "c.log")
+    await process.wait()
+    assert await process.stop(1.0) == 4
+
+
+def test_a_probe_asks_the_loopback_unless_it_names_a_host():
+    container = Container(name="c", ports=[ContainerPort(name="web", container_port=8080)])
+    assert probe_url(container, HttpGet(port=1, path="/ready")) == "http://127.0.0.1:1/ready"
+    assert probe_url(container, HttpGet(port="web", path="x", scheme="HTTPS", host="h")) == "https://h:8080/x"
+    with pytest.raises(SandboxError, match="no port named other"):
+        probe_url(container, HttpGet(port="other"))

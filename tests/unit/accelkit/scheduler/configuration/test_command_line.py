@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.command_line import Option, parse, program_index, value_of
+
+WORDS = ["kube-scheduler", "--a=1", "--b", "2", "--leader_elect", "-v=3", "--a=4"]
+
+
+def test_options_are_read_with_their_values():
+    line = parse(WORDS)
+    assert line.program == ("kube-scheduler",)
+    assert [(each.name, each.value) for each in line.options] == [
+        ("a", "1"),
+        ("b", "2"),
+        ("leader-elect", None),
+        ("v", "3"),
+        ("a", "4"),
+    ]
+    assert line.words == WORDS
+
+
+def test_the_last_of_two_holds_and_a_bare_option_is_true():
+    options = parse(WORDS).options
+    assert value_of(options, "a") == "4"
+    assert value_of(options, "leader-elect") == "true"
+    assert value_of(options, "c") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "index"),
+    [
+        (["kube-scheduler"], 0),
+        (["/usr/local/bin/kube-scheduler", "--x"], 0),
+        (["/go-runner", "--log-file=/a", "/usr/local/bin/kube-scheduler"], 2),
+        (["/hyperkube", "kube-scheduler"], 1),
+        (["/hyperkube", "scheduler"], 1),
+        (["scheduler"], None),
+        ([], None),
+    ],
+)
+def test_the_program_is_found(words, index):
+    assert program_index(words) == index
+
+
+def test_what_is_taken_out_goes_back_to_its_place():
+    former = parse(WORDS)
+    without = former.replacing({"b", "v"}, "config", "/x")
+    assert without.words == ["kube-scheduler", "--a=1", "--config=/x", "--leader_elect", "--a=4"]
+    again = without.without(lambda option: option.name == "config").with_those_of(former, ("b", "v"))
+    assert again.words == WORDS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "ours"),
+    [
+        ("config", "/etc/kubernetes/accelkit/scheduler-0123456789ab.yaml", True),
+        ("policy-config-file", "/x/scheduler-0123456789ab.json", True),
+        ("config", "/etc/scheduler.yaml", False),
+        ("config", "/x/scheduler-0123456789AB.yaml", False),
+        ("kubeconfig", "/x/scheduler-0123456789ab.yaml", False),
+        ("config", None, False),
+    ],
+)
+def test_ours_is_told_by_the_name_of_its_file(name, value, ours):
+    assert Option(name, value, ()).is_ours is ours
+
+
+def test_a_word_that_is_no_option_is_refused():
+    with pytest.raises(ConfigurationError, match="'stray'"):
+        parse(["kube-scheduler", "stray"])

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import pytest
+from ruamel.yaml import YAML
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.component_config import Extender, has_extender, with_extender, without_extender
+
+URL = "http://127.0.0.1:32766"
+OURS = Extender(url_prefix=URL)
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+BLOCK = """\
+extenders:
+- urlPrefix: http://127.0.0.1:32766
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  bindVerb: bind
+  weight: 1
+  enableHTTPS: false
+  nodeCacheCapable: true
+  ignorable: false
+  httpTimeout: 10s
+  managedResources:
+  - name: accelkit.io/memory
+    ignoredByScheduler: false
+  - name: accelkit.io/cards
+    ignoredByScheduler: false
+"""
+FOREIGN = "- urlPrefix: 'http://other:1'   # theirs\n  filterVerb: f\n  weight: 0x2\n"
+
+
+def parse(text):
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def indented(block, spaces):
+    return "".join(" " * spaces + line for line in block.splitlines(keepends=True))
+
+
+ITEM = BLOCK.removeprefix("extenders:\n")
+
+LAYOUTS = {
+    "no list": (HEAD, HEAD + BLOCK),
+    "no newline at the end": (HEAD.rstrip("\n"), HEAD + BLOCK),
+    "comment at the end": (HEAD + "# the end\n", HEAD + "# the end\n" + BLOCK),
+    "document markers": ("# top\n---\n" + HEAD + "...\n", "# top\n---\n" + HEAD + BLOCK + "...\n"),
+    "null": (HEAD + "extenders:\nprofiles: []\n", HEAD + BLOCK + "profiles: []\n"),
+    "empty": (
+        HEAD + "extenders: []  # none\nprofiles: []\n",
+        HEAD + BLOCK.replace("extenders:", "extenders:  # none") + "profiles: []\n",
+    ),
+    "foreign, comment behind": (
+        HEAD + "extenders:\n# company\n" + FOREIGN + "\n# profiles follow\nprofiles:\n    - schedulerName: a\n",
+        HEAD + "extenders:\n# company\n" + FOREIGN + ITEM + "\n# profiles follow\nprofiles:\n    - schedulerName: a\n",
+    ),
+    "foreign, indented list": (
+        HEAD + "extenders:\n" + indented(FOREIGN, 4) + "leaderElection: {leaderElect: false}\n",
+        HEAD + "extenders:\n" + indented(FOREIGN, 4) + indented(ITEM, 4) + "leaderElection: {leaderElect: false}\n",
+    ),
+    "other lists are indented": (
+        HEAD + "profiles:\n  - schedulerName: a\n",
+        HEAD + "profiles:\n  - schedulerName: a\nextenders:\n" + indented(ITEM, 2),
+    ),
+    "dash on its own line": (
+        HEAD + "extenders:\n-\n   urlPrefix: x\n",
+        HEAD + "extenders:\n-\n   urlPrefix: x\n" + ITEM,
+    ),
+    "block scalar last": (
+        HEAD + "extenders:\n- urlPrefix: x\n  note: |\n    a\n    b\n\nprofiles: []\n",
+        HEAD + "extenders:\n- urlPrefix: x\n  note: |\n    a\n    b\n" + ITEM + "\nprofiles: []\n",
+    ),
+    "Windows lines": (
+        (HEAD + "profiles: []\n").replace("\n", "\r\n"),
+        (HEAD + "profiles: []\n" + BLOCK).replace("\n", "\r\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
+def test_only_our_lines_change(before, after):
+    assert with_extender(before, OURS) == after
+    assert with_extender(after, OURS) == after
+
+
+@pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
+def test_only_our_lines_go(before, after):
+    taken = without_extender(after, URL)
+    expected, found = parse(before), parse(taken)
+    expected["extenders"] = expected.get("extenders") or []
+    assert {**found, "extenders": found.get("extenders") or []} == expected
+    assert [line for line in before.splitlines() if "#" in line and "none" not in line] == [
+        line for line in taken.splitlines() if "#" in line
+    ]
+    assert without_extender(taken, URL) == taken
+
+
+def test_our_entry_is_updated_where_it_stands():
+    text = HEAD + "extenders:\n" + ITEM + FOREIGN
+    changed = with_extender(text, Extender(url_prefix="http://127.0.0.1:4000", weight=3))
+    entries = parse(changed)["extenders"]
+    assert [entry["urlPrefix"] for entry in entries] == ["http://127.0.0.1:4000", "http://other:1"]
+    assert entries[0]["weight"] == 3
+    assert changed.endswith(FOREIGN)
+
+
+def test_doubled_entries_of_ours_become_one():
+    text = HEAD + "extenders:\n" + ITEM + FOREIGN + ITEM
+    assert with_extender(text, OURS) == HEAD + "extenders:\n" + ITEM + FOREIGN
+
+
+def test_an_entry_is_ours_by_its_address_too():
+    text = HEAD + f"extenders:\n- urlPrefix: {URL}/\n  managedResources:\n  - name: enflame.com/shared-gcu\n"
+    assert has_extender(text, URL)
+    assert not has_extender(text)
+    assert without_extender(text, URL) == HEAD
+
+
+def test_flow_style_is_written_anew_and_keeps_comments():
+    text = HEAD + "profiles: []  # keep me\nextenders: [{urlPrefix: x, weight: 2}]\n"
+    changed = with_extender(text, OURS)
+    assert [entry["urlPrefix"] for entry in parse(changed)["extenders"]] == ["x", URL]
+    assert "profiles: []  # keep me\n" in changed
+    assert parse(without_extender(changed)) == parse(text)
+
+
+def test_json_is_yaml():
+    text = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}\n'
+    assert parse(with_extender(text, OURS))["extenders"] == [OURS.entry()]
+
+
+def test_an_anchor_in_a_foreign_entry_survives():
+    text = HEAD + "x: &tls {insecure: true}\nextenders:\n- urlPrefix: x\n  tlsConfig: *tls\nprofiles: []\n"
+    changed = with_extender(text, OURS)
+    assert parse(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.entry()]
+
+
+def test_tls_is_part_of_the_entry():
+    tls = {"caFile": "/etc/accelkit/ca.crt"}
+    extender = Extender(url_prefix="https://a", enable_https=True, tls_config=tls)
+    assert parse(with_extender(HEAD, extender))["extenders"][0]["tlsConfig"] == tls
+
+
+def test_a_second_binder_is_refused():
+    text = HEAD + "extenders:\n- urlPrefix: http://other:1\n  bindVerb: bind\n"
+    with pytest.raises(ConfigurationError, match=r"http://other:1 binds pods already.*take its entry"):
+        with_extender(text, OURS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no KubeSchedulerConfiguration"),
+        ("kind: Pod\napiVersion: v1\n", "holds no KubeSchedulerConfiguration"),
+        ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is none of kubescheduler"),
+        (HEAD + "---\n" + HEAD, "not one YAML document"),
+        (HEAD + "extenders: {a: b}\n", "not a list of mappings"),
+        (HEAD + "extenders: [a]\n", "not a list of mappings"),
+        ("a: [", "not one YAML document"),
+    ],
+)
+def test_other_files_are_refused(text, message):
+    with pytest.raises(ConfigurationError, match=message):
+        with_extender(text, OURS)
+    with pytest.raises(ConfigurationError, match=message):
+        without_extender(text)

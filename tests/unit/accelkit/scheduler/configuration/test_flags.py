@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+from strict_types import violations
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.command_line import parse
+from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.flags import carried
+from accelkit.scheduler.configuration.versions import written_format
+
+ALL = [
+    "kube-scheduler",
+    "--kubeconfig=/etc/s.conf",
+    "--kube-api-content-type=application/json",
+    "--kube-api-qps=62.5",
+    "--kube-api-burst=90",
+    "--leader-elect",
+    "--leader-elect-lease-duration=20s",
+    "--leader-elect-renew-deadline=12s",
+    "--leader-elect-retry-period=3s",
+    "--leader-elect-resource-lock=leases",
+    "--lock-object-name=old",
+    "--lock-object-namespace=team",
+    "--leader-elect-resource-name=new",
+    "--leader-elect-resource-namespace=other",
+    "--profiling=false",
+    "--contention-profiling=F",
+    "--scheduler-name=own",
+    "--hard-pod-affinity-symmetric-weight=7",
+    "--address=::",
+    "--port=10251",
+    "--secure-port=10259",
+    "--authentication-kubeconfig=/etc/s.conf",
+]
+
+
+@pytest.mark.parametrize("minor", range(19, 37))
+def test_every_overridden_flag_goes_to_its_field(minor):
+    form = written_format(minor)
+    fields = carried(parse(ALL).options, form, minor).fields
+    document = {"apiVersion": f"kubescheduler.config.k8s.io/{form}", "kind": "KubeSchedulerConfiguration", **fields}
+    assert violations(document, minor) == []
+    addresses = {key: fields.pop(key) for key in ("healthzBindAddress", "metricsBindAddress") if key in fields}
+    assert addresses == (
+        {"healthzBindAddress": "[::]:10251", "metricsBindAddress": "[::]:10251"} if minor <= 22 else {}
+    )
+    assert fields == {
+        "clientConnection": {
+            "kubeconfig": "/etc/s.conf",
+            "contentType": "application/json",
+            "qps": 62.5,
+            "burst": 90,
+        },
+        "leaderElection": {
+            "leaderElect": True,
+            "leaseDuration": "20s",
+            "renewDeadline": "12s",
+            "retryPeriod": "3s",
+            "resourceLock": "leases",
+            "resourceName": "new",
+            "resourceNamespace": "other",
+        },
+        "enableProfiling": False,
+        "enableContentionProfiling": False,
+        "profiles": [
+            {
+                "schedulerName": "own",
+                "pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 7}}],
+            }
+        ],
+    }
+
+
+def test_former_names_of_flags_are_heeded_where_the_present_ones_are_not_given():
+    options = parse(["kube-scheduler", "--lock-object-name=old", "--lock-object-namespace=team"]).options
+    election = carried(options, "v1beta1", 20).fields["leaderElection"]
+    assert election == {"resourceName": "old", "resourceNamespace": "team"}
+
+
+def test_no_flag_no_field():
+    assert carried(parse(["kube-scheduler", "--v=2"]).options, "v1", 34).fields == {}
+
+
+def test_a_closed_insecure_port_stays_closed():
+    fields = carried(parse(["kube-scheduler", "--port=0"]).options, "v1beta1", 20).fields
+    assert fields == {"healthzBindAddress": "0.0.0.0:0", "metricsBindAddress": "0.0.0.0:0"}
+
+
+def test_what_no_field_can_say_is_said_to_the_reader():
+    options = parse(["kube-scheduler", "--algorithm-provider=ClusterAutoscalerProvider"]).options
+    (problem,) = carried(options, "v1beta1", 20).problems
+    assert "ClusterAutoscalerProvider" in problem
+    assert (
+        carried(parse(["kube-scheduler", "--algorithm-provider=DefaultProvider"]).options, "v1beta1", 20).problems == ()
+    )
+
+
+@pytest.mark.parametrize("flag", ["--leader-elect=maybe", "--kube-api-qps=many", "--kube-api-burst=1.5"])
+def test_a_value_that_kube_scheduler_refuses_is_refused(flag):
+    with pytest.raises(ConfigurationError, match="which it refuses"):
+        carried(parse(["kube-scheduler", flag]).options, "v1", 34)
+
+
+@pytest.mark.parametrize(
+    ("duration", "nanoseconds"),
+    [("10s", 10**10), ("1m30s", 9 * 10**10), ("1.5s", 15 * 10**8), ("0", 0), ("500ms", 5 * 10**8)],
+)
+def test_durations_become_nanoseconds(duration, nanoseconds):
+    assert Extender(url_prefix="http://a", http_timeout=duration).legacy_entry()["httpTimeout"] == nanoseconds
+
+
+@pytest.mark.parametrize("duration", ["", "10", "s", "10 s", "1x"])
+def test_what_is_no_duration_is_refused(duration):
+    with pytest.raises(ConfigurationError, match="is no duration"):
+        Extender(url_prefix="http://a", http_timeout=duration).legacy_entry()

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from strict_types import violations
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.algorithm_source import merged_algorithm_source
+from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.policy import policy_with_extender
+
+OURS = Extender(url_prefix="https://10.96.0.7:32766", enable_https=True)
+YAML_POLICY = "kind: Policy\napiVersion: v1\n# ranking\npriorities:\n- name: LeastRequestedPriority\n  weight: 1\n"
+
+
+def merged(text):
+    return json.loads(policy_with_extender(text, OURS))
+
+
+def test_a_new_policy_leaves_the_defaults_alone():
+    policy = merged(None)
+    assert set(policy) == {"kind", "apiVersion", "extenders"}
+    assert policy["extenders"] == [OURS.legacy_entry()]
+    assert violations(policy, 18) == []
+
+
+def test_a_policy_in_yaml_is_merged_into():
+    policy = merged(YAML_POLICY)
+    assert policy["priorities"] == [{"name": "LeastRequestedPriority", "weight": 1}]
+    assert violations(policy, 22) == []
+
+
+def test_our_entry_is_brought_up_to_date_behind_those_of_others():
+    other = {"urlPrefix": "http://other", "filterVerb": "f"}
+    old = Extender(url_prefix="http://old").legacy_entry()
+    policy = merged(json.dumps({"kind": "Policy", "apiVersion": "v1", "Extenders": [old, other]}))
+    assert policy["Extenders"] == [other, OURS.legacy_entry()]
+    assert "extenders" not in policy
+
+
+def test_a_foreign_extender_that_binds_is_refused_however_its_key_is_written():
+    with pytest.raises(ConfigurationError, match="http://other binds pods already"):
+        merged('{"kind": "Policy", "extenders": [{"urlprefix": "http://other", "BindVerb": "b"}]}')
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"kind": "Pod"}', '{"extenders": 1}', '{"extenders": [1]}'])
+def test_what_is_no_policy_is_refused(text):
+    with pytest.raises(ConfigurationError, match="Policy"):
+        merged(text)
+
+
+CONFIGURATION = (
+    "# ours\napiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n"
+    "algorithmSource:\n  provider: {}\nleaderElection:\n  leaderElect: true  # three of us\n"
+)
+
+
+@pytest.mark.parametrize(("provider", "problems"), [("DefaultProvider", 0), ("ClusterAutoscalerProvider", 1)])
+def test_an_algorithm_provider_makes_way_for_a_policy(provider, problems):
+    source = merged_algorithm_source(CONFIGURATION.format(provider), OURS, pytest.fail)
+    text = source.configuration("/a/scheduler-1.json")
+    assert "leaderElect: true  # three of us\n" in text
+    assert "    file:\n      path: /a/scheduler-1.json\n" in text
+    assert "provider" not in text
+    assert len(source.problems) == problems
+
+
+def test_an_algorithm_source_that_is_none_is_refused():
+    with pytest.raises(ConfigurationError, match="no mapping"):
+        merged_algorithm_source(CONFIGURATION.replace("\n  provider: {}", " [1]"), OURS, pytest.fail)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+from scheduler_manifests import MINORS
+from strict_types import read_formats as released_formats
+from strict_types import violations
+from version_table import DOCUMENT, row, table
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.versions import (
+    check_readable,
+    minor_of,
+    read_formats,
+    reads_policy,
+    written_format,
+)
+
+
+def test_the_document_says_what_the_code_does():
+    assert DOCUMENT.read_text() == table(), (
+        "docs/scheduler-versions.md is stale; run .venv/bin/python tests/unit/accelkit/scheduler/version_table.py"
+    )
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_what_is_written_is_valid_for_the_version_and_no_more_than_that(minor):
+    document = row(minor).document
+    assert violations(document, minor) == []
+    legacy = written_format(minor) == "Policy"
+    (entry,) = document["extenders"]
+    assert entry["enableHttps" if legacy else "enableHTTPS"] is True
+    assert entry["httpTimeout"] == (10_000_000_000 if legacy else "10s")
+    assert entry["tlsConfig"]["serverName"] == "accelkit-extender.kube-system.svc"
+    if not legacy:
+        assert document["clientConnection"] == {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
+        assert document["leaderElection"] == {"leaderElect": True}
+    assert ("healthzBindAddress" in document) == (19 <= minor <= 22)
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_the_table_of_formats_agrees_with_the_released_types(minor):
+    released = released_formats(minor)
+    assert set(read_formats(minor)) == released - {"Policy"}
+    assert reads_policy(minor) == ("Policy" in released or minor == 16)
+
+
+def test_the_strict_reading_finds_what_kube_scheduler_would_refuse():
+    good = row(34).document
+    changes = {
+        "extender's key of a Policy": lambda d: d["extenders"][0].update(enableHttps=True),
+        "nanoseconds": lambda d: d["extenders"][0].update(httpTimeout=10_000_000_000),
+        "a number as string": lambda d: d["extenders"][0].update(weight="1"),
+        "a bare list": lambda d: d.update(extenders={}),
+        "not a duration": lambda d: d["leaderElection"].update(leaseDuration="15"),
+        "unknown below": lambda d: d["extenders"][0]["tlsConfig"].update(ca="x"),
+        "gone in v1": lambda d: d.update(healthzBindAddress="0.0.0.0:0"),
+        "boolean as number": lambda d: d.update(parallelism=True),
+    }
+    for name, change in changes.items():
+        bad = copy.deepcopy(good)
+        change(bad)
+        assert len(violations(bad, 34)) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("version", "minor"), [("v1.34.4", 34), ("1.16.0", 16), ("v1.21", 21), ("v1.27.3-gke.100", 27), ("1.22+", 22)]
+)
+def test_versions_are_read_as_servers_say_them(version, minor):
+    assert minor_of(version) == minor
+
+
+@pytest.mark.parametrize("version", ["", "latest", "v2.0.0", "1", "v1.x", "1.34.4; rm"])
+def test_what_is_no_version_is_refused(version):
+    with pytest.raises(ConfigurationError, match="is no Kubernetes version"):
+        minor_of(version)
+
+
+def test_a_version_that_is_too_old_is_refused():
+    with pytest.raises(ConfigurationError, match=r"older than 1\.16"):
+        minor_of("v1.15.12")
+
+
+def test_a_format_that_the_version_does_not_read_is_named_with_those_it_does():
+    assert check_readable("kubescheduler.config.k8s.io/v1beta3", 25) == "v1beta3"
+    with pytest.raises(ConfigurationError, match=r"1\.29 itself refuses .*v1beta3.*reads kubescheduler.*/v1;"):
+        check_readable("kubescheduler.config.k8s.io/v1beta3", 29)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.host.host import LocalHost, make_folders, missing_folders, sweep
+
+
+@pytest.fixture
+def host(tmp_path):
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "secret").write_text("outside")
+    return LocalHost(tmp_path / "root")
+
+
+def test_links_that_lead_out_of_the_root_are_refused(tmp_path, host):
+    (tmp_path / "root/out").symlink_to("/etc")
+    (tmp_path / "root/etc/link").symlink_to(tmp_path / "secret")
+    for call in (
+        lambda: host.read("/out/hostname"),
+        lambda: host.read("/etc/link"),
+        lambda: host.write("/out/file", b"", mode="0600", uid=os.getuid(), gid=os.getgid()),
+        lambda: host.remove("/out/file"),
+    ):
+        with pytest.raises(ConfigurationError, match="by a symbolic link"):
+            call()
+    assert host.status("/etc/link").kind == "link"
+
+
+def test_links_within_the_root_are_followed(tmp_path, host):
+    (tmp_path / "root/etc/file").write_text("inside")
+    (tmp_path / "root/etc/link").symlink_to("file")
+    (tmp_path / "root/alias").symlink_to("etc")
+    assert host.read("/etc/link") == b"inside"
+    assert host.read("/alias/file") == b"inside"
+
+
+def test_folders_are_made_as_far_as_they_are_missing(host):
+    assert missing_folders(host, "/etc/a/b") == ["/etc/a", "/etc/a/b"]
+    make_folders(host, "/etc/a/b", mode="0700")
+    assert missing_folders(host, "/etc/a/b") == []
+    assert host.status("/etc/a").mode == "0700"
+
+
+def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path, host):
+    for name in (".accelkit-file", ".other", "file"):
+        (tmp_path / "root/etc" / name).write_text("")
+    sweep(host, "/etc")
+    assert host.names("/etc") == [".other", "file"]
+
+
+def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch):
+    mine = {"uid": os.getuid(), "gid": os.getgid()}
+    host.write("/etc/file", b"old", mode="0600", **mine)
+
+    def refuse(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(ConfigurationError, match="/etc/file cannot be written: Read-only file system"):
+        host.write("/etc/file", b"new", mode="0600", **mine)
+    assert host.read("/etc/file") == b"old"
+    assert host.names("/etc") == ["file"]
+
+
+def test_a_command_that_is_not_there_is_told_as_a_shell_tells_it(host):
+    assert host.run(["no-such-command"])[0] == 127
+    assert host.run(["sh", "-c", "echo no; exit 3"]) == (3, "no\n")

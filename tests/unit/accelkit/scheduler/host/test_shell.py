@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from switched_host import tree
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.host.host import LocalHost
+from accelkit.scheduler.host.shell import ShellHost
+
+SHELLS = [
+    pytest.param(shell, marks=pytest.mark.skipif(shutil.which(shell[0]) is None, reason=f"no {shell[0]} here"))
+    for shell in (["dash"], ["bash", "--posix"], ["busybox", "sh"])
+]
+ODD = b"\0\xff'\"$(false)`\n\\n\r\n" + bytes(range(256)) * 300
+
+
+@pytest.fixture(params=SHELLS, ids=lambda shell: shell[0])
+def execute(request):
+    """Runs a script as a connection would."""
+
+    def run(script, content):
+        done = subprocess.run([*request.param, "-c", script], input=content, capture_output=True, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+@pytest.fixture
+def host(execute):
+    return ShellHost(execute)
+
+
+def mine():
+    return {"uid": os.getuid(), "gid": os.getgid()}
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", 'quote\'d "$(x)"', "-dash"])
+@pytest.mark.parametrize("content", [ODD, b"", b"no newline"])
+def test_what_is_written_is_read_and_looked_at(tmp_path, host, name, content):
+    path = f"{tmp_path}/{name}"
+    assert host.status(path) is None
+    assert host.read(path) is None
+    host.write(path, content, mode="0640", **mine())
+    assert host.read(path) == content
+    assert host.status(path) == LocalHost().status(path)
+    assert host.names(str(tmp_path)) == [name], "nothing is left beside it"
+    host.remove(path)
+    host.remove(path)
+    assert host.names(str(tmp_path)) == []
+
+
+def test_bytes_are_exact_where_there_is_no_base64(tmp_path, host, execute):
+    def without(script, content):
+        return execute(script.replace("command -v base64", "command -v no-such-command"), content)
+
+    host.write(f"{tmp_path}/file", ODD, mode="0600", **mine())
+    assert ShellHost(without).read(f"{tmp_path}/file") == ODD
+
+
+@pytest.mark.parametrize("mode", ["0755", "0700", "1777", "2750", "4711"])
+def test_modes_are_told_as_they_are(tmp_path, host, mode):
+    host.make_folder(f"{tmp_path}/folder", mode=mode)
+    host.make_folder(f"{tmp_path}/folder", mode=mode)
+    assert host.status(f"{tmp_path}/folder") == LocalHost().status(f"{tmp_path}/folder")
+    assert host.status(f"{tmp_path}/folder").mode == mode
+    (tmp_path / "folder/file").write_text("")
+    host.remove_empty_folder(f"{tmp_path}/folder")
+    assert host.status(f"{tmp_path}/folder") is not None
+    host.remove(f"{tmp_path}/folder/file")
+    host.remove_empty_folder(f"{tmp_path}/folder")
+    host.remove_empty_folder(f"{tmp_path}/folder")
+    assert host.status(f"{tmp_path}/folder") is None
+    assert host.names(f"{tmp_path}/folder") == []
+
+
+def test_links_are_seen_as_links(tmp_path, host):
+    (tmp_path / "link").symlink_to("nowhere")
+    assert host.status(f"{tmp_path}/link").kind == "link"
+    (tmp_path / "pipe").parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / "pipe")
+    assert host.status(f"{tmp_path}/pipe").kind == "other"
+
+
+def test_what_cannot_be_looked_at_is_not_absent(tmp_path, execute):
+    (tmp_path / "folder").mkdir()
+
+    def closed(script, content):
+        # Root may enter every folder, so the shell is told otherwise.
+        return execute(script.replace('[ -x "${above:-/}" ]', "false"), content)
+
+    with pytest.raises(ConfigurationError, match="cannot be entered"):
+        ShellHost(closed).read(f"{tmp_path}/folder/file")
+    with pytest.raises(ConfigurationError, match="cannot be entered"):
+        ShellHost(closed).status(f"{tmp_path}/folder/none/file")
+
+
+def test_refusals_carry_the_hosts_words_and_leave_nothing(tmp_path, host):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(ConfigurationError, match="cannot be written: "):
+        host.write(f"{tmp_path}/file/below", b"x", mode="0600", **mine())
+    with pytest.raises(ConfigurationError, match="cannot be made: "):
+        host.make_folder(f"{tmp_path}/none/folder", mode="0755")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be written: it is a folder"):
+        host.write(f"{tmp_path}/folder", b"x", mode="0600", **mine())
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+def test_content_that_does_not_arrive_whole_changes_nothing(tmp_path, execute):
+    (tmp_path / "file").write_text("old")
+    before = tree(tmp_path)
+    with pytest.raises(ConfigurationError, match="did not arrive whole"):
+        ShellHost(lambda script, content: execute(script, content[:-1])).write(
+            f"{tmp_path}/file", b"new content", mode="0600", **mine()
+        )
+    assert tree(tmp_path) == before
+
+
+def test_a_shell_killed_after_any_line_leaves_the_old_or_the_new_file(tmp_path, execute, host):
+    path = tmp_path / "file"
+    seen = set()
+    for line in range(30):
+        path.write_text("old")
+        lasted = []
+
+        def cut_off(script, content, line=line, lasted=lasted):
+            lines = script.splitlines()
+            lasted.append(line >= len(lines))
+            return execute("\n".join([*lines[:line], "kill -9 $$", *lines[line:]]), content)
+
+        try:
+            ShellHost(cut_off).write(str(path), b"new", mode="0600", **mine())
+        except ConfigurationError:
+            seen.add(path.read_text())
+        assert path.read_text() in {"old", "new"}
+        host.write(str(path), b"newest", mode="0600", **mine())
+        assert host.names(str(tmp_path)) == ["file"]
+        if lasted[0]:
+            break
+    else:
+        pytest.fail("never lasted")
+    assert seen == {"old", "new"}
+
+
+def test_commands_run_and_tell_how_they_ended(host):
+    assert host.run(["printf", "%s", "a b"]) == (0, "a b")
+    assert host.run(["sh", "-c", "echo no >&2; exit 3"]) == (3, "no\n")
+    assert host.run(["no-such-command"])[0] == 127
+
+
+def test_a_host_that_cannot_ask_says_so(execute):
+    def bare(script, content):
+        return execute(script.replace("command -v ", "command -v no-such-"), content)
+
+    assert ShellHost(bare).answers("https://127.0.0.1:1/healthz") is None
+
+
+@pytest.mark.skipif(shutil.which("curl") is None and shutil.which("wget") is None, reason="neither curl nor wget")
+def test_nobody_answers_where_nobody_listens(host):
+    assert host.answers("https://127.0.0.1:1/healthz") is False

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from odd_manifests import CONFIGURATION
+from ruamel.yaml import YAML
+from strict_types import violations
+from version_table import wanted
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.launch.config_file import ConfigFile
+
+FILE = ConfigFile("/etc/scheduler.yaml")
+
+
+def planned(text, version="v1.34.4", recorded=None):
+    return FILE.plan(text, recorded, lambda _: None, wanted(version))
+
+
+def test_our_entry_is_put_in_and_taken_out():
+    plan = planned(CONFIGURATION)
+    assert plan.launch_text.startswith(CONFIGURATION)
+    assert violations(YAML(typ="safe", pure=True).load(plan.launch_text), 34) == []
+    assert plan.marker == hashlib.sha256(plan.launch_text.encode()).hexdigest()
+    assert planned(plan.launch_text, recorded=CONFIGURATION) == plan
+    assert FILE.is_switched(plan.launch_text)
+    assert FILE.unswitched(plan.launch_text, CONFIGURATION) == CONFIGURATION
+    assert not FILE.is_switched(CONFIGURATION)
+
+
+def test_v1alpha2_spells_extenders_as_policies_do():
+    head = "apiVersion: kubescheduler.config.k8s.io/v1alpha2\nkind: KubeSchedulerConfiguration\n"
+    document = YAML(typ="safe", pure=True).load(planned(head, "v1.18.20").launch_text)
+    assert violations(document, 18) == []
+    assert document["extenders"][0]["enableHttps"] is True
+
+
+def test_a_format_that_the_version_does_not_read_is_refused():
+    with pytest.raises(ConfigurationError, match="itself refuses"):
+        planned(CONFIGURATION, "v1.22.0")
+
+
+def test_an_absent_file_is_refused():
+    with pytest.raises(ConfigurationError, match=r"there is no /etc/scheduler\.yaml"):
+        planned(None)

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import difflib
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from odd_manifests import CONFIGURATION, HOSTS, PLAIN, POLICY, Host, indented_lists, with_mount, with_options
+from ruamel.yaml import YAML
+from scheduler_manifests import MINORS, kubeadm_manifest
+from strict_types import violations
+from version_table import wanted
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.extender_entry import Extender
+from accelkit.scheduler.configuration.versions import minor_of
+from accelkit.scheduler.launch.manifest import StaticPod
+
+POD = StaticPod()
+NAMED = pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
+
+
+def parse(text):
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def planned(host, recorded=None, current=None, **changed):
+    return POD.plan(current or host.manifest, recorded, host.read, wanted(host.version, **changed))
+
+
+def words(text):
+    container = next(each for each in parse(text)["spec"]["containers"] if "scheduler" in each["name"])
+    return [*container.get("command", []), *container.get("args", [])]
+
+
+def written(plan):
+    return parse(plan.files[plan.marker.partition("=")[2]].content.decode())
+
+
+@NAMED
+def test_the_plan_names_a_valid_configuration_and_mounts_it(host):
+    plan = planned(host)
+    assert words(plan.launch_text).count(plan.marker) == 1
+    spec = parse(plan.launch_text)["spec"]
+    scheduler = next(each for each in spec["containers"] if "scheduler" in each["name"])
+    folder = "/etc/kubernetes/accelkit"
+    assert {"mountPath": folder, "name": "accelkit", "readOnly": True} in scheduler["volumeMounts"]
+    assert {"hostPath": {"path": folder, "type": "Directory"}, "name": "accelkit"} in spec["volumes"]
+    assert violations(written(plan), minor_of(host.version)) == []
+    assert set(plan.files) >= {plan.marker.partition("=")[2]}
+    assert all(path.startswith(folder + "/") for path in plan.files)
+
+
+@NAMED
+def test_taking_it_out_gives_the_original_bytes(host):
+    assert POD.unswitched(planned(host).launch_text, host.manifest) == host.manifest
+    assert POD.is_switched(planned(host).launch_text)
+    assert not POD.is_switched(host.manifest)
+    assert POD.unswitched(host.manifest, host.manifest) == host.manifest
+
+
+@NAMED
+def test_planning_again_changes_nothing(host):
+    plan = planned(host)
+    assert planned(host, recorded=host.manifest, current=plan.launch_text) == plan
+
+
+@NAMED
+def test_every_other_line_stays_as_it_is(host):
+    plan = planned(host)
+    after = plan.launch_text.splitlines(keepends=True)
+    replaced = ("config", "policy", "- team", "- /etc/own", "command: [", ": []")
+    kept = [line for line in host.manifest.splitlines(keepends=True) if not any(each in line for each in replaced)]
+    remaining = iter(after)
+    assert all(line.rstrip() in (each.rstrip() for each in remaining) for line in kept)
+
+
+@NAMED
+def test_a_change_by_others_stays_when_ours_is_taken_out(host):
+    def upgraded(text):
+        return text.replace("cpu: 100m", "cpu: 250m").replace("--leader-elect=true", "--leader-elect=false")
+
+    assert upgraded(host.manifest) != host.manifest
+    changed = upgraded(planned(host).launch_text)
+    assert POD.unswitched(changed, host.manifest) == upgraded(host.manifest)
+
+
+def test_kubeadms_manifest_gains_eight_lines_and_loses_none():
+    before, after = PLAIN.splitlines(), planned(Host(PLAIN)).launch_text.splitlines()
+    assert [line for line in difflib.ndiff(before, after) if line[0] in "+-"] == [
+        f"+     - {planned(Host(PLAIN)).marker}",
+        "+     - mountPath: /etc/kubernetes/accelkit",
+        "+       name: accelkit",
+        "+       readOnly: true",
+        "+   - hostPath:",
+        "+       path: /etc/kubernetes/accelkit",
+        "+       type: Directory",
+        "+     name: accelkit",
+    ]
+
+
+def test_what_is_there_is_merged_not_replaced():
+    plan = planned(HOSTS["existing configuration"])
+    text = plan.files[plan.marker.partition("=")[2]].content.decode()
+    assert text.startswith(CONFIGURATION)
+    assert [each["urlPrefix"] for each in written(plan)["extenders"]] == [
+        "http://10.0.0.9:8000",
+        "https://10.96.0.77:32766",
+    ]
+    assert "--config=/etc/own.yaml" not in words(plan.launch_text)
+
+
+@pytest.mark.parametrize("name", ["existing policy file", "existing policy in a ConfigMap", "v1alpha1 with a policy"])
+def test_a_policy_stays_a_policy(name):
+    plan = planned(HOSTS[name])
+    (path,) = [path for path in plan.files if path.endswith(".json")]
+    policy = json.loads(plan.files[path].content)
+    assert policy["predicates"] == json.loads(POLICY)["predicates"]
+    assert [each["enableHttps"] for each in policy["extenders"]] == [True]
+    if name.startswith("v1alpha1"):
+        assert written(plan)["algorithmSource"] == {"policy": {"file": {"path": path}}}
+    else:
+        assert not any("configmap" in word or "legacy" in word for word in words(plan.launch_text))
+        assert plan.marker == f"--policy-config-file={path}"
+
+
+def test_a_policy_beside_a_configuration_is_what_names_extenders_from_1_19_on():
+    host = HOSTS["policy file beside a configuration"]
+    assert "--config=/etc/own/c.yaml" in words(planned(host).launch_text)
+    files = {"/opt/s/c.yaml": CONFIGURATION.replace("/v1\n", "/v1alpha1\n")}
+    older = planned(Host(host.manifest, "v1.18.20", files))
+    assert older.marker.startswith("--config=")
+    assert "--policy-config-file=/etc/own/p.json" in words(older.launch_text)
+
+
+def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
+    plan = planned(Host(PLAIN))
+    leaf = wanted("v1.34.4").credentials.__class__(ca=b"authority", certificate=b"new", key=b"new")
+    assert planned(Host(PLAIN), credentials=leaf).launch_text == plan.launch_text
+    authority = wanted("v1.34.4").credentials.__class__(ca=b"both", certificate=b"certificate", key=b"key")
+    assert planned(Host(PLAIN), credentials=authority).marker != plan.marker
+    old = Host(kubeadm_manifest(17), "v1.17.17")
+    assert planned(old, credentials=leaf).marker != planned(old).marker
+
+
+def test_the_key_belongs_to_the_user_that_the_scheduler_runs_as():
+    rootless = PLAIN.replace("    seccompProfile:", "    runAsUser: 10259\n    seccompProfile:")
+    key = planned(Host(rootless)).files["/etc/kubernetes/accelkit/client.key"]
+    assert (key.mode, key.owner) == ("0600", 10259)
+    assert planned(Host(PLAIN)).files["/etc/kubernetes/accelkit/client.key"].owner is None
+
+
+def test_without_credentials_there_is_no_tls():
+    plan = planned(Host(PLAIN), credentials=None, extender=Extender(url_prefix="http://10.96.0.1:1"))
+    assert [entry["enableHTTPS"] for entry in written(plan)["extenders"]] == [False]
+    assert len(plan.files) == 1
+
+
+ALIASED = PLAIN.replace("  - command:\n", "  - command: &words\n").replace("status: {}", "status:\n  x: *words")
+REFUSED = {
+    "not YAML": ("spec: [", "is not one YAML document"),
+    "tabs": ("spec:\n\tcontainers: []\n", "is not one YAML document"),
+    "empty": ("", "holds no mapping"),
+    "several documents": (PLAIN + "---\n" + PLAIN, "is not one YAML document"),
+    "a list": ("- a\n", "holds no mapping"),
+    "not a Pod": (PLAIN.replace("kind: Pod", "kind: Deployment"), "kind 'Deployment'"),
+    "no spec": ("apiVersion: v1\nkind: Pod\n", "not of a Pod"),
+    "no containers": ("kind: Pod\nspec: {}\n", "no list of containers"),
+    "no command": (PLAIN.replace(PLAIN[PLAIN.index("command:") : PLAIN.index("image:")], ""), "0 of its 1 containers"),
+    "another program": (PLAIN.replace("- kube-scheduler\n", "- kube-proxy\n"), "0 of its 1 containers"),
+    "two of two": (
+        PLAIN.replace("  hostNetwork:", "  - name: two\n    command: [kube-scheduler]\n  hostNetwork:"),
+        "2 of its 2 containers",
+    ),
+    "none of two": (
+        PLAIN.replace("- kube-scheduler\n", "- a\n").replace(
+            "  hostNetwork:", "  - name: two\n    command: [b]\n  hostNetwork:"
+        ),
+        "0 of its 2 containers",
+    ),
+    "numbers": (PLAIN.replace("- --leader-elect=true", "- 5"), "not a list of strings"),
+    "a shell": (
+        PLAIN.replace("    - kube-scheduler\n", "    - sh\n    - -c\n    - exec kube-scheduler --v=2\n"),
+        "a shell script starts kube-scheduler",
+    ),
+    "a stray word": (PLAIN.replace("- --bind-address=127.0.0.1", "- stray"), "the word 'stray'"),
+    "a merge": (
+        "x: &base {command: [kube-scheduler]}\nkind: Pod\nspec:\n  containers:\n  - <<: *base\n    name: own\n",
+        "uses a YAML alias",
+    ),
+    "a date that is none": (PLAIN.replace("status: {}", "status: 2020-13-45"), "cannot be read as YAML"),
+    "a policy from a ConfigMap without its key": (
+        with_options(kubeadm_manifest(20), "--policy-configmap=own"),
+        r"ConfigMap kube-system/own, .* has no key policy\.cfg",
+    ),
+    "aliases": (ALIASED, "uses a YAML alias"),
+    "a key twice": (PLAIN.replace("  hostNetwork: true\n", "  hostNetwork: true\n" * 2), "is not one YAML document"),
+    "config from nowhere": (with_options(PLAIN, "--config=/a.yaml"), "mounts from nowhere"),
+    "config missing": (with_mount(with_options(PLAIN, "--config=/a"), "/b", "/a"), "the host has no /b"),
+    "config in a ConfigMap volume": (
+        with_mount(with_options(PLAIN, "--config=/a"), "/b", "/a").replace(
+            "  - hostPath:\n      path: /b\n      type: File\n", "  - configMap:\n      name: c\n"
+        ),
+        "which is no hostPath",
+    ),
+    "a policy too late": (with_options(PLAIN, "--policy-configmap=own"), r"1\.34 no longer reads"),
+    "unknown value": (PLAIN.replace("--leader-elect=true", "--leader-elect=perhaps"), "which it refuses"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_edited_is_refused_with_one_sentence(text, message):
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        planned(Host(text, "v1.20.0" if "v1.20." in text else "v1.34.4"), current=text)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_absent_manifest_is_refused():
+    with pytest.raises(ConfigurationError, match="there is no manifest"):
+        POD.plan(None, None, lambda _: None, wanted("v1.34.4"))
+
+
+def test_a_foreign_extender_that_binds_is_refused():
+    files = {"/opt/scheduler.yaml": CONFIGURATION + "  bindVerb: bind\n"}
+    with pytest.raises(ConfigurationError, match="binds pods already"):
+        planned(Host(HOSTS["existing configuration"].manifest, files=files))
+
+
+def test_a_configuration_that_the_version_does_not_read_is_refused():
+    host = HOSTS["existing configuration"]
+    with pytest.raises(ConfigurationError, match=r"1\.24 itself refuses"):
+        planned(Host(host.manifest, "v1.24.0", host.files))
+
+
+def test_an_unchanged_manifest_keeps_its_bytes_whatever_its_layout():
+    odd = planned(Host(PLAIN)).launch_text.replace("  hostNetwork: true\n", "  hostNetwork:   true # odd\n\n\n")
+    assert planned(Host(PLAIN), recorded=PLAIN, current=odd).launch_text == odd
+
+
+def test_a_manifest_in_json_stays_readable_and_comes_back():
+    text = json.dumps(parse(PLAIN), indent=4)
+    plan = planned(Host(text))
+    assert plan.marker in words(plan.launch_text)
+    assert parse(POD.unswitched(plan.launch_text, None)) == parse(text)
+    assert POD.unswitched(plan.launch_text, text) == text
+
+
+LAYOUTS = {
+    "plain": lambda text: text,
+    "indented": indented_lists,
+    "windows": lambda text: text.replace("\n", "\r\n"),
+    "document": lambda text: "---\n" + text,
+    "quoted": lambda text: text.replace(
+        "- --kubeconfig=/etc/kubernetes/scheduler.conf", '- "--kubeconfig=/etc/kubernetes/scheduler.conf"'
+    ),
+    "args": lambda text: text.replace("    - kube-scheduler\n", "    - kube-scheduler\n    args:\n"),
+}
+OPTIONS = st.lists(
+    st.sampled_from(
+        ["--v=2", "--feature-gates=A=true", "--profiling=false", "--kube-api-qps=80", "--tls-min-version=VersionTLS12"]
+    ),
+    unique=True,
+)
+
+
+@settings(max_examples=20)  # each reads and writes a manifest a dozen times
+@given(
+    minor=st.sampled_from(MINORS),
+    options=OPTIONS,
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    existing=st.booleans(),
+    comments=st.lists(st.integers(0, 60), max_size=3),
+)
+@example(minor=27, options=[], layout="indented", existing=True, comments=[17])
+def test_taking_out_undoes_putting_in(minor, options, layout, existing, comments):
+    text = with_options(kubeadm_manifest(minor), *options)
+    files = {}
+    if existing and minor >= 25:
+        text = with_mount(with_options(text, "--config=/etc/own.yaml"), "/opt/s.yaml", "/etc/own.yaml")
+        files = {"/opt/s.yaml": CONFIGURATION}
+    lines = LAYOUTS[layout](text).splitlines(keepends=True)
+    for place in sorted(comments, reverse=True):
+        lines.insert(min(place, len(lines)), "# a comment\n")
+    text = "".join(lines)
+    host = Host(text, f"v1.{minor}.3", files)
+    plan = planned(host)
+    assert POD.unswitched(plan.launch_text, text) == text
+    without_record = parse(POD.unswitched(plan.launch_text, None))
+    if not files:
+        assert without_record == parse(text)
+    assert planned(host, recorded=text, current=plan.launch_text) == plan
+    assert plan.launch_text.count("# a comment") == text.count("# a comment")
+    assert violations(written(plan), minor) == []

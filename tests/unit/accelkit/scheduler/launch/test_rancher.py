@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+from odd_manifests import CONFIGURATION, POLICY
+from ruamel.yaml import YAML
+from version_table import wanted
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.launch.rancher import Rancher
+
+K3S, RKE2 = Rancher("k3s"), Rancher("rke2")
+CONFIG = "/etc/rancher/k3s/config.yaml"
+
+
+def planned(launch, files, version="v1.34.4", current=None):
+    return launch.plan(current, None, lambda path: files[path].encode() if path in files else None, wanted(version))
+
+
+def configuration(plan):
+    return YAML(typ="safe", pure=True).load(plan.files[plan.marker.partition("=")[2]].content.decode())
+
+
+def test_k3s_is_given_one_argument_more():
+    plan = planned(K3S, {})
+    assert plan.launch_text == (
+        f"# Written by accelkit, which takes it away again.\nkube-scheduler-arg+:\n- {plan.marker.removeprefix('--')}\n"
+    )
+    document = configuration(plan)
+    assert document["clientConnection"]["kubeconfig"] == "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
+    assert document["enableProfiling"] is False
+
+
+def test_rke2_mounts_the_folder_too():
+    plan = planned(RKE2, {"/etc/rancher/rke2/config.yaml": "data-dir: /data\n"})
+    assert plan.launch_text.endswith(
+        "kube-scheduler-extra-mount+:\n- /etc/kubernetes/accelkit:/etc/kubernetes/accelkit:ro\n"
+    )
+    assert configuration(plan)["clientConnection"]["kubeconfig"] == "/data/server/cred/scheduler.kubeconfig"
+
+
+@pytest.mark.parametrize("launch", [K3S, RKE2])
+def test_it_is_ours_alone(launch):
+    plan = planned(launch, {})
+    assert launch.path == f"/etc/rancher/{launch.distribution}/config.yaml.d/50-accelkit.yaml"
+    assert launch.is_switched(plan.launch_text)
+    assert launch.unswitched(plan.launch_text, None) is None
+    assert planned(launch, {}, current=plan.launch_text) == plan
+
+
+def test_an_existing_configuration_is_merged():
+    files = {CONFIG: "kube-scheduler-arg: config=/etc/own.yaml\n", "/etc/own.yaml": CONFIGURATION}
+    assert len(configuration(planned(K3S, files))["extenders"]) == 2
+
+
+def test_a_configuration_is_found_through_the_mounts_of_rke2():
+    files = {
+        "/etc/rancher/rke2/config.yaml": (
+            "kube-scheduler-arg:\n- config=/inside/own.yaml\nkube-scheduler-extra-mount:\n- /outside:/inside:ro\n"
+        ),
+        "/outside/own.yaml": CONFIGURATION,
+    }
+    assert len(configuration(planned(RKE2, files))["extenders"]) == 2
+
+
+def test_a_policy_in_a_config_map_is_put_out_of_force():
+    files = {
+        CONFIG: "kube-scheduler-arg:\n- policy-configmap=own\n- policy-configmap-namespace=team\n",
+        "configmap:team/own/policy.cfg": POLICY,
+    }
+    plan = planned(K3S, files, "v1.21.14")
+    assert plan.launch_text.endswith(
+        f"- {plan.marker.removeprefix('--')}\n- policy-configmap=\n- policy-configmap-namespace=\n"
+    )
+
+
+def test_files_add_up_in_their_order():
+    drop_in = "/etc/rancher/k3s/config.yaml.d/10-own.yaml"
+    launch = Rancher("k3s", sources=(CONFIG, drop_in, K3S.path))
+    files = {
+        CONFIG: "kube-scheduler-arg:\n- kube-api-qps=1\n",
+        drop_in: "kube-scheduler-arg+:\n- kube-api-burst=2\n",
+        K3S.path: planned(K3S, {}).launch_text,
+    }
+    added = configuration(planned(launch, files))["clientConnection"]
+    assert (added["qps"], added["burst"]) == (1, 2)
+    replaced = configuration(planned(launch, {**files, drop_in: "kube-scheduler-arg:\n- kube-api-burst=2\n"}))
+    assert "qps" not in replaced["clientConnection"]
+
+
+def test_a_later_file_that_would_replace_ours_is_refused():
+    late = "/etc/rancher/k3s/config.yaml.d/90-own.yaml"
+    with pytest.raises(ConfigurationError, match="replaces `kube-scheduler-arg`"):
+        planned(Rancher("k3s", sources=(CONFIG, late)), {late: "kube-scheduler-arg: v=2\n"})
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [", "not one YAML"), ("- a\n", "holds no mapping")])
+def test_an_unreadable_file_is_refused(text, message):
+    with pytest.raises(ConfigurationError, match=message):
+        planned(K3S, {CONFIG: text})
+
+
+def test_a_file_of_others_in_our_place_is_refused():
+    with pytest.raises(ConfigurationError, match="not ours"):
+        planned(K3S, {}, current="a: 1\n")
+
+
+def test_a_configuration_that_is_not_there_is_refused():
+    with pytest.raises(ConfigurationError, match="the host has no /a"):
+        planned(K3S, {CONFIG: "kube-scheduler-arg: config=/a\n"})

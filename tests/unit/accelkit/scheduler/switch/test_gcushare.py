@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from odd_manifests import PLAIN, with_mount, with_options
+from scheduler_manifests import kubeadm_manifest
+from version_table import wanted
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.switch.gcushare import BACKUP, CONFIGURATIONS, FILES, leftovers
+
+JSON_FILE, YAML_FILE = CONFIGURATIONS
+OLD = kubeadm_manifest(20)
+POLICY = {
+    "kind": "Policy",
+    "apiVersion": "v1",
+    "extenders": [{"urlPrefix": "http://127.0.0.1:32766/gcushare-scheduler", "bindVerb": "bind"}],
+}
+SETTINGS = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: http://127.0.0.1:32766/gcushare-scheduler
+  bindVerb: bind
+"""
+
+
+def installed(original, option, path):
+    text = with_mount(with_options(original, f"--{option}={path}"), path, path)
+    return text.replace("  hostNetwork: true\n", "  dnsPolicy: ClusterFirstWithHostNet\n  hostNetwork: true\n")
+
+
+def found(current, **files):
+    given = {JSON_FILE: json.dumps(POLICY), YAML_FILE: SETTINGS, **files}
+    return leftovers(current, lambda path: given[path].encode() if given.get(path) else None)
+
+
+HOSTS = {
+    "before 1.23": (OLD, installed(OLD, "policy-config-file", JSON_FILE)),
+    "from 1.23": (PLAIN, installed(PLAIN, "config", YAML_FILE)),
+}
+
+
+@pytest.mark.parametrize(("original", "current"), HOSTS.values(), ids=HOSTS)
+def test_the_kept_manifest_is_the_original(original, current):
+    files = {BACKUP: original, FILES[3]: current}
+    left = found(current, **files)
+    assert left.original == original
+    assert left.files == FILES
+
+
+@pytest.mark.parametrize(("original", "current"), HOSTS.values(), ids=HOSTS)
+def test_a_manifest_upgraded_since_loses_its_lines_alone(original, current):
+    def upgraded(text):
+        return text.replace(".0\n    imagePull", ".9\n    imagePull").replace("cpu: 100m", "cpu: 200m")
+
+    assert found(upgraded(current), **{BACKUP: original}).original == upgraded(original)
+
+
+def test_without_the_kept_manifest_its_option_and_mount_go():
+    current = with_mount(with_options(PLAIN, f"--config={YAML_FILE}"), YAML_FILE, YAML_FILE)
+    assert found(current).original == PLAIN
+
+
+def test_an_option_that_it_took_the_place_of_comes_back():
+    original = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/etc/own.yaml", "/etc/own.yaml")
+    current = original.replace("    - --config=/etc/own.yaml\n", "").replace(
+        "    - --leader-elect=true\n", f"    - --leader-elect=true\n    - --config={YAML_FILE}\n"
+    )
+    current = current.replace(
+        "    volumeMounts:\n", f"    volumeMounts:\n    - mountPath: {YAML_FILE}\n      name: its\n"
+    )
+    current = current.replace("  volumes:\n", f"  volumes:\n  - hostPath:\n      path: {YAML_FILE}\n    name: its\n")
+    assert found(current, **{BACKUP: original}).original == original
+
+
+def test_a_kept_manifest_that_is_no_use_is_not_used():
+    current = with_mount(with_options(PLAIN, f"--config={YAML_FILE}"), YAML_FILE, YAML_FILE)
+    assert found(current, **{BACKUP: "garbage: ["}).original == PLAIN
+    assert found(current, **{BACKUP: current}).original == PLAIN
+
+
+def test_a_dns_policy_that_it_changed_comes_back():
+    original = PLAIN.replace("  hostNetwork: true\n", "  dnsPolicy: Default\n  hostNetwork: true\n")
+    current = installed(original, "config", YAML_FILE).replace("  dnsPolicy: Default\n", "", 1)
+    assert found(current, **{BACKUP: original}).original == original
+
+
+@pytest.mark.parametrize("content", [SETTINGS.replace("/gcushare-scheduler", ""), "a: ["])
+def test_a_configuration_of_others_is_not_taken_for_its_own(content):
+    current = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/etc/own.yaml", "/etc/own.yaml")
+    given = {"/etc/own.yaml": content}
+    assert leftovers(current, lambda path: given[path].encode() if path in given else None) is None
+
+
+def test_files_without_effect_are_swept_all_the_same():
+    left = found(PLAIN, **{BACKUP: PLAIN})
+    assert left.original == PLAIN
+    assert left.files == (*CONFIGURATIONS, BACKUP)
+
+
+def test_a_host_without_it_is_left_alone():
+    assert leftovers(PLAIN, lambda _: None) is None
+
+
+def test_extenders_of_others_in_its_file_are_not_lost():
+    text = SETTINGS + "- urlPrefix: http://other\n"
+    with pytest.raises(ConfigurationError, match="also names the extender http://other"):
+        found(HOSTS["from 1.23"][1], **{YAML_FILE: text})
+
+
+def test_the_plan_starts_from_the_original():
+    current = HOSTS["from 1.23"][1]
+    original = found(current, **{BACKUP: PLAIN}).original
+    given = wanted("v1.34.4")
+    plan = StaticPod().plan(original, None, lambda _: None, given)
+    assert plan == StaticPod().plan(PLAIN, None, lambda _: None, given)
+    with pytest.raises(ConfigurationError, match="binds pods already"):
+        StaticPod().plan(current, None, lambda path: SETTINGS.encode() if path == YAML_FILE else None, given)

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+from scheduler_manifests import kubeadm_command, kubeadm_manifest
+
+from accelkit.errors import ApiError, ServiceError
+from accelkit.kube.connection import Connection
+from accelkit.scheduler.switch import mirror_pod
+from accelkit.scheduler.switch.mirror_pod import MirrorPod, _Watch
+
+COMMANDS = {"kube-scheduler": ["kube-scheduler", "--config=/etc/kubernetes/accelkit/scheduler-0.yaml"]}
+WAITER = MirrorPod(Connection("http://127.0.0.1:1", None), "master", "/etc/kubernetes/manifests/kube-scheduler.yaml")
+
+
+class Api:
+    """Answers with one pod."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def get(self, _path):
+        if isinstance(self.answer, ApiError):
+            raise self.answer
+        return json.dumps(self.answer).encode()
+
+
+def pod(*, command=COMMANDS["kube-scheduler"], running=True, ready=True, restarts=0, container="a", mirror="h"):
+    status = {
+        "name": "kube-scheduler",
+        "ready": ready,
+        "started": ready,
+        "restartCount": restarts,
+        "containerID": container,
+        "state": {"running": {}} if running else {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {} if running else {"terminated": {"exitCode": 1}},
+    }
+    annotations = {"kubernetes.io/config.hash": "h", "kubernetes.io/config.mirror": mirror}
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [{"name": "kube-scheduler", "command": command[:1], "args": command[1:]}]},
+        "status": {"containerStatuses": [status]},
+    }
+
+
+async def look(watch, answer):
+    await WAITER._look(Api(answer), "/pod", COMMANDS, watch)
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (pod(), ""),
+        (pod(command=["kube-scheduler"]), "the kubelet still runs the former manifest"),
+        (pod(mirror="former"), "the kubelet still runs the former manifest"),
+        (pod(ready=False), "its probes are not passed yet"),
+        (pod(running=False), "its container is in CrashLoopBackOff (it ended with 1)"),
+        ({**pod(), "status": {}}, "the kubelet has not started it yet"),
+        (ApiError("no", status=404), "the kubelet shows no mirror pod of it"),
+        (ApiError("connection refused"), "the API server: connection refused"),
+    ],
+)
+async def test_each_state_has_its_sentence(answer, problem):
+    watch = await look(_Watch(), answer)
+    assert (watch.problem, watch.hopeless) == (problem, False)
+
+
+async def test_a_container_that_admission_added_does_not_matter():
+    answer = pod()
+    answer["spec"]["containers"].append({"name": "sidecar", "command": ["sh"]})
+    assert (await look(_Watch(), answer)).problem == ""
+
+
+async def test_waiting_is_in_vain_after_restarts_that_were_seen_and_not_after_old_ones():
+    watch = await look(_Watch(), pod(running=False, restarts=7))
+    assert not watch.hopeless, "what happened before is not of this configuration"
+    assert not (await look(watch, pod(running=False, restarts=8))).hopeless
+    assert (await look(watch, pod(running=False, restarts=9))).hopeless
+    assert not (await look(watch, pod(ready=False, restarts=9))).hopeless
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        self.now += seconds
+
+
+MANIFEST = kubeadm_manifest(34)
+COMMAND = kubeadm_command(34)
+RUNNING = {"command": COMMAND}
+
+
+class ApiServer:
+    """Answers with the mirror pod as it is after so many seconds, and with its logs; stands for ApiClient."""
+
+    def __init__(self, clock, answer, logs):
+        self._clock, self._answer, self._logs, self._start = clock, answer, logs, clock.now
+
+    def __call__(self, _connection):
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        return None
+
+    async def get(self, path, *, query=None):
+        assert path.startswith("/api/v1/namespaces/kube-system/pods/kube-scheduler-master")
+        if query is None:
+            return json.dumps(self._answer(self._clock.now - self._start)).encode()
+        found = self._logs.get(query["previous"])
+        if found is None:
+            raise ApiError("there is no such container", status=400)
+        return found
+
+
+class Host:
+    """A host that answers for kube-scheduler, and notes where it was asked."""
+
+    def __init__(self, answer=True):
+        self.answer, self.asked = answer, []
+
+    def answers(self, url):
+        self.asked.append(url)
+        return self.answer
+
+
+@pytest.fixture
+def waited(monkeypatch):
+    """Wait for a mirror pod; return how many seconds that took."""
+
+    def wait(answer, *, host=None, logs=None, text=MANIFEST, act=WAITER.wait, marker=("",)):
+        clock = Clock()
+        monkeypatch.setattr(mirror_pod, "time", clock)
+        monkeypatch.setattr(mirror_pod, "asyncio", SimpleNamespace(run=asyncio.run, sleep=clock.sleep))
+        monkeypatch.setattr(mirror_pod, "ApiClient", ApiServer(clock, answer, logs or {}))
+        act(host or Host(), text, *marker)
+        return clock.now - 100
+
+    return wait
+
+
+def test_a_scheduler_has_read_its_configuration_when_it_has_run_for_a_while(waited):
+    assert waited(lambda _: pod(**RUNNING)) == 4
+
+
+def test_a_new_container_must_prove_itself_anew(waited):
+    assert waited(lambda seconds: pod(**RUNNING, container="a" if seconds < 3 else "b")) == 3 + 4
+
+
+def test_the_time_before_a_container_runs_proves_nothing(waited):
+    assert waited(lambda seconds: pod(**RUNNING, ready=seconds >= 10)) == 10 + 4
+
+
+def test_a_scheduler_whose_health_is_not_answered_is_not_taken_for_running(waited):
+    host = Host(answer=False)
+    with pytest.raises(ServiceError, match="after 120 s: its /healthz does not answer"):
+        waited(lambda _: pod(**RUNNING), host=host)
+    assert set(host.asked) == {"https://127.0.0.1:10259/healthz"}
+
+
+def test_a_host_that_cannot_ask_leaves_it_to_the_kubelets_probes(waited):
+    assert waited(lambda _: pod(**RUNNING), host=Host(answer=None)) == 4
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "asked"),
+    [
+        ("0.0.0.0", "10300", ["https://127.0.0.1:10300/healthz"]),  # noqa: S104 - a flag's value
+        ("::", "10300", ["https://127.0.0.1:10300/healthz"]),
+        ("fd00::1", "10300", ["https://[fd00::1]:10300/healthz"]),
+        ("10.0.0.1", "0", []),
+    ],
+)
+def test_health_is_asked_where_the_scheduler_serves(waited, address, port, asked):
+    text = MANIFEST.replace("--bind-address=127.0.0.1", f"'--bind-address={address}'\n    - --secure-port={port}")
+    at = COMMAND.index("--bind-address=127.0.0.1")
+    command = [*COMMAND[:at], f"--bind-address={address}", f"--secure-port={port}", *COMMAND[at + 1 :]]
+    host = Host()
+    waited(lambda _: pod(command=command), host=host, text=text)
+    assert host.asked == asked
+
+
+def test_a_scheduler_that_keeps_ending_is_given_up_before_the_deadline_with_its_last_words(waited):
+    words = {"true": b"unknown field\n", "false": b""}
+    with pytest.raises(
+        ServiceError, match=r"CrashLoopBackOff \(it ended with 1\); its last words:\nunknown field;"
+    ) as no:
+        waited(lambda seconds: pod(**RUNNING, running=False, restarts=int(seconds)), logs=words)
+    assert "after 120 s" not in str(no.value)
+
+
+def test_a_scheduler_that_did_not_run_before_is_left_alone(waited):
+    with pytest.raises(ServiceError, match=r"the former manifest; so its manifest was left alone"):
+        waited(lambda _: pod(command=["kube-scheduler"]), act=WAITER.check, marker=())
+
+
+def test_without_a_manifest_there_is_nothing_to_wait_for(waited):
+    assert waited(None, text=None) == 0

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.switch.record import Record, decode_record, digest, encode_record, original_path, record_path
+
+PATH = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+RECORD = Record(path=PATH, existed=True, mode="0600", sha256=digest(b"a"), written_sha256=digest(b"b"), files=("/x",))
+
+
+def test_a_record_survives_its_file():
+    assert decode_record(encode_record(RECORD), "r.json") == RECORD
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "cannot be read"),
+        (b"\xff", "cannot be read"),
+        (encode_record(RECORD).replace(b": 1\n", b": 2\n"), "version 2"),
+    ],
+)
+def test_an_unusable_record_is_an_error(content, message):
+    with pytest.raises(ConfigurationError, match=message):
+        decode_record(content, "r.json")
+
+
+def test_records_lie_elsewhere_than_the_file():
+    assert record_path("/var/lib/accelkit", PATH).startswith("/var/lib/accelkit/kube-scheduler.yaml.")
+    assert record_path("/b", PATH) != record_path("/b", "/other/kube-scheduler.yaml")
+    assert original_path("/b", "ab") == "/b/ab.original"
+    with pytest.raises(ConfigurationError, match="is the folder of"):
+        record_path("/etc/kubernetes/manifests/", PATH)

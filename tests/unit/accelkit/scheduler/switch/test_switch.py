@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+from scheduler_manifests import kubeadm_manifest
+from switched_host import DyingHost, Killed, Restarted, Runner, make_host, switch, tree, wanted
+
+from accelkit.errors import ConfigurationError, ServiceError
+from accelkit.scheduler.launch.manifest import MANIFEST
+from accelkit.scheduler.switch.record import digest
+
+FLAG = "--config=/etc/kubernetes/accelkit/scheduler-"
+
+
+@pytest.fixture
+def host(tmp_path):
+    return make_host(tmp_path)
+
+
+def manifest(tmp_path):
+    return (tmp_path / MANIFEST.removeprefix("/")).read_text()
+
+
+def test_apply_again_update_and_remove(tmp_path, host):
+    before = tree(tmp_path)
+    first = switch(host).apply(wanted())
+    assert {change.path for change in first.changes} > {MANIFEST}
+    assert FLAG in manifest(tmp_path)
+    assert switch(host).apply(wanted()).changes == ()
+    assert switch(host).check(wanted()).changes == ()
+
+    updated = switch(host).apply(wanted("https://10.96.0.21:32766", b"another key"))
+    assert any(change.path.endswith("client.key") for change in updated.changes)
+    ours = sorted(path.name for path in (tmp_path / "etc/kubernetes/accelkit").iterdir())
+    assert len([name for name in ours if name.startswith("scheduler-")]) == 1, ours
+
+    removed = switch(host).remove()
+    assert removed.exact
+    assert tree(tmp_path) == before
+    assert switch(host).remove().changes == ()
+
+
+def test_a_scheduler_is_restarted_when_its_launch_file_changes_and_only_then(host):
+    runner = Runner()
+    assert restarts(runner, switch(host, runner).apply, wanted()) == 1
+    assert restarts(runner, switch(host, runner).apply, wanted()) == 0
+    assert restarts(runner, switch(host, runner).check, wanted()) == 0
+    assert restarts(runner, switch(host, runner).apply, wanted("https://10.96.0.21:32766")) == 1
+    assert restarts(runner, switch(host, runner).remove) == 1
+    assert restarts(runner, switch(host, runner).remove) == 0
+
+
+def restarts(runner, act, *args):
+    """How often the scheduler was restarted by it."""
+    before = runner.restarts
+    act(*args)
+    return runner.restarts - before
+
+
+def test_comparing_changes_nothing(tmp_path, host):
+    before = tree(tmp_path)
+    outcome = switch(host).compare(wanted())
+    assert [change.before is None for change in outcome.changes].count(False) == 1
+    assert tree(tmp_path) == before
+    switch(host).apply(wanted())
+    installed = tree(tmp_path)
+    assert len(switch(host).compare_removal().changes) == len(outcome.changes)
+    assert tree(tmp_path) == installed
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("then", ["apply", "remove"])
+def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, host, then, after):
+    before, launch_files = tree(tmp_path), {digest(manifest(tmp_path).encode())}
+    switch(host).apply(wanted())
+    launch_files.add(digest(manifest(tmp_path).encode()))
+    installed = tree(tmp_path)
+    switch(host).remove()
+    for at in range(100):
+        try:
+            switch(DyingHost(host, at, after=after)).apply(wanted())
+        except Killed:
+            assert digest(manifest(tmp_path).encode()) in launch_files
+            if then == "apply":
+                switch(host).apply(wanted())
+                assert tree(tmp_path) == installed
+            switch(host).remove()
+            assert tree(tmp_path) == before, f"killed at change {at}"
+        else:
+            break
+    else:
+        pytest.fail("never finished")
+    assert at > 5
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, host, after):
+    before = tree(tmp_path)
+    for at in range(100):
+        switch(host).apply(wanted())
+        try:
+            switch(DyingHost(host, at, after=after)).remove()
+        except Killed:
+            switch(host).remove()
+            assert tree(tmp_path) == before, f"killed at change {at}"
+        else:
+            break
+    assert tree(tmp_path) == before
+    assert at > 5
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "fchmod", "rename", "close", "mkdir", "chmod"])
+def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, host, call, monkeypatch):
+    before = tree(tmp_path)
+    real, calls = getattr(os, call), []
+    for at in range(200):
+        calls.clear()
+
+        def dying(*args, at=at, **keywords):
+            calls.append(args)
+            if len(calls) > at:
+                raise Killed
+            return real(*args, **keywords)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, dying)
+            try:
+                switch(host).apply(wanted())
+            except Killed:
+                finished = False
+            else:
+                finished = True
+        if finished:
+            break
+        assert manifest(tmp_path).startswith("apiVersion: v1\n")
+        assert not manifest(tmp_path).rstrip().endswith(":")
+        switch(host).apply(wanted())
+        switch(host).remove()
+        assert tree(tmp_path) == before, f"killed at call {at} of os.{call}"
+    else:
+        pytest.fail("never finished")
+    assert at > 2
+
+
+def test_a_scheduler_that_does_not_come_back_gets_its_manifest_again(tmp_path, host):
+    before = tree(tmp_path)
+    with pytest.raises(ServiceError, match="does not run"):
+        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
+    assert tree(tmp_path) == before
+
+    switch(host).apply(wanted())
+    installed = tree(tmp_path)
+    running = manifest(tmp_path)
+    with pytest.raises(ServiceError, match="does not run"):
+        switch(host, Runner(refuses=lambda text: text != running)).apply(wanted("https://10.96.0.21:32766", b"k2"))
+    assert tree(tmp_path) == installed
+    switch(host).remove()
+    assert tree(tmp_path) == before
+
+
+def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manifest(tmp_path, host):
+    original = manifest(tmp_path)
+    service = Restarted(tmp_path, refuses=lambda text: FLAG in text)
+    with pytest.raises(ServiceError, match="what was there before is back"):
+        switch(host, service).apply(wanted())
+    assert service.running == original == manifest(tmp_path)
+
+
+def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_path, host):
+    original = manifest(tmp_path)
+    with pytest.raises(
+        ServiceError, match=r"something else; and putting back what was there before failed as well: .* something else"
+    ):
+        switch(host, Restarted(tmp_path, refuses=bool)).apply(wanted())
+    assert manifest(tmp_path) == original
+
+
+def test_a_manifest_that_was_put_back_has_the_mode_that_it_has_now(tmp_path, host):
+    switch(host).apply(wanted())
+    place = tmp_path / MANIFEST.removeprefix("/")
+    place.chmod(0o640)
+    running = manifest(tmp_path)
+    with pytest.raises(ServiceError, match="does not run"):
+        switch(host, Runner(refuses=lambda text: text != running)).apply(wanted("https://10.96.0.21:32766"))
+    assert (manifest(tmp_path), place.stat().st_mode & 0o777) == (running, 0o640)
+
+
+def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_run(tmp_path, host):
+    before = tree(tmp_path)
+    with pytest.raises(Killed):
+        switch(host, Runner(refuses=lambda text: FLAG in text, dies=True)).apply(wanted())
+    assert FLAG in manifest(tmp_path)
+    with pytest.raises(ServiceError, match="what was there before is back"):
+        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
+    assert tree(tmp_path) == before
+
+    switch(host).apply(wanted())
+    running = manifest(tmp_path)
+    other = wanted("https://10.96.0.21:32766")
+    with pytest.raises(Killed):
+        switch(host, Runner(refuses=lambda text: text != running, dies=True)).apply(other)
+    assert manifest(tmp_path) != running
+    with pytest.raises(ServiceError, match="what was there before is back"):
+        switch(host, Runner(refuses=lambda text: text != running)).apply(other)
+    assert manifest(tmp_path) == running
+    assert switch(host).apply(wanted()).changes == ()
+    switch(host).remove()
+    assert tree(tmp_path) == before
+
+
+def test_a_manifest_written_by_others_amid_a_switch_is_never_taken_for_ours(tmp_path, host):
+    with pytest.raises(Killed):
+        switch(host, Runner(refuses=bool, dies=True)).apply(wanted())
+    upgraded = kubeadm_manifest(35)
+    (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)
+    with pytest.raises(ServiceError, match="what was there before is back"):
+        switch(host, Runner(refuses=lambda text: FLAG in text)).apply(wanted())
+    assert manifest(tmp_path) == upgraded
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_scheduler_that_others_must_restart_is_restarted_whatever_was_cut_off(tmp_path, host, after):
+    """As systemd: a launch file that was switched by a run that died says nothing about what runs."""
+    service = Restarted(tmp_path)
+    for at in range(50):
+        dying = DyingHost(host, at, after=after)
+        finished = [ends(switch(dying, service).apply, wanted())]
+        switch(host, service).apply(wanted())
+        assert FLAG in service.running
+        finished.append(ends(switch(DyingHost(host, at, after=after), service).remove))
+        switch(host, service).remove()
+        assert service.running == manifest(tmp_path)
+        if all(finished):
+            break
+    else:
+        pytest.fail("never finished")
+    assert at > 5
+
+
+def ends(call, *args):
+    """Whether it ends by itself."""
+    try:
+        call(*args)
+    except Killed:
+        return False
+    return True
+
+
+def test_a_scheduler_that_does_not_run_is_left_alone(tmp_path, host):
+    before = tree(tmp_path)
+    with pytest.raises(ServiceError):
+        switch(host, Runner(refuses=bool)).apply(wanted())
+    assert tree(tmp_path) == before
+
+
+def test_a_manifest_written_anew_by_others_is_switched_again_and_keeps_their_changes(tmp_path, host):
+    switch(host).apply(wanted())
+    upgraded = kubeadm_manifest(35)
+    (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)
+    assert switch(host).check(wanted()).changes
+    switch(host).apply(wanted())
+    assert FLAG in manifest(tmp_path)
+    assert switch(host).remove().exact
+    assert manifest(tmp_path) == upgraded
+
+
+def test_what_others_added_to_a_switched_manifest_stays_on_removal(tmp_path, host):
+    original = manifest(tmp_path)
+    switch(host).apply(wanted())
+    edited = manifest(tmp_path).replace("cpu: 100m", "cpu: 200m")
+    (tmp_path / MANIFEST.removeprefix("/")).write_text(edited)
+    removed = switch(host).remove()
+    assert not removed.exact
+    assert manifest(tmp_path) == original.replace("cpu: 100m", "cpu: 200m")
+    assert not (tmp_path / "var/lib/accelkit").exists()
+    assert not (tmp_path / "etc/kubernetes/accelkit").exists()
+
+
+def test_gcushare_is_adopted_and_its_files_go(tmp_path):
+    original = kubeadm_manifest(34)
+    config = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+    theirs = (
+        original.replace("    - --leader-elect=true\n", f"    - --leader-elect=true\n    - --config={config}\n")
+        .replace("    volumeMounts:\n", f"    volumeMounts:\n    - mountPath: {config}\n      name: extender\n")
+        .replace("  volumes:\n", f"  volumes:\n  - hostPath:\n      path: {config}\n    name: extender\n")
+    )
+    host = make_host(tmp_path, theirs)
+    folder = tmp_path / "etc/kubernetes"
+    (folder / "kube-scheduler.back.yaml").write_text(original)
+    (folder / "scheduler-extender-config-v1.23+.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
+        "- urlPrefix: http://127.0.0.1:32766/gcushare-scheduler\n  bindVerb: bind\n"
+    )
+    switch(host, adopt_gcushare=True).apply(wanted())
+    assert FLAG in manifest(tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == ["accelkit", "manifests", "scheduler.conf"]
+    assert switch(host, adopt_gcushare=True).apply(wanted()).changes == ()
+    switch(host).remove()
+    assert manifest(tmp_path) == original
+
+
+def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
+    place = tmp_path / MANIFEST.removeprefix("/")
+    for content, words in (
+        (b"a: [", "not one YAML document"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"kind: Pod\n", "manifest"),
+    ):
+        place.write_bytes(content)
+        before = tree(tmp_path)
+        with pytest.raises(ConfigurationError, match=words):
+            switch(host).apply(wanted())
+        assert tree(tmp_path) == before
+    place.unlink()
+    with pytest.raises(ConfigurationError, match="there is no manifest"):
+        switch(host).apply(wanted())
+    place.symlink_to("elsewhere.yaml")
+    with pytest.raises(ConfigurationError, match="no plain file but a link"):
+        switch(host).apply(wanted())
+
+
+def test_a_damaged_original_is_not_restored(tmp_path, host):
+    switch(host).apply(wanted())
+    (original,) = (tmp_path / "var/lib/accelkit/backup").glob("*.original")
+    original.write_text("no manifest")
+    installed = tree(tmp_path)
+    with pytest.raises(ConfigurationError, match="is damaged"):
+        switch(host).remove()
+    assert tree(tmp_path) == installed
+
+
+def test_no_space_changes_nothing(tmp_path, host, monkeypatch):
+    before = tree(tmp_path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ServiceError, match="cannot be written: No space left on device\nwhat was there before is back"):
+        switch(host).apply(wanted())
+    assert tree(tmp_path) == before

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from accelkit.errors import ServiceError
+from accelkit.scheduler.switch import waiting
+from accelkit.scheduler.switch.waiting import StateFile, SystemdService
+
+MARKER = "--config=/etc/accelkit/scheduler.yaml"
+
+
+class Machine:
+    """A host with one service of systemd, as it is from one look to the next; the last look stays.
+
+    Looks are `(ActiveState, words of the process)`, and time passes while somebody sleeps.
+    """
+
+    def __init__(self, *looks, fails=(), log="unknown flag\n"):
+        self.looks, self.fails, self.log = list(looks), fails, log
+        self.commands = []
+        self.now = 0.0
+        self._words = ()
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def run(self, command):
+        self.commands.append(command)
+        if any(word in self.fails for word in command):
+            return 1, "it refuses\n"
+        if command[0] == "journalctl":
+            return 0, self.log
+        if command[1] != "show":
+            return 0, ""
+        state, self._words = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return 0, f"MainPID=42\nActiveState={state}\n"
+
+    def read(self, path):
+        assert path == "/proc/42/cmdline"
+        return "\0".join((*self._words, "")).encode()
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Make a machine the one whose time the waiting goes by."""
+
+    def make(*looks, **options):
+        machine = Machine(*looks, **options)
+        monkeypatch.setattr(waiting, "time", machine)
+        return machine
+
+    return make
+
+
+OURS = ("active", ("kube-scheduler", MARKER))
+FORMER = ("active", ("kube-scheduler",))
+DEAD = ("failed", ())
+SERVICE = SystemdService(timeout_seconds=10)
+
+
+def test_a_service_that_runs_with_our_option_is_waited_for(on):
+    machine = on(("activating", ()), FORMER, OURS)
+    SERVICE.wait(machine, "text", MARKER)
+    assert machine.now == 3
+
+
+def test_a_service_that_ends_at_once_over_its_options_is_not_taken_for_running(on):
+    machine = on(OURS, DEAD, OURS, DEAD)
+    with pytest.raises(
+        ServiceError, match=r"kube-scheduler\.service is failed after 10 s; its last words:\nunknown flag"
+    ):
+        SERVICE.wait(machine, "text", MARKER)
+    assert 10 < machine.now <= 11
+
+
+def test_a_service_that_still_runs_without_our_option_is_told(on):
+    with pytest.raises(ServiceError, match=f"kube-scheduler.service runs without {MARKER} after 10 s"):
+        SERVICE.wait(on(FORMER), "text", MARKER)
+
+
+@pytest.mark.parametrize("words", [(f"{MARKER}.old",), ("--v=2", f"x{MARKER}")])
+def test_our_option_is_a_word_of_its_own(on, words):
+    with pytest.raises(ServiceError, match="runs without"):
+        SERVICE.wait(on(("active", words)), "text", MARKER)
+
+
+@pytest.mark.parametrize(
+    ("service", "marker"), [(SERVICE, ""), (SystemdService("k3s.service", embedded=True, timeout_seconds=10), MARKER)]
+)
+def test_whose_command_line_says_nothing_needs_to_run_only(on, service, marker):
+    machine = on(FORMER)
+    service.wait(machine, "text", marker)
+    assert machine.commands == [["systemctl", "show", "--property=ActiveState,MainPID", service.unit]] * 2
+
+
+def test_a_service_is_checked_by_one_look(on):
+    machine = on(FORMER)
+    SERVICE.check(machine, None)
+    assert machine.now == 0
+    with pytest.raises(ServiceError, match=r"kube-scheduler\.service is failed, so its options were left alone"):
+        SERVICE.check(on(DEAD), None)
+
+
+def test_a_service_of_which_systemd_says_nothing_does_not_run(on):
+    with pytest.raises(ServiceError, match=r"kube-scheduler\.service is unknown"):
+        SERVICE.check(on(OURS, fails=("show",)), None)
+
+
+def test_a_service_is_restarted_with_its_files_read_anew(on):
+    machine = on(OURS, fails=("reset-failed",))
+    SERVICE.restart(machine)
+    assert [command[1] for command in machine.commands] == ["reset-failed", "daemon-reload", "restart"]
+    assert machine.commands[-1] == ["systemctl", "restart", "kube-scheduler.service"]
+
+
+@pytest.mark.parametrize("command", ["daemon-reload", "restart"])
+def test_a_restart_that_fails_is_told_with_the_last_words(on, command):
+    machine = on(OURS, fails=(command,))
+    with pytest.raises(
+        ServiceError, match=rf"`systemctl {command}.*` failed with 1: it refuses; its last words:\nunknown"
+    ):
+        SERVICE.restart(machine)
+
+
+@pytest.mark.parametrize(
+    "silence", [{"fails": ("daemon-reload", "journalctl")}, {"fails": ("daemon-reload",), "log": ""}]
+)
+def test_a_service_without_words_has_no_last_ones(on, silence):
+    with pytest.raises(ServiceError, match=r"it refuses$"):
+        SERVICE.restart(on(OURS, **silence))
+
+
+FILE = StateFile("/state.json", timeout_seconds=10)
+TEXT = "kind: KubeSchedulerConfiguration\n"
+DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
+
+
+@pytest.fixture
+def saying(monkeypatch):
+    """A host whose state file says this after so many seconds, and its clock."""
+
+    def make(says):
+        clock = SimpleNamespace(now=0.0)
+
+        def sleep(seconds):
+            clock.now += seconds
+
+        monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+        return SimpleNamespace(clock=clock, read=lambda path: says(clock.now) if path == FILE.path else None)
+
+    return make
+
+
+def test_a_runner_that_says_so_has_taken_the_configuration(saying):
+    told = [None, b"{", b"\xff", {"ready": True, "config_sha256": "other"}, {"config_sha256": DIGEST}]
+    told.append({"ready": True, "config_sha256": DIGEST})
+
+    def says(seconds):
+        each = told[int(seconds)]
+        return json.dumps(each).encode() if isinstance(each, dict) else each
+
+    host = saying(says)
+    FILE.wait(host, TEXT, "")
+    assert host.clock.now == 5
+
+
+def test_a_configuration_that_the_runner_refuses_is_told_at_once(saying):
+    host = saying(lambda _: json.dumps({"config_sha256": DIGEST, "error": "unknown field"}).encode())
+    with pytest.raises(ServiceError, match="does not run with its configuration: unknown field"):
+        FILE.wait(host, TEXT, "")
+    assert host.clock.now == 0
+
+
+def test_a_runner_that_says_nothing_is_waited_for_until_the_deadline(saying):
+    host = saying(lambda _: None)
+    with pytest.raises(ServiceError, match="does not run with its configuration after 10 s"):
+        FILE.wait(host, TEXT, "")
+    assert host.clock.now == 11

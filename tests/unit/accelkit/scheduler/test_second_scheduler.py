@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from ruamel.yaml import YAML
+
+from accelkit.errors import ConfigurationError
+from accelkit.scheduler.second_scheduler import second_scheduler_configuration
+from accelkit.scheduler.switch.spec import ExtenderSpec, Spec, wanted_of
+
+PLACE = {"name": "ours", "namespace": "there", "credentials": "/etc/accelkit/client"}
+
+
+def written(url="https://extender:1", version="v1.34.4", **extender):
+    spec = Spec(kubernetes_version=version, extender=ExtenderSpec(url_prefix=url, **extender))
+    return spec, YAML(typ="safe", pure=True).load(second_scheduler_configuration(spec, **PLACE))
+
+
+def test_it_has_a_profile_and_a_lease_of_its_own():
+    _, document = written()
+    assert document["profiles"] == [{"schedulerName": "ours"}]
+    assert document["leaderElection"] == {
+        "leaderElect": True,
+        "resourceLock": "leases",
+        "resourceNamespace": "there",
+        "resourceName": "ours",
+    }
+
+
+def test_plain_http_has_the_entry_of_every_other_scheduler():
+    spec, document = written("http://extender:1", weight=7, ignorable=True)
+    assert document["extenders"] == [wanted_of(spec).extender.entry()]
+
+
+def test_https_names_the_files_of_the_secret_and_the_server():
+    _, document = written(server_name="accelkit-extender.accelkit.svc")
+    [entry] = document["extenders"]
+    assert entry["enableHTTPS"] is True
+    assert entry["tlsConfig"] == {
+        "serverName": "accelkit-extender.accelkit.svc",
+        "caFile": "/etc/accelkit/client/ca.crt",
+        "certFile": "/etc/accelkit/client/tls.crt",
+        "keyFile": "/etc/accelkit/client/tls.key",
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "api_version"),
+    [("v1.19.0", "v1beta1"), ("v1.24.1", "v1beta3"), ("v1.33.5-gke.100", "v1"), ("v1.34.4", "v1")],
+)
+def test_the_version_decides_the_format(version, api_version):
+    assert written(version=version)[1]["apiVersion"] == f"kubescheduler.config.k8s.io/{api_version}"
+
+
+def test_a_version_without_such_a_configuration_is_refused():
+    with pytest.raises(ConfigurationError, match=r"v1\.18\.2 .* upgrade to 1\.19"):
+        written(version="v1.18.2")
+
+
+def test_the_version_must_be_given():
+    with pytest.raises(ConfigurationError, match="must be given"):
+        written(version="")
