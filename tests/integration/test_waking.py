@@ -56,7 +56,6 @@ REFUSED = {
     },
     "taint": {"spec": {"taints": [{"key": "accelkit.io/x", "effect": "NoSchedule"}]}},
     "unschedulable": {"spec": {"unschedulable": True}},
-    "provider": {"spec": {"providerID": "x://y"}},
 }
 
 
@@ -173,12 +172,13 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                     await card.returns()
                     returned = time.monotonic()
 
+                    # After some 50 s the node itself changes, since it has no kubelet.
                     async def bound():
                         return (await world.read(fits))["spec"].get("nodeName")
 
-                    assert await until(bound, seconds=60, every=0.02) == node
+                    assert await until(bound, seconds=20, every=0.02) == node
                     record_property("seconds_to_binding", round(time.monotonic() - returned, 2))
-                    assert await written(extender) == 1
+                    assert await until(lambda: written(extender)) == 1
 
                     # A card that comes and goes is announced now and then while a pod waits for it…
                     await world.pod(4, spec={**placement, "schedulerName": "none"})
@@ -215,7 +215,9 @@ async def test_nothing_is_written_where_no_pod_waits(control_plane, tmp_path):
                     return await written(extender)
 
                 assert await until(announced) == 1
-                annotations = [
-                    msgspec.json.decode(await world.api.get(f"{NODES}/{each}"))["metadata"] for each in (node, other)
-                ]
-                assert [FREED_AT_ANNOTATION in each["annotations"] for each in annotations] == [False, True]
+                touched = {
+                    item["metadata"]["name"]
+                    for item in msgspec.json.decode(await world.api.get(NODES))["items"]
+                    if FREED_AT_ANNOTATION in item["metadata"].get("annotations", {})
+                }
+                assert touched & {node, other} == {other}

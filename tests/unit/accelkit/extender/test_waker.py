@@ -187,3 +187,18 @@ async def test_a_node_that_is_gone_is_left_alone(world):
     world.api.faults = [ApiError("not found", status=404)]
     assert await world.turns(200) == []
     assert world.counted("failed") == 1
+
+
+@pytest.mark.parametrize("pauses", [(0, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (3, 2, 3)])
+async def test_only_the_node_that_a_waiting_pod_fits_is_written(world, pauses):
+    larger = encode_inventory(Inventory(1, (Card("a", "v", "m", 32),)))
+    world.cards("n")
+    world.cards("m")
+    await world.turns(pauses[0])
+    world.cards("n", text=None)
+    await world.turns(pauses[1])
+    world.cards("n")
+    await world.turns(pauses[2])
+    world.pod(memory=32)
+    world.cards("m", text=larger)
+    assert await world.turns(20) == ["m"]
