@@ -36,16 +36,19 @@ def plan(pods: Iterable[Judged], awaited: Iterable[str]) -> list[Correction]:
     """Return the writes in their order; empty where every assignment is true.
 
     A pod that took a card on which another one still waits for its devices is left alone: that one will take its place,
-    and until then the cards add up as they are written.
+    and until then the cards add up as they are written. A pod without an assignment is written after all others, since
+    the ledger counts it on every card until then, and so covers what the others hold elsewhere than it is written.
 
     Args:
         pods: those whose kubelet shows their devices.
         awaited: cards on which pods of this node wait for devices that they were assigned.
     """
-    judged = sorted(pods, key=lambda pod: pod.uid)
+    judged = sorted(pods, key=lambda pod: (pod.written is None, pod.uid))
     wrong = [pod for pod in judged if pod.written is None or not same(pod.written, pod.true)]
     waited = set(awaited)
     later = [pod for pod in wrong if pod.written is not None and _entered(pod) & waited]
+    if later:
+        later += [pod for pod in wrong if pod.written is None]
     now = [pod for pod in wrong if pod not in later]
     writes: list[Correction] = []
     moving = {
