@@ -169,5 +169,5 @@ def _state(card: Card, use: CardUse | None, strays: Sequence[Unassigned]) -> Car
         card,
         card.capacity_bytes - held.used_bytes - stray_bytes,
         WHOLE_COMPUTE - held.used_compute - sum(pod.compute for pod in strays),
-        empty=use is None and stray_bytes == 0,
+        empty=False,
     )

@@ -199,3 +199,16 @@ def test_a_reader_without_a_unit_takes_every_unit():
     ledger = Ledger()
     ledger.put_node("n", inventory(16, unit_bytes=7))
     assert ledger.node("n").problem is None
+
+
+@pytest.mark.parametrize("compute", [500, 0])
+def test_a_pod_without_memory_whose_cards_nobody_wrote_down_leaves_no_card_empty(ledger, compute):
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, compute=compute),))
+    ledger.confirm_unassigned(Unassigned(P, "n", request, "it has none"))
+    assert refusal(ledger, Q).reason is Reason.WHOLE_CARDS
+    assert free(ledger) == [16]
+
+
+def test_a_node_that_cannot_take_its_next_unit_still_shares_in_the_present_one(ledger):
+    ledger.put_node("n", msgspec.structs.replace(inventory(16), problem="too many devices", next_unit_bytes=2))
+    assert reserve(ledger, P, 4)
