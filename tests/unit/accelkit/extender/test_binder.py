@@ -10,6 +10,8 @@ from accelkit.errors import ApiError
 from accelkit.extender.wire import BindingArgs
 from accelkit.ledger.holding import Stage
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
 
 LOST = ApiError("no answer")
 OTHERS = encode_assignment(Assignment({"c": (Share("z", 99),)}))
@@ -169,3 +171,24 @@ async def test_pods_bound_at_once_never_share_more_than_a_card_has(world):
     answers = await asyncio.gather(*(world.bind(name) for name in names))
     assert answers.count("") == 4
     assert world.used() == {"a": 12, "b": 12}
+
+
+async def test_all_that_a_user_wrote_in_the_words_of_a_dialect_is_overwritten(world):
+    world = type(world)(("native", "aliyun"))
+    world.ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16, index=0),)))
+    mine = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "1"}
+    world.create(resource="aliyun.com/gpu-mem", **mine)
+    assert await world.bind() == ""
+    annotations = world.api.pods["p"]["metadata"]["annotations"]
+    assert {key: annotations[key] for key in mine} == {
+        "ALIYUN_COM_GPU_MEM_IDX": "0",
+        "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "",
+    }
+    assert ASSIGNMENT_ANNOTATION in annotations
+
+
+async def test_a_binding_that_may_not_be_sent_holds_nothing(world):
+    world.create()
+    world.binder._refusal = lambda: "another replica leads"
+    assert await world.bind() == "another replica leads"
+    assert (world.api.posts, world.used()) == ([], {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from accelkit.errors import ApiError
@@ -123,3 +125,32 @@ async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(
     assert await world.bind() == ""
     world.feed.replace_pods(listed)
     assert world.used() == {"a": 4}
+
+
+async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserved(world):
+    world.create()
+    world.api.before_post = [LOST]
+    await world.bind()
+    world.binder._refusal = lambda: "another replica leads"
+    assert await world.bind() == "another replica leads"
+    assert (world.used(), world.stage()) == ({"a": 4}, Stage.RESERVED)
+
+
+async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome_unknown(world, clock, settle):
+    world.create()
+    world.api.gate.clear()
+    assert not world.binder.unsettled
+    binding = asyncio.create_task(world.bind())
+    while not world.api.posts:
+        await asyncio.sleep(0)
+    assert world.binder.unsettled
+    world.api.gate.set()
+    assert await binding == ""
+    assert not world.binder.unsettled
+    world.create("q")
+    world.api.before_post = [LOST]
+    await world.bind("q")
+    assert world.binder.unsettled
+    clock.now += 11
+    await settle()
+    assert not world.binder.unsettled

@@ -185,3 +185,10 @@ async def test_names_on_the_wire_are_those_of_the_go_types(service):
     service.create(memory=20)
     reply = await service.routes.handle("POST", "/filter", msgspec.json.encode(asking(service)))
     assert set(json.loads(reply.body)) == {"NodeNames", "FailedNodes", "FailedAndUnresolvableNodes"}
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/inspect"), ("POST", "/bind"), ("POST", "/healthz")])
+async def test_a_probe_is_answered_nothing_about_pods_and_changes_nothing(service, method, path):
+    reply = await service.routes.handle_probe(method, path, b"")
+    assert (reply.status, service.api.posts) == (404, [])
+    assert (await service.routes.handle_probe("GET", "/healthz", b"")).status == 200

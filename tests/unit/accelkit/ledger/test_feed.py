@@ -309,3 +309,28 @@ def test_a_stray_is_charged_in_the_unit_of_its_node(world):
     world.feed.pod_event("ADDED", pod(memory=4))
     assert world.ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
     assert world.feed.request_of(pod("q", on="")).containers[0].memory_bytes == 4
+
+
+WHOLE = Share("b", 16, 1000, whole=True)
+
+
+def asking(limits, *given):
+    asked = pod(assignment=encode_assignment(Assignment({"c": given})))
+    asked.spec.containers[0].resources.limits.clear()
+    asked.spec.containers[0].resources.limits.update(limits)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("resource", "given"),
+    [("accelkit.io/memory", WHOLE), ("accelkit.io/cards", Share("b", 4))],
+    ids=["memory", "cards"],
+)
+def test_an_assignment_of_the_other_resource_is_not_believed(world, resource, given):
+    world.feed.pod_event("ADDED", asking({resource: 1}, given))
+    assert f"gives container c no {resource}" in world.ledger.node("n").unassigned["uid-p"].problem
+
+
+def test_an_assignment_of_both_resources_is_believed_where_both_were_asked_for(world):
+    world.feed.pod_event("ADDED", asking({"accelkit.io/memory": 4, "accelkit.io/cards": 1}, Share("a", 4), WHOLE))
+    assert world.used() == {"a": 4, "b": 16}

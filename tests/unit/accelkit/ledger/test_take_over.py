@@ -123,3 +123,20 @@ def test_lists_of_a_dialect_that_is_not_in_use_say_nothing():
     world.node()
     world.bad("0")
     assert len(world.placeable()) == 3
+
+
+def test_a_pod_that_a_list_does_not_show_any_more_is_not_charged_when_its_nodes_cards_come():
+    world = World()
+    world.pod()
+    world.feed.replace_pods([])
+    world.node()
+    assert (world.used(), world.strays()) == ({}, [])
+
+
+def test_cards_that_are_cordoned_and_cards_that_a_list_calls_bad_add_up():
+    world = World()
+    world.node(**{"accelkit.io/cordon": "0"})
+    world.bad("1")
+    assert world.placeable() == ["id-2"]
+    world.node(**{"accelkit.io/cordon": "2"})
+    assert world.placeable() == ["id-0"]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
@@ -12,6 +15,7 @@ from accelkit.placement.policies import Policy
 
 LINKED = PodRequest((ContainerRequest("c", Kind.APP, 2, 4, link="x"),))
 P = PodRef("d", "p", "uid-p")
+CARD = Card("a", "v", "m", 16)
 
 
 def simple(memory, cards=1):
@@ -90,3 +94,21 @@ def test_a_misfit_of_several_cards_says_how_many():
     verdict = verdicts.judge(simple(17, cards=2), Policy.BINPACK)
     misfit = verdict.reasons[verdict.failing["n"]]
     assert (misfit.reason, misfit.cards, misfit.resolvable) == (Reason.MEMORY_CARDS, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "fitting", "other"),
+    [
+        ({"model": "m"}, {"model": "m"}, {"model": "n"}),
+        ({"numa": "single"}, {"numa": 0}, {"numa": None}),
+        ({"allowed": (1,)}, {"index": 1}, {"index": 2}),
+        ({"compute": 1}, {}, {"cordoned": True}),
+    ],
+)
+def test_nodes_whose_cards_differ_in_one_property_are_judged_apart(constraint, fitting, other):
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 4, **constraint),))
+    kinds = {"good": fitting, "bad": other}
+    nodes = {name: Inventory(1, (msgspec.structs.replace(CARD, **more),)) for name, more in kinds.items()}
+    _, verdicts = setup(**nodes)
+    fits, failing = judge(verdicts, request)
+    assert (fits, list(failing)) == ({"good"}, ["bad"])

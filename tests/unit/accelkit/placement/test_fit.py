@@ -243,3 +243,29 @@ def test_ranks_put_fuller_cards_first_or_last():
 def test_a_pod_of_very_many_containers_is_refused_rather_than_searched():
     request = pod(*(wants(1, name=f"{number}") for number in range(3000)))
     assert reason(empty_states([card("a", 10_000)]), request) is Reason.TOO_COMPLEX
+
+
+def test_cards_that_differ_in_their_numa_node_alone_are_both_tried():
+    states = empty_states([card("a", numa=0), card("b", numa=1), card("c", numa=1)])
+    assert chosen(states, pod(wants(4, cards=2, numa="single"))) == {"c": "bc"}
+
+
+def test_cards_that_differ_in_their_links_alone_are_both_tried():
+    states = empty_states([card("a"), card("b", links=(Link("c", "x"),)), card("c")])
+    assert chosen(states, pod(wants(4, cards=2, link="x"))) == {"c": "bc"}
+    states = empty_states([card("a", links=(Link("z", "x"),)), card("b", links=(Link("c", "x"),)), card("c")])
+    assert chosen(states, pod(wants(4, cards=2, link="x"))) == {"c": "bc"}
+
+
+@pytest.mark.parametrize(
+    ("states", "first", "second"),
+    [
+        (empty_states([card("a"), card("b", model="n")]), {}, {"model": "m"}),
+        (empty_states([card("a", index=0), card("b", index=1)]), {}, {"allowed": (0,)}),
+        ([used("a", 16), used("b", 16, compute=300)], {"memory": 16}, {"memory": 4, "compute": 500}),
+        ([*empty_states([card("a")]), used("b", 16)], {"memory": 4}, {}),
+    ],
+    ids=["model", "number", "compute", "empty"],
+)
+def test_a_card_that_a_later_container_needs_is_left_to_it(states, first, second):
+    assert chosen(states, pod(wants(name="1", **first), wants(name="2", **second))) == {"1": "b", "2": "a"}

@@ -191,3 +191,26 @@ def test_slices_are_parts_of_a_cards_compute():
     assert [(each.cards, each.memory_bytes, each.compute) for each in request.containers] == [(1, 0, 1000)]
     with pytest.raises(RequestError, match=r"asks for 7 enflame\.com/shared-gcu, a card has 6"):
         read_request(pod({"c": {"enflame.com/shared-gcu": 7}}), [load_dialect("gcushare-2025")], 1)
+
+
+def test_a_card_is_found_by_the_drivers_number_or_else_by_its_place():
+    limits, annotations = {"c": {"enflame.com/gcu-memory": 8}}, {"enflame.com/gcu-device-id": "0"}
+    numbered = [Card("x", "v", "m", 16, minor=1), Card("y", "v", "m", 16, minor=0)]
+    plain = [Card("x", "v", "m", 16), Card("y", "v", "m", 16)]
+    for cards, expected in ((numbered, "y"), (plain, "x")):
+        found = written_by_others(pod(limits, **annotations), [load_dialect("gcushare")], cards, 1)
+        assert [share.card for share in found.containers["c"]] == [expected]
+
+
+def test_an_init_container_of_another_systems_pod_is_on_the_card_of_its_first_container():
+    taken = pod({"c": {"enflame.com/gcu-memory": 8}}, **{"enflame.com/gcu-device-id": "2"})
+    init = msgspec.structs.replace(taken.spec.containers[0], name="i")
+    taken = msgspec.structs.replace(taken, spec=msgspec.structs.replace(taken.spec, init_containers=[init]))
+    found = written_by_others(taken, [load_dialect("gcushare")], CARDS, 1)
+    assert {name: shares[0].card for name, shares in found.containers.items()} == {"i": "id-2", "c": "id-2"}
+
+
+def test_gas_is_settled_once_its_cards_are_those_that_the_kubelet_gave():
+    written = codec("gas").write(granted(c=("id-1", 1)), NOW)
+    assert codec("gas").settle(written, granted(c=("id-1", 1)), NOW + 1) == {}
+    assert codec("gas").settle(written, granted(c=("id-2", 1)), NOW + 1) == {"gas-container-cards": "card2"}

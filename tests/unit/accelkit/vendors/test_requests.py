@@ -182,3 +182,19 @@ def test_the_unit_is_the_callers():
     assert read_request(pod(container(memory=3)), [NATIVE], 100) == PodRequest(
         (ContainerRequest("c", Kind.APP, 1, 300),)
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "split"),
+    [({"memory": 2}, {"memory": 2}, 2), ({"cards": 1}, {"memory": 1}, 1), ({"memory": 1}, {"cards": 1}, 1)],
+    ids=["more cards", "memory of whole cards", "whole cards of memory"],
+)
+def test_same_card_as_is_refused_where_it_could_never_be_met(first, then, split):
+    refinement = {"same_card_as": "a", "split": split}
+    sentence = refusal(container("a", **first), container("b", **then), request={"b": refinement})
+    assert "container b can never share the cards of a" in sentence
+
+
+def test_same_card_as_may_use_all_cards_of_the_other_container():
+    split = {"a": {"split": 2}, "b": {"split": 2, "same_card_as": "a"}}
+    assert read(container("a", memory=2), container("b", memory=2), request=split)[1].same_card_as == "a"
