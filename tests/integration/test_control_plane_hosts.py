@@ -1,10 +1,16 @@
-"""site.yml and remove.yml on three control-plane hosts, ended at every task that may change something."""
+"""site.yml and remove.yml on three control-plane hosts, ended right after a change, and amid the switch of a host.
+
+By default a playbook is ended after the first change of each module; with CUT_OFF_EVERYWHERE, which `make
+cut-everywhere` sets, after every task that changes something. That a switch may end after any of its own operations
+is shown by tests/unit/controlplane.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -19,6 +25,9 @@ from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 NODES = ("master-1", "master-2", "master-3")
+# Every module of the playbooks that changes something.
+MODULES = {"node_share", "k8s", "scheduler_config"}
+MOST_RUNS = 40
 VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
 # Enters the host. When a script with these words has run, it ends itself and the process group, Ansible's worker.
 ENTER = """\
@@ -58,14 +67,14 @@ class Hosts:
         (folder / "inventory/hosts.json").write_text(json.dumps({"all": {"children": groups, "vars": local}}))
         (folder / "inventory/group_vars").symlink_to(REPOSITORY / "inventories/sandbox/group_vars")
 
-    def play(self, name: str, *, kill_at: int | None = None) -> subprocess.CompletedProcess:
-        """Run a playbook; without `kill_at` it must succeed."""
+    def play(self, name: str, *, cut_off: Path | None = None) -> subprocess.CompletedProcess:
+        """Run a playbook; with `cut_off` it ends where something changed, and notes the place in that file."""
         environ = dict(self.sandbox.environ)
-        if kill_at is not None:
+        if cut_off is not None:
             environ |= {
                 "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).with_name("callbacks")),
-                "ANSIBLE_CALLBACKS_ENABLED": "kill_at",
-                "KILL_AT": str(kill_at),
+                "ANSIBLE_CALLBACKS_ENABLED": "cut_off",
+                "CUT_OFF_FILE": str(cut_off),
             }
         command = [BIN / "ansible-playbook", name, "-i", self.folder / "inventory"]
         return subprocess.run(
@@ -79,19 +88,33 @@ class Hosts:
             start_new_session=True,
         )
 
-    def done(self, name: str) -> None:
-        """Run a playbook to its end."""
-        done = self.play(name)
-        assert done.returncode == 0, done.stdout + done.stderr
+    def cut_off(self, name: str, stops: Path) -> list[str]:
+        """Run a playbook again and again, each time ended at another change, until it reaches its end.
 
-    def cut_off_everywhere(self, name: str) -> int:
-        """Run a playbook again and again, each time ended one task later, until it reaches its end."""
-        for at in range(100):
-            done = self.play(name, kill_at=at)
+        Return the changes after which it was ended. A host that is lost ends a run as well.
+        """
+        stops.touch()
+        for _ in range(MOST_RUNS):
+            lost = self.lost()
+            done = self.play(name, cut_off=stops)
             if done.returncode == 0:
-                return at
-            assert done.returncode == -9, done.stdout + done.stderr
-        raise AssertionError(f"{name} never reached its end")
+                return stops.read_text().splitlines()
+            if newly := self.lost() - lost:
+                (node,) = newly
+                later = NODES[NODES.index(node) + 1 :]
+                assert not set(later) & set(self.marked()), "the play stops at the first host in trouble"
+            else:
+                assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+        raise AssertionError(f"{name} never reached its end; it was ended after {stops.read_text()}")
+
+    def lose(self, node: str, words: str) -> None:
+        """Let the connection to a host end, once, right after a script with these words."""
+        (self.folder / f"words-{node}").write_text(words)
+
+    def lost(self) -> set[str]:
+        """The hosts that were lost."""
+        files = {node: self.folder / f"words-{node}" for node in NODES}
+        return {node for node, file in files.items() if file.exists() and not file.read_text()}
 
     def trees(self) -> dict[str, dict]:
         return {node: tree(root) for node, root in self.roots.items()}
@@ -137,34 +160,18 @@ def stable(value):
     return [stable(entry) for entry in value] if isinstance(value, list) else value
 
 
-async def test_an_install_ended_at_every_task_is_finished_and_removed_without_a_trace(hosts):
+async def test_an_install_cut_off_again_and_again_is_finished_and_removed_without_a_trace(hosts, tmp_path):
     trees, objects = hosts.trees(), await nodes(hosts)
-    tasks = hosts.cut_off_everywhere("site.yml")
-    assert tasks >= 2 + len(NODES), "every task that changes something must have been reached"
+    # Two hosts are lost amid their switch: when the original is recorded, and when the manifest is switched.
+    hosts.lose(NODES[0], "backup/.accelkit-kube-scheduler.yaml")
+    hosts.lose(NODES[1], "manifests/.accelkit-kube-scheduler.yaml")
+    installs = hosts.cut_off("site.yml", tmp_path / "installs")
+    assert {change.partition(":")[0] for change in installs} == MODULES
+    assert hosts.lost() == {*NODES[:2]}
     assert hosts.marked() == list(NODES)
-    removals = hosts.cut_off_everywhere("playbooks/remove.yml")
-    assert removals >= 2 + len(NODES)
+    removals = hosts.cut_off("playbooks/remove.yml", tmp_path / "removals")
+    assert {change.partition(":")[0] for change in removals} == MODULES
     assert hosts.marked() == []
     assert hosts.trees() == trees
     assert await nodes(hosts) == objects
     assert hosts.down.most == 1, "serial: 1 leaves the other schedulers running"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param("backup/.accelkit-kube-scheduler.yaml", id="recorded"),
-        pytest.param("manifests/.accelkit-kube-scheduler.yaml", id="switched"),
-    ],
-)
-def test_a_host_lost_amid_its_switch_is_finished_by_the_next_run(hosts, words):
-    trees = hosts.trees()
-    (hosts.folder / f"words-{NODES[1]}").write_text(words)
-    done = hosts.play("site.yml")
-    assert done.returncode != 0, done.stdout
-    assert NODES[2] not in hosts.marked(), "the play stops at the first host in trouble"
-    hosts.done("site.yml")
-    assert hosts.marked() == list(NODES)
-    hosts.done("playbooks/remove.yml")
-    assert hosts.trees() == trees
-    assert hosts.down.most == 1
