@@ -36,6 +36,7 @@ def test_plain_http_beyond_loopback_is_refused(address):
         "localhost:80",
         "127.0.0.1:http",
         "127.0.0.1:-1",
+        "127.0.0.1:0",
         "127.0.0.1:65536",
     ],
 )
@@ -55,3 +56,8 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path):
     path = tmp_path / "missing.pem"
     with pytest.raises(ConfigurationError, match=r"missing\.pem is not a file"):
         listen("0.0.0.0:8080", plain_http=False, certificate=path, key=path, client_ca=path)
+
+
+@pytest.mark.parametrize("port", [1, 65535])
+def test_every_port_that_there_is_can_be_listened_on(port):
+    assert listen(f"127.0.0.1:{port}").port == port
