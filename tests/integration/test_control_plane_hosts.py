@@ -97,9 +97,11 @@ class Hosts:
         for _ in range(MOST_RUNS):
             lost = self.lost()
             done = self.play(name, cut_off=stops)
+            newly = self.lost() - lost
             if done.returncode == 0:
+                assert not newly, "a play that loses a host fails"
                 return stops.read_text().splitlines()
-            if newly := self.lost() - lost:
+            if newly:
                 (node,) = newly
                 later = NODES[NODES.index(node) + 1 :]
                 assert not set(later) & set(self.marked()), "the play stops at the first host in trouble"
