@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection e2e
-.PHONY: lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
+.PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
+.PHONY: e2e lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -38,6 +38,10 @@ OTHER_PYTHON ?= /usr/bin/python3
 
 test-collection: .venv/dev ## The unit tests that are shipped, as ansible-test runs them on the tarball.
 	$(BIN)/python scripts/collection_gate.py units
+
+test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after every single change.
+	$(BIN)/accelkit sandbox build
+	CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
 
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Ten minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py

@@ -1,7 +1,7 @@
 """site.yml and remove.yml on three control-plane hosts, ended right after a change, and amid the switch of a host.
 
 By default a playbook is ended after the first change of each module; with CUT_OFF_EVERYWHERE, which `make
-cut-everywhere` sets, after every task that changes something. That a switch may end after any of its own operations
+test-cuts` sets, after every task that changes something. That a switch may end after any of its own operations
 is shown by tests/unit/controlplane.
 """
 

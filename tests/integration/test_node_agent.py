@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from conftest import PODS, Cluster, Sandbox
+from conftest import PODS, Cluster
 from ruamel.yaml import YAML
 from test_pods import cards_of
 
@@ -119,45 +119,47 @@ async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
 
 
 @pytest.fixture
-def unsteered():
-    """A sandbox whose node agents leave the choice of devices to the kubelet."""
-    sandbox = Sandbox("nodes: [{name: node-1, cards: [" + ", ".join(["{memory: 16GiB}"] * 4) + "]}]")
-    try:
-        sandbox.playbook("site.yml")
-        yield sandbox
-    finally:
-        sandbox.down()
+async def unsteered(cluster):
+    """The installed sandbox while its node agents leave the choice of devices to the kubelet."""
+    agents = await cluster.get(AGENTS)
+    arguments = agents["spec"]["template"]["spec"]["containers"][0]["args"]
+    await agents_run(cluster, [*arguments, "--no-steering"])
+    yield cluster
+    await cluster.delete_pods()
+    await agents_run(cluster, arguments)
+
+
+async def agents_run(cluster: Cluster, arguments: list[str]) -> None:
+    """Give the node agents other arguments, and wait until all of them run with these."""
+    change = [{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": arguments}]
+    changed = msgspec.json.decode(await cluster.api.patch(AGENTS, change, kind="json"))
+    deadline = time.monotonic() + 60
+    while True:
+        status = (await cluster.get(AGENTS))["status"]
+        seen = status.get("observedGeneration", 0) >= changed["metadata"]["generation"]
+        counts = {status.get(each) for each in ("updatedNumberScheduled", "numberReady", "desiredNumberScheduled")}
+        if seen and len(counts) == 1:
+            return
+        assert time.monotonic() < deadline, status
+        await asyncio.sleep(0.2)
 
 
 async def test_without_steering_the_ledger_follows_the_kubelets_own_choice(unsteered):
-    async with ApiClient(load_connection(unsteered.kubeconfig)) as api:
-        cluster = Cluster(api, unsteered)
-        agents = msgspec.json.decode(await api.get(AGENTS))
-        arguments = agents["spec"]["template"]["spec"]["containers"][0]["args"]
-        path = "/spec/template/spec/containers/0/args"
-        await api.patch(AGENTS, [{"op": "replace", "path": path, "value": [*arguments, "--no-steering"]}], kind="json")
-        deadline = time.monotonic() + 60
-        while True:
-            status = (await cluster.get(AGENTS))["status"]
-            generation = status.get("observedGeneration", 0) > agents["metadata"]["generation"]
-            if generation and status.get("updatedNumberScheduled") == status.get("numberReady") == 1:
-                break
-            assert time.monotonic() < deadline, status
-            await asyncio.sleep(0.2)
-        given = {}
-        for number in range(12):
-            await cluster.create_pod(f"p{number}", memory=1, node="node-1")
-            given[f"p{number}"] = cards_of((await cluster.running(f"p{number}"))["main"])
-        # Binpack would have put all of them on one card.
-        assert len(set.union(*given.values())) > 1
-        for name, cards in given.items():
-            await cluster.until(name, lambda pod, cards=cards: assigned_cards(pod) == cards)
-        events = (await cluster.get(PODS.replace("pods", "events")))["items"]
-        assert any(event["reason"] == "AssignmentCorrected" for event in events)
-        deadline = time.monotonic() + 30
-        while (ledger := by_pod(unsteered.inspect())) != given:
-            assert time.monotonic() < deadline, (ledger, given)
-            await asyncio.sleep(0.2)
+    given = {}
+    for number in range(12):
+        name = f"unsteered-{number}"
+        await unsteered.create_pod(name, memory=1, node="node-1")
+        given[name] = cards_of((await unsteered.running(name))["main"])
+    # Binpack would have put all of them on one card.
+    assert len(set.union(*given.values())) > 1
+    for name, cards in given.items():
+        await unsteered.until(name, lambda pod, cards=cards: assigned_cards(pod) == cards)
+    events = (await unsteered.get(PODS.replace("pods", "events")))["items"]
+    assert any(e["reason"] == "AssignmentCorrected" and e["involvedObject"]["name"] in given for e in events)
+    deadline = time.monotonic() + 30
+    while (ledger := by_pod(unsteered.sandbox.inspect())) != given:
+        assert time.monotonic() < deadline, (ledger, given)
+        await asyncio.sleep(0.2)
 
 
 def assigned_cards(pod: dict) -> set[str]:

@@ -60,6 +60,7 @@ class Supervisor:
         self._binaries = binaries
         self._ports = control_plane.Ports.free()
         self._children: list[Child] = []
+        self._scheduler_serves = asyncio.Event()
         server = f"https://127.0.0.1:{self._ports.apiserver}"
         self._facts = Facts(
             image=IMAGE,
@@ -118,12 +119,11 @@ class Supervisor:
         apiserver = await self._start(
             control_plane.apiserver(paths, binaries, ports, self._options), f"{server}/readyz"
         )
-        manager = await self._start(
-            control_plane.controller_manager(paths, binaries, ports),
-            f"https://127.0.0.1:{ports.controller_manager}/healthz",
-        )
-        # Without it the API server refuses every pod, and "ready" would be a promise too early.
-        await manager.ready(control_plane.default_account_exists(paths), seconds=_START_SECONDS)
+        # The rest needs the API server alone, so it starts side by side.
+        manager = control_plane.controller_manager(paths, binaries, ports)
+        log.info("starting %s", manager.name)
+        self._children.append(manager)
+        await manager.start()
         scheduler = control_plane.scheduler(paths, binaries, ports)
         simulated = Child(
             "nodes",
@@ -135,14 +135,23 @@ class Supervisor:
         tasks = [
             asyncio.create_task(self._keep_scheduler(scheduler)),
             asyncio.create_task(self._keep_nodes(simulated)),
+            asyncio.create_task(self._await_ready(manager)),
             asyncio.create_task(self._watch([etcd, apiserver, manager])),
         ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
         finally:
             await _cancel(*tasks)
+
+    async def _await_ready(self, manager: Child) -> None:
+        probe = control_plane.answers(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
+        await manager.ready(probe, seconds=_START_SECONDS)
+        # Without it the API server refuses every pod, and "ready" would be a promise too early.
+        await manager.ready(control_plane.default_account_exists(self._paths), seconds=_START_SECONDS)
+        await self._scheduler_serves.wait()
+        self._tell(state="ready")
 
     async def _start(self, child: Child, url: str) -> Child:
         log.info("starting %s", child.name)
@@ -205,7 +214,7 @@ class Supervisor:
             await asyncio.wait({changed, starting}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and starting.exception() is None:
                 self._tell_scheduler(msgspec.structs.replace(state, ready=True, error=""))
-                self._tell(state="ready")
+                self._scheduler_serves.set()
                 await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
             if changed.done():
                 return ""
