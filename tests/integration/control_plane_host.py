@@ -118,7 +118,8 @@ class StaticPod(threading.Thread):
         self._node, self._root, self._port, self._connection, self._down = node, root, port, connection, down
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._text = ""
+        self._text: str | None = None
+        self._pod: dict[str, Any] = {}
         self._starts = 0
 
     def end(self) -> None:
@@ -143,20 +144,30 @@ class StaticPod(threading.Thread):
                 if text != self._text:
                     self._halt()
                     self._text, self._starts = text, 0
+                    self._pod = YAML(typ="safe", pure=True).load(text)
                     await self._forget(api)
                 if self._process is None or self._process.poll() is not None:
                     self._start()
                 await self._show(api)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
             await self._forget(api)
 
-    def _pod(self) -> dict[str, Any]:
-        pod: dict[str, Any] = YAML(typ="safe", pure=True).load(self._text)
-        return pod
+    def _mirror(self) -> dict[str, Any]:
+        mark = hashlib.sha256((self._text or "").encode()).hexdigest()[:32]
+        annotations = {"kubernetes.io/config.hash": mark, "kubernetes.io/config.mirror": mark}
+        annotations["kubernetes.io/config.source"] = "file"
+        return {
+            "metadata": {
+                **self._pod["metadata"],
+                "name": f"kube-scheduler-{self._node}",
+                "annotations": annotations,
+            },
+            "spec": {**self._pod["spec"], "nodeName": self._node},
+        }
 
     def _start(self) -> None:
         self._starts += 1
-        command = self._pod()["spec"]["containers"][0]["command"]
+        command = self._pod["spec"]["containers"][0]["command"]
         with (self._root / "tmp/scheduler.log").open("ab") as log:
             self._process = subprocess.Popen(["chroot", self._root, *command], stdout=log, stderr=log)
 
@@ -176,17 +187,6 @@ class StaticPod(threading.Thread):
                 raise
 
     async def _show(self, api: ApiClient) -> None:
-        name, pod = f"kube-scheduler-{self._node}", self._pod()
-        mark = hashlib.sha256(self._text.encode()).hexdigest()[:32]
-        annotations = {"kubernetes.io/config.hash": mark, "kubernetes.io/config.mirror": mark}
-        pod["metadata"] |= {"name": name, "annotations": {**annotations, "kubernetes.io/config.source": "file"}}
-        pod["spec"]["nodeName"] = self._node
-        pod.pop("status")
-        try:
-            await api.post(PODS, pod)
-        except ApiError as exc:
-            if exc.reason != "AlreadyExists":
-                raise
         ready = self._answers()
         if ready:
             self.healthy.set()
@@ -204,12 +204,14 @@ class StaticPod(threading.Thread):
             "state": {"running": {}} if runs else {"waiting": {"reason": "CrashLoopBackOff"}},
             "lastState": {} if runs else {"terminated": {"exitCode": self._process.returncode}},
         }
+        change = {"status": {"phase": "Running", "containerStatuses": [status]}}
         try:
-            await api.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running", "containerStatuses": [status]}})
+            await api.patch(f"{PODS}/kube-scheduler-{self._node}/status", change)
         except ApiError as exc:
-            # The garbage collector takes pods whose node is no object; the kubelet shows its own again, and so do we.
             if exc.status != 404:
                 raise
+            # Not shown yet, or taken by the garbage collector, since its node is no object. Its state comes next time.
+            await api.post(PODS, self._mirror())
 
     def _answers(self) -> bool:
         context = ssl._create_unverified_context()  # noqa: S323

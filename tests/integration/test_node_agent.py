@@ -17,7 +17,7 @@ from test_pods import cards_of
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import Connection, load_connection
+from accelkit.kube.connection import Connection
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
