@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import msgspec
@@ -97,6 +98,11 @@ class Sandbox:
         """Return `accelkit inspect -o json`."""
         return json.loads(self.command("inspect", "-o", "json", *arguments).stdout)
 
+    def used_bytes(self) -> int:
+        """Return what the extender has charged; quicker than `accelkit inspect`, which is a process."""
+        with urllib.request.urlopen(f"{self.facts.extender_url}/inspect", timeout=10) as answer:  # noqa: S310 - its own URL
+            return json.load(answer)["totals"]["used_bytes"]
+
     def down(self) -> None:
         self.command("sandbox", "down", "--root", str(self.paths.root))
         shutil.rmtree(self._folder)
@@ -175,7 +181,7 @@ class Cluster:
                 if exc.reason != "NotFound":
                     raise
         deadline = time.monotonic() + DEADLINE
-        while (await self.get(PODS))["items"] or self.sandbox.inspect()["totals"]["used_bytes"]:
+        while (await self.get(PODS))["items"] or self.sandbox.used_bytes():
             assert time.monotonic() < deadline, "pods are not gone"
             await asyncio.sleep(0.1)
 
