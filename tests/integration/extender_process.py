@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
+from ports import free_port
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -32,12 +32,6 @@ PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
 DEADLINE = 45.0
 
 _numbers = itertools.count()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def until(question: Callable[[], Awaitable[Any]], *, seconds: float = DEADLINE, every: float = 0.05) -> Any:

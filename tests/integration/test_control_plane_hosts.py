@@ -15,8 +15,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BIN, REPOSITORY, Cluster, Sandbox, free_port
+from conftest import BIN, REPOSITORY, Cluster, Sandbox
 from control_plane_host import Down, StaticPod, make_root, tree, until
+from ports import free_port
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection

@@ -16,11 +16,11 @@ from extender_process import (
     Process,
     assignment,
     client_of,
-    free_port,
     until,
     used_by_card,
     world_of,
 )
+from ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -11,7 +11,8 @@ import subprocess
 
 import msgspec
 import pytest
-from extender_process import GIB, MEMORY, Process, client_of, free_port, until, used_by_card, world_of
+from extender_process import GIB, MEMORY, Process, client_of, until, used_by_card, world_of
+from ports import free_port
 
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 from accelkit.sandbox.certificates import Authority

@@ -7,7 +7,8 @@ import ssl
 
 import aiohttp
 import pytest
-from extender_process import Process, client_of, free_port, world_of
+from extender_process import Process, client_of, world_of
+from ports import free_port
 
 from accelkit.sandbox.certificates import Authority
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import free_port
+from ports import free_port
 
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from accelkit.errors import SandboxError
 from accelkit.kube.client import ApiClient
@@ -29,12 +30,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 DEADLINE = 60
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 WHERE = os.pathsep.join((os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ["PATH"]))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def accelkit_sandbox(*arguments):

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import grpc
 import msgspec
 import pytest
 import pytest_asyncio
+from ports import free_port
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -45,12 +45,6 @@ OTHER = "example.com/other"
 PODS = "/api/v1/namespaces/default/pods"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 WHERE = os.pathsep.join((os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ["PATH"]))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
