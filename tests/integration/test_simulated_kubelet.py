@@ -8,11 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -20,7 +15,6 @@ import grpc
 import msgspec
 import pytest
 import pytest_asyncio
-from ports import free_port
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -31,9 +25,7 @@ from accelkit.node._proto.deviceplugin_pb2_grpc import (
     RegistrationStub,
     add_DevicePluginServicer_to_server,
 )
-from accelkit.sandbox.binaries import default_cache_dir
 from accelkit.sandbox.kubelet import run_node
-from accelkit.sandbox.layout import SandboxPaths
 from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
 
 # One event loop for all, since connections that a cancelled watch leaves behind are closed in the background.
@@ -43,30 +35,12 @@ DEADLINE = 60
 CARD = "example.com/card"
 OTHER = "example.com/other"
 PODS = "/api/v1/namespaces/default/pods"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-WHERE = os.pathsep.join((os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ["PATH"]))
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(control_plane):
     """A sandbox with one node of its own, to which each test adds nodes that run in this process."""
-    missing = [program for program in PROGRAMS if shutil.which(program, path=WHERE) is None]
-    built = any(default_cache_dir(os.environ).glob("*/kube-apiserver"))
-    if missing and not built:
-        pytest.skip(f"no {', '.join(missing)}: set KUBEBUILDER_ASSETS to a folder with them")
-    # Not tmp_path: the path of a UNIX socket is short.
-    folder = Path(tempfile.mkdtemp(prefix="ak-"))
-    nodes = folder / "given.yaml"
-    nodes.write_text("nodes: [{name: own, cards: [{memory: 16GiB}]}]")
-    root = folder / "s"
-    command = [sys.executable, "-m", "accelkit", "sandbox"]
-    try:
-        up = [*command, "up", "--root", root, "--nodes", nodes, "--extender-port", str(free_port())]
-        subprocess.run(up, check=True, timeout=2 * DEADLINE)
-        yield SandboxPaths(root).read_facts()
-    finally:
-        subprocess.run([*command, "down", "--root", root], check=True, timeout=DEADLINE)
-        shutil.rmtree(folder)
+    return control_plane.facts
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -222,9 +196,9 @@ def ready(node):
 
 
 async def test_the_nodes_of_the_file_run_beside_the_control_plane(api, cluster):
-    own = Sandbox(api, "own", Path(cluster.kubeconfig))
+    own = Sandbox(api, "node-1", Path(cluster.kubeconfig))
     await own.node(lambda node: "taints" not in node["spec"] and ready(node)["status"] == "True")
-    assert cluster.nodes == ["own"]
+    assert cluster.nodes == ["node-1"]
 
 
 async def test_a_pod_is_scheduled_runs_and_can_be_deleted(sandbox):
