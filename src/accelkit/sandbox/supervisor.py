@@ -214,6 +214,7 @@ class Supervisor:
             await asyncio.wait({changed, starting}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and starting.exception() is None:
                 self._tell_scheduler(msgspec.structs.replace(state, ready=True, error=""))
+                self._tell()
                 self._scheduler_serves.set()
                 await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
             if changed.done():
