@@ -139,9 +139,21 @@ async def agents_run(cluster: Cluster, arguments: list[str]) -> None:
         seen = status.get("observedGeneration", 0) >= changed["metadata"]["generation"]
         counts = {status.get(each) for each in ("updatedNumberScheduled", "numberReady", "desiredNumberScheduled")}
         if seen and len(counts) == 1:
-            return
+            break
         assert time.monotonic() < deadline, status
         await asyncio.sleep(0.2)
+    # An agent runs before its kubelet knows it; a kubelet that takes a pod does.
+    for node in ("node-1", "node-2"):
+        while not await takes_a_pod(cluster, node):
+            assert time.monotonic() < deadline, f"the agent of {node} has not registered"
+
+
+async def takes_a_pod(cluster: Cluster, node: str) -> bool:
+    """Whether a kubelet gives a pod, which no scheduler has seen, what it asks for."""
+    await cluster.create_pod("probe", memory=1, node=None, nodeName=node)
+    pod = await cluster.until("probe", lambda pod: pod["status"]["phase"] in ("Running", "Failed"))
+    await cluster.delete_pods()
+    return pod["status"]["phase"] == "Running"
 
 
 async def test_without_steering_the_ledger_follows_the_kubelets_own_choice(unsteered):
