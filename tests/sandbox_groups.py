@@ -20,7 +20,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
-    return next((name for name in _SHARED if name in item.fixturenames), item.path.stem)
+    used = getattr(item, "fixturenames", ())
+    return next((name for name in _SHARED if name in used), item.path.stem)
 
 
 class _IntegrationFirst:

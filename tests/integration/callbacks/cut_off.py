@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
@@ -20,13 +21,13 @@ description: Ends it by SIGKILL.
 """
 
 
-class CallbackModule(CallbackBase):
+class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "cut_off"
     CALLBACK_NEEDS_ENABLED = True
 
-    def v2_runner_on_ok(self, result):
+    def v2_runner_on_ok(self, result: Any) -> None:
         if not result.is_changed():
             return
         module = result.task.action.rpartition(".")[2]
