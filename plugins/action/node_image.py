@@ -9,13 +9,8 @@ import shlex
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-
-ARGUMENTS = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "repository": {"type": "str", "required": True},
-    "tag": {"type": "str"},
-    "archive": {"type": "path"},
-}
+from ansible_collections.accelkit.kubernetes.plugins.modules.node_image import DOCUMENTATION
+from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import argument_spec
 
 # What runs containers on the node decides how an image is given to it. containerd is asked in the kubelet's namespace.
 RUNTIME = """\
@@ -35,7 +30,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         _result, given = self.validate_argument_spec(
-            argument_spec=ARGUMENTS, required_if=[("state", "present", ["tag", "archive"])]
+            argument_spec=argument_spec(DOCUMENTATION), required_if=[("state", "present", ["tag", "archive"])]
         )
         self._given = given
         self._runtime = self._ask(RUNTIME).strip()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.accelkit.kubernetes.plugins.modules.scheduler_config import DOCUMENTATION
+from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import argument_spec
 
 IMPORT_ERROR = None
 try:
@@ -23,65 +25,6 @@ try:
 except ImportError as exc:
     IMPORT_ERROR = exc
 
-ARGUMENTS = {
-    "state": {"type": "str", "choices": ["present", "verified", "absent"], "default": "present"},
-    "launch": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "kind": {
-                "type": "str",
-                "choices": ["static_pod", "systemd", "k3s", "rke2", "config_file"],
-                "default": "static_pod",
-            },
-            "path": {"type": "str", "default": ""},
-            "unit": {"type": "str", "default": ""},
-            "state_path": {"type": "str", "default": ""},
-        },
-        "apply_defaults": True,
-    },
-    "node": {"type": "str", "default": ""},
-    "kubeconfig": {"type": "path"},
-    "kubernetes_version": {"type": "str", "default": ""},
-    "extender": {
-        "type": "dict",
-        "options": {
-            "url_prefix": {"type": "str", "required": True},
-            "server_name": {"type": "str", "default": ""},
-            "weight": {"type": "int", "default": 1},
-            "http_timeout": {"type": "str", "default": "10s"},
-            "node_cache_capable": {"type": "bool", "default": True},
-            "ignorable": {"type": "bool", "default": False},
-            "managed_resources": {
-                "type": "list",
-                "elements": "str",
-                "default": ["accelkit.io/memory", "accelkit.io/cards"],
-            },
-        },
-    },
-    "credentials": {
-        "type": "dict",
-        "no_log": True,
-        "options": {
-            "ca": {"type": "str", "required": True},
-            "certificate": {"type": "str", "required": True},
-            "key": {"type": "str", "required": True, "no_log": True},
-        },
-    },
-    "pod": {
-        "type": "dict",
-        "options": {
-            "image": {"type": "str", "default": ""},
-            "pull_secrets": {"type": "list", "elements": "str", "no_log": False, "default": []},
-            "host_folders": {"type": "list", "elements": "path", "default": []},
-        },
-    },
-    "dns_policy": {"type": "str", "choices": ["", "ClusterFirstWithHostNet"], "default": ""},
-    "folder": {"type": "str", "default": "/etc/kubernetes/accelkit"},
-    "backup_dir": {"type": "str", "default": "/var/lib/accelkit/backup"},
-    "timeout": {"type": "int", "default": 120},
-    "adopt_gcushare": {"type": "bool", "default": False},
-}
 # By state and check mode.
 ACTIONS = {
     ("present", False): "apply",
@@ -106,7 +49,7 @@ class ActionModule(ActionBase):
                 f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
             )
         _result, arguments = self.validate_argument_spec(
-            argument_spec=ARGUMENTS,
+            argument_spec=argument_spec(DOCUMENTATION),
             required_if=[
                 ("state", "present", ["extender", "kubernetes_version"]),
                 ("state", "verified", ["extender", "kubernetes_version"]),

@@ -6,18 +6,16 @@
 
 from __future__ import annotations
 
-from asyncio import sleep
 from collections.abc import Collection
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 # A missing accelkit is said by _api, before anything of this is called.
 with suppress(ImportError):
     import msgspec
 
-    from accelkit.audit.comparison import AuditKind, audit
-    from accelkit.audit.evidence import gather
+    from accelkit.audit.comparison import AuditKind
+    from accelkit.audit.evidence import lasting
     from accelkit.errors import ConfigurationError
     from accelkit.inspection.accounting import check
     from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
@@ -51,11 +49,7 @@ async def compared(
     api: ApiClient, nodes: Collection[str], namespace: str, seconds: float
 ) -> tuple[list[Any], list[str]]:
     """Return what still differs after so many seconds between assignments and kubelets, and what is not known."""
-    deadline = monotonic() + seconds
-    while True:
-        found = audit(await gather(api, namespace=namespace, nodes=frozenset(nodes)))
-        if not found.findings or monotonic() >= deadline:
-            # What accounting finds is told apart.
-            differences = [each for each in found.findings if each.kind in list(AuditKind)]
-            return msgspec.to_builtins(differences), [*found.notes]
-        await sleep(1)
+    found = await lasting(api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes))
+    # Findings of the accounting are returned by `checked`.
+    differences = [each for each in found.findings if each.kind in list(AuditKind)]
+    return msgspec.to_builtins(differences), [*found.notes]

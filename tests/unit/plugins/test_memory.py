@@ -4,6 +4,7 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _inspection
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
+from accelkit.audit import evidence
 from accelkit.audit.comparison import Evidence
 from accelkit.errors import ApiError
 from accelkit.inspection.inspection import CardView, NodeView, Totals, assemble
@@ -42,12 +43,13 @@ def _cluster(monkeypatch, tmp_path):
     async def inspect(_api):
         return cluster
 
-    async def gather(_api, *, namespace, nodes):
-        assert namespace == "accelkit"
-        return Evidence(assemble([], GIB), [], dict.fromkeys(nodes or ("a", "b"), ALLOCATIONS), None, {})
+    async def gather(_api, *, namespace, nodes, ledger):
+        assert (namespace, ledger) == ("accelkit", None)
+        names = nodes or ("a", "b")
+        return Evidence(assemble([node(name) for name in names], GIB), [], dict.fromkeys(names, ALLOCATIONS), None, {})
 
     monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
-    monkeypatch.setattr(_inspection, "gather", gather)
+    monkeypatch.setattr(evidence, "gather", gather)
     config = tmp_path / "kubeconfig"
     config.write_text(
         "contexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: http://127.0.0.1:9}}]\n"
@@ -99,9 +101,9 @@ def test_check_of_sound_nodes_passes(run_module):
 def test_check_names_what_the_kubelets_gave_otherwise(run_module, monkeypatch):
     async def gather(_api, **_more):
         process = StrangeProcess("a-0", 7, "miner")
-        return Evidence(assemble([], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
+        return Evidence(assemble([node("a")], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
 
-    monkeypatch.setattr(_inspection, "gather", gather)
+    monkeypatch.setattr(evidence, "gather", gather)
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})
     sentence = "process 7 (miner) is on card a-0 of a and belongs to no pod"
     assert answer["msg"] == f"what kubelets gave is not in order: {sentence}"

@@ -13,6 +13,7 @@ from accelkit.vendors.dialects import dialect_names, load_dialect
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+VERSION = "1.2.3"
 MANIFEST_ROLES = {"extender": "accelkit-extender", "device_plugin": "accelkit-node-agent"}
 
 
@@ -27,7 +28,7 @@ def objects(role, **changed):
     )
     environment.filters["to_json"] = json.dumps
     environment.filters["combine"] = lambda one, other: {**one, **other}
-    variables = load(home / "defaults" / "main.yml") | changed
+    environment.globals["lookup"] = {"accelkit.kubernetes.collection_version": VERSION}.__getitem__
 
     def expanded(value):
         if isinstance(value, dict):
@@ -36,13 +37,14 @@ def objects(role, **changed):
             return [expanded(each) for each in value]
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
+    variables = {}
+    variables = expanded(load(home / "defaults" / "main.yml")) | changed
     own = load(home / "vars" / "main.yml")
     for name in ("labels", "arguments", "mounts", "simulated_mount"):
         variables[f"__{role}_{name}"] = expanded(own.get(f"__{role}_{name}"))
     if role == "device_plugin":
         variables["__device_plugin_corrections"] = variables["device_plugin_corrections"]
-        of_dialect = own["__device_plugin_dialect_annotations"][variables["device_plugin_dialect"]]
-        variables["__device_plugin_pod_annotations"] = ["accelkit.io/assignment", *of_dialect]
+        variables["__device_plugin_pod_annotations"] = ["accelkit.io/assignment"]
     if role == "extender":
         variables["__extender_wake"] = variables["extender_wake"]
         variables["__extender_wake_annotation"] = own["__extender_wake_annotation"]
@@ -56,14 +58,17 @@ def container(role, **changed):
     return spec["containers"][0], spec
 
 
-def test_versions_are_those_of_the_collection():
+def test_the_version_stands_in_galaxy_yml_alone():
     version = load(ROOT / "galaxy.yml")["version"]
-    for role in MANIFEST_ROLES:
-        defaults = load(ROOT / "roles" / role / "defaults" / "main.yml")
-        assert defaults[f"{role}_version"] == version
-        assert defaults[f"{role}_image"].endswith(f":{version}")
-    shared = load(ROOT / "playbooks" / "vars" / "roles.yml")
-    assert shared["accelkit_labels"]["app.kubernetes.io/version"] == version
+    files = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    assert [str(path) for path in files if re.search(rf"\b{re.escape(version)}\b", path.read_text())] == []
+
+
+@pytest.mark.parametrize("role", MANIFEST_ROLES)
+def test_image_and_label_have_the_version_of_the_collection(role):
+    found, _ = container(role)
+    assert found["image"] == f"accelkit.io/accelkit:{VERSION}"
+    assert {each["metadata"]["labels"]["app.kubernetes.io/version"] for each in objects(role).values()} == {VERSION}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -75,21 +80,26 @@ def test_defaults_specification_and_readme_agree(role):
     for specification in specifications.values():
         options = specification["options"]
         assert {name: option["default"] for name, option in options.items() if "default" in option} == defaults
-        assert set(options) == set(defaults)
+        assert set(options) == set(defaults) | {name for name, option in options.items() if option.get("required")}
     rows = re.findall(r"^\| `(\w+)` \| ", (home / "README.md").read_text(), re.MULTILINE)
     assert set(rows) == {*options, *specifications} - {"main"}
 
 
-def test_what_roles_and_playbooks_say_of_dialects_is_what_their_data_say():
-    shared = load(ROOT / "playbooks" / "vars" / "roles.yml")
-    keys = load(ROOT / "roles" / "device_plugin" / "vars" / "main.yml")["__device_plugin_dialect_annotations"]
-    dialects = {name: load_dialect(name) for name in dialect_names()}
-    assert shared["accelkit_dialect_resources"] == {name: list(d.resources.asking) for name, d in dialects.items()}
-    assert shared["accelkit_dialect_log_folders"] == {name: d.logs.folder for name, d in dialects.items()}
-    written = {name: list(d.annotations.keys) if d.annotations else [] for name, d in dialects.items() if d.advertised}
-    assert keys == written
-    choices = load(ROOT / "roles" / "extender" / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert choices["extender_dialects"]["choices"] == sorted(dialects)
+def test_the_roles_offer_the_dialects_that_there_are():
+    offered = {
+        "extender": ("extender_dialects", dialect_names()),
+        "device_plugin": ("device_plugin_dialect", dialect_names(advertised=True)),
+        "node_labels": ("node_labels_dialect", dialect_names(advertised=True)),
+    }
+    for role, (option, names) in offered.items():
+        specifications = load(ROOT / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
+        assert specifications["main"]["options"][option]["choices"] == names
+
+
+def test_keys_of_dialects_stand_in_their_own_files_alone():
+    keys = {key for name in dialect_names() if (found := load_dialect(name).annotations) for key in found.keys}
+    files = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.yml")]
+    assert [str(path) for path in files if any(key in path.read_text() for key in keys)] == []
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -59,6 +59,8 @@ def objects(tmp_path):
 
 def test_objects_fit_together(objects):
     found = objects()
+    version = load(ROOT / "galaxy.yml")["version"]
+    assert {each["metadata"]["labels"]["app.kubernetes.io/version"] for each in found.values()} == {version}
     assert all(each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "accelkit" for each in found.values())
     referred = {
         (kind, name): each["roleRef"]["name"] for (kind, name), each in found.items() if kind.endswith("Binding")
@@ -111,7 +113,3 @@ def test_plain_http_needs_no_secret(objects):
     assert [volume["name"] for volume in spec["volumes"]] == ["configuration"]
     assert spec["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
     assert "tlsConfig" not in found["ConfigMap", NAME]["data"]["scheduler.yaml"]
-
-
-def test_version_is_that_of_the_collection():
-    assert load(ROLE / "defaults/main.yml")["second_scheduler_version"] == load(ROOT / "galaxy.yml")["version"]

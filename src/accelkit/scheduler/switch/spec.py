@@ -19,7 +19,7 @@ from accelkit.scheduler.launch.rancher import Rancher
 from accelkit.scheduler.launch.systemd import SystemdUnit
 from accelkit.scheduler.switch.mirror_pod import MirrorPod
 from accelkit.scheduler.switch.survey import Change
-from accelkit.scheduler.switch.switch import BACKUP_FOLDER, Outcome, Switch, Waiter
+from accelkit.scheduler.switch.switch import BACKUP_DIR, Outcome, Switch, Waiter
 from accelkit.scheduler.switch.waiting import StateFile, SystemdService
 
 Kind = Literal["static_pod", "systemd", "k3s", "rke2", "config_file"]
@@ -72,7 +72,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     credentials: CredentialsSpec | None = None
     dns_policy: Literal["", "ClusterFirstWithHostNet"] = ""
     folder: str = FOLDER
-    backup_dir: str = BACKUP_FOLDER
+    backup_dir: str = BACKUP_DIR
     timeout: float = 120
     adopt_gcushare: bool = False
 
@@ -146,7 +146,7 @@ def switch_of(spec: Spec, host: Host, connection: Connection | None) -> Switch:
         host,
         launch,
         waiter,
-        backup_folder=spec.backup_dir,
+        backup_dir=spec.backup_dir,
         folder=spec.folder,
         adopt_gcushare=spec.adopt_gcushare,
     )

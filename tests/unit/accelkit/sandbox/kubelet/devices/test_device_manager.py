@@ -6,10 +6,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
-
-from accelkit.errors import DevicePluginError
-from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
-from accelkit.sandbox.kubelet.devices.device_values import (
+from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_values.device_values import (
     ContainerAsk,
     ContainerKind,
     Device,
@@ -17,6 +15,8 @@ from accelkit.sandbox.kubelet.devices.device_values import (
     PluginOptions,
     is_extended_resource_name,
 )
+
+from accelkit.errors import DevicePluginError
 
 MEMORY = "accelkit.io/memory"
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP

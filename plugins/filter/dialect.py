@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: dialect
+short_description: Look up a dialect by its name
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Returns what playbooks need to know of a dialect, from the file that accelkit's services read too.
+options:
+  _input:
+    description: Name of the dialect, as V(gcushare).
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the resources by which pods of GCUShare ask for cards
+  ansible.builtin.debug:
+    msg: "{{ ('gcushare' | accelkit.kubernetes.dialect).resources }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The dialect.
+  type: dict
+  contains:
+    resources:
+      description: Extended resources by which a container asks for cards.
+      type: list
+      elements: str
+      sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
+    annotations:
+      description: Keys of the pod annotations that name the cards a pod got; empty for a dialect without any.
+      type: list
+      elements: str
+      sample: [enflame.com/gcu-device-id]
+    log_folder:
+      description: Folder on the hosts for the services' logs.
+      type: str
+      sample: /var/log/topscloud/gcushare
+"""
+
+from ansible.errors import AnsibleFilterError
+
+IMPORT_ERROR = None
+try:
+    from accelkit.errors import AccelkitError
+    from accelkit.vendors.dialects import load_dialect
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+def dialect(name):
+    """Return a dialect's resources, annotation keys and log folder."""
+    if IMPORT_ERROR is not None:
+        raise AnsibleFilterError(f"accelkit is missing on the controller: {IMPORT_ERROR}; install it with pip")
+    try:
+        found = load_dialect(str(name))
+    except AccelkitError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+    return {
+        "resources": list(found.resources.asking),
+        "annotations": list(found.annotations.keys) if found.annotations else [],
+        "log_folder": found.logs.folder,
+    }
+
+
+class FilterModule:
+    def filters(self):
+        return {"dialect": dialect}

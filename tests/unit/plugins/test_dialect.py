@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.filter import dialect as plugin
+
+from accelkit.vendors.dialects import dialect_names, load_dialect
+
+
+@pytest.mark.parametrize("name", dialect_names())
+def test_a_dialect_is_told_as_its_file_has_it(name):
+    dialect = load_dialect(name)
+    assert plugin.dialect(name) == {
+        "resources": list(dialect.resources.asking),
+        "annotations": list(dialect.annotations.keys) if dialect.annotations else [],
+        "log_folder": dialect.logs.folder,
+    }
+
+
+def test_an_unknown_dialect_is_an_error_that_names_the_known_ones():
+    with pytest.raises(AnsibleFilterError, match=r"there is no dialect 'klingon'.*gcushare"):
+        plugin.dialect("klingon")
+
+
+def test_playbooks_use_it_in_check_mode(play):
+    message = "{{ ['gcushare', 'native'] | map('accelkit.kubernetes.dialect') | map(attribute='resources') | flatten }}"
+    done = play([{"ansible.builtin.debug": {"msg": message}}], "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for resource in ("enflame.com/gcu-memory", "accelkit.io/cards"):
+        assert resource in done.stdout
+
+
+def test_a_missing_accelkit_is_said(monkeypatch):
+    monkeypatch.setattr(plugin, "IMPORT_ERROR", ImportError("No module named 'accelkit'"))
+    with pytest.raises(AnsibleFilterError, match="accelkit is missing on the controller"):
+        plugin.dialect("native")
