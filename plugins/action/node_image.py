@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.accelkit.kubernetes.plugins.modules.node_image import DOCUMENTATION
 from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import argument_spec
 
-# What runs containers on the node decides how an image is given to it. containerd is asked in the kubelet's namespace.
+# The node's container runtime decides how an image is imported. containerd is called in the kubelet's namespace.
 RUNTIME = """\
 if command -v ctr >/dev/null 2>&1; then echo ctr -n k8s.io
 elif command -v k3s >/dev/null 2>&1; then echo k3s ctr -n k8s.io
@@ -23,7 +23,7 @@ fi
 
 
 class ActionModule(ActionBase):
-    """Gives a node an image out of an archive; the node needs a shell and its container runtime, nothing else."""
+    """Imports an image archive on a node, which needs a shell and its container runtime."""
 
     _supports_check_mode = True
 
@@ -67,17 +67,17 @@ class ActionModule(ActionBase):
         repository = self._given["repository"]
         ours = {name: where for name, where in images.items() if name.startswith((f"{repository}:", f"{repository}@"))}
         others = {where for name, where in images.items() if name not in ours and not name.startswith("sha256:")}
-        # The kubelet's runtime gives each image a name made of its identifier, too, and that alone keeps it.
+        # The container runtime interface also names each image by its ID, which would keep the image.
         for name, where in images.items():
             if name.startswith("sha256:") and where in set(ours.values()) - others:
                 ours[name] = where
         return ours
 
     def _load(self, archive):
-        # As who logs in, since that is who copies; Ansible's own folder for such files would stay on the node.
+        # As the login user, who also copies the file. Ansible's own temporary folder would remain on the node.
         place = self._low_level_execute_command("mktemp", sudoable=False)["stdout"].strip()
         if not place:
-            raise AnsibleActionFail("the node has no place for temporary files; look at its mktemp and /tmp")
+            raise AnsibleActionFail("the node cannot create a temporary file; check mktemp and /tmp there")
         try:
             self._transfer_file(archive, place)
             load = f"{self._runtime} images import" if "ctr" in self._runtime else f"{self._runtime} load --input"
@@ -86,7 +86,7 @@ class ActionModule(ActionBase):
             self._low_level_execute_command(f"rm -f {shlex.quote(place)}", sudoable=False)
 
     def _pinned(self, name, digest):
-        # Only containerd keeps the digest of what was imported; elsewhere the tag, which names the content, has to do.
+        # Only containerd keeps the digest of an imported image; other runtimes use the tag, which names the content.
         if "ctr" not in self._runtime:
             return name
         pinned = f"{self._given['repository']}@{digest}"

@@ -37,7 +37,7 @@ ACTIONS = {
 
 
 class ActionModule(ActionBase):
-    """Decides here what becomes of the host's files; the host runs small scripts of its shell, nothing else."""
+    """Edits the host's files from the controller; the host only runs small shell scripts."""
 
     _supports_check_mode = True
     _supports_diff = True
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
                 ("state", "verified", ["extender", "kubernetes_version"]),
             ],
         )
-        # Through JSON, because Ansible's strings carry tags that writers of YAML and JSON do not know.
+        # A round trip through JSON drops the tags of Ansible's strings, which other serialisers do not know.
         given = json.loads(json.dumps(arguments))
         state, kubeconfig, pod = given.pop("state"), given.pop("kubeconfig"), given.pop("pod")
         try:
@@ -65,7 +65,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(exc)) from None
         if state == "verified" and result["changed"]:
             paths = ", ".join(change["after_header"] for change in result["diff"])
-            raise AnsibleActionFail(f"not as it should be: {paths}; run site.yml", result={**result, "changed": False})
+            raise AnsibleActionFail(
+                f"kube-scheduler's configuration differs: {paths}; run site.yml", result={**result, "changed": False}
+            )
         problems = result.pop("problems")
         return {**result, "warnings": problems} if problems else result
 
@@ -77,7 +79,6 @@ class ActionModule(ActionBase):
         return perform(action, spec, ShellHost(self._shell), connection)
 
     def _shell(self, script, content):
-        # Reading must happen in check mode too; nothing is written in it, because nothing asks for it.
-        # One word for the shell, because Ansible appends to the command.
+        # Runs in check mode too, which only reads. The script is one word, because Ansible appends to the command.
         answer = self._low_level_execute_command(f"/bin/sh -c {shlex.quote(script)}", in_data=content or None)
         return answer["rc"], answer["stdout"], answer["stderr"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # What each module promises.
+    # Attributes of all modules.
     DOCUMENTATION = r"""
 attributes:
   check_mode:

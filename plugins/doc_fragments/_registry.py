@@ -12,14 +12,14 @@ class ModuleDocFragment:
 options:
   registry_plain_http:
     description:
-      - Registries, as V(host) or V(host:port), that may be spoken to without TLS, named as in the image's reference.
+      - Registries, as V(host) or V(host:port), that may be reached without TLS, named as in the image's reference.
       - No other registry ever is, nor another port of the same host.
     type: list
     elements: str
     default: []
   registry_ca:
     description:
-      - Path of a PEM file with authorities that are trusted beside the system's.
+      - Path of a PEM file with authorities that are trusted in addition to the system's.
     type: path
   registry_mirrors:
     description:
@@ -31,7 +31,7 @@ options:
     default: {}
   registry_logins:
     description:
-      - Who we are to registries.
+      - Credentials for registries.
     type: list
     elements: dict
     default: []
@@ -59,7 +59,7 @@ requirements:
   - The Python package C(accelkit) on the host that runs the module, for the Python that runs it.
 """
 
-    # Who may have signed.
+    # Options of modules that verify signatures.
     POLICY = r"""
 options:
   trusted_root:
@@ -86,7 +86,7 @@ options:
     default: []
   node:
     description:
-      - Name of a node, to judge the cache against its cards as the inventory of its agent tells them.
+      - Name of a node, to judge the cache against the cards in its inventory.
     type: str
   kubeconfig:
     description:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: second_scheduler_configuration
-short_description: Write the configuration of a kube-scheduler of our own
+short_description: Generate the configuration of a second kube-scheduler
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Writes the KubeSchedulerConfiguration, as text, of a kube-scheduler that runs in a pod beside the cluster's own.
+  - Generates the KubeSchedulerConfiguration, as text, of a kube-scheduler that runs in a pod beside the cluster's own.
 options:
   _input:
     description: C(extender), as in M(accelkit.kubernetes.scheduler_config), and C(kubernetes_version).
     type: dict
     required: true
   name:
-    description: What pods give as C(spec.schedulerName); also the name of the lease.
+    description: The C(spec.schedulerName) of its pods; also the name of the lease.
     type: str
     required: true
   namespace:
@@ -63,7 +63,7 @@ except ImportError as exc:
 def configuration(given, **options):
     if IMPORT_ERROR is not None:
         raise AnsibleFilterError(f"accelkit is missing on the controller: {IMPORT_ERROR}; install it with pip")
-    # Ansible's own kinds of text and mapping become plain ones.
+    # A round trip through JSON turns Ansible's own text and mapping types into plain ones.
     given, options = json.loads(json.dumps([given, options]))
     try:
         return second_scheduler_configuration(decode_spec(given), **options)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
-# A missing accelkit is said by _api, before anything of this is called.
+# _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     import msgspec
 

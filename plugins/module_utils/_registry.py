@@ -76,7 +76,7 @@ def cache_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> An
 def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any, Any, dict[str, Any]]]) -> None:
     """Run a coroutine function of the module that returns its result; an error ends the module with its sentence.
 
-    What can be told of the error is returned: whether trying again later may help, and why no signature counts.
+    The result has `retryable`, whether trying again later may help, and for a refusal why no signature counts.
     """
     try:
         result = asyncio.run(work(module))

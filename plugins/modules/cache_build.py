@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_build
-short_description: Make an image of a kernel cache, push it and sign it
+short_description: Build, push and sign an image of a kernel cache
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Makes an image of a folder that Triton, vLLM or Habana filled, without any container engine, and pushes it.
+  - Builds an image of a folder that Triton, vLLM or Habana filled, without any container engine, and pushes it.
   - The same files always give the same digest, so an image that the tag leads to already is not pushed again.
-  - Signs the image with C(cosign), which is needed for that only, where it bears no signature yet.
+  - Signs the image with C(cosign), which is needed for that only, unless the image is signed already.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._attributes
@@ -30,12 +30,12 @@ attributes:
 options:
   folder:
     description:
-      - The cache, as the framework left it.
+      - Folder of the cache, as the framework wrote it.
     type: path
     required: true
   image:
     description:
-      - Where the image goes, as C(registry/repository:tag). The tag is moved.
+      - Target of the image, as C(registry/repository:tag). The tag is moved.
     type: str
     required: true
   compression:
@@ -46,7 +46,7 @@ options:
     default: gzip
   media:
     description:
-      - Whose media types are used.
+      - Family of media types to use.
     type: str
     choices: [oci, docker]
     default: oci
@@ -72,15 +72,15 @@ options:
     default: false
   sign:
     description:
-      - Whether to sign the image where it bears no signature yet.
-      - Who signed it, and whether that is right, is not asked; M(accelkit.kubernetes.cache_verify) does.
+      - Whether to sign the image unless it is signed already.
+      - Existing signatures are not verified; M(accelkit.kubernetes.cache_verify) does that.
     type: bool
     default: false
   sign_key:
     description:
       - Key for C(cosign), that is a file, a Kubernetes secret as C(k8s://namespace/name), or the URI of a key service.
       - The password of a key is taken from E(COSIGN_PASSWORD) in the environment of the task.
-      - Without it, C(cosign) signs keyless, as its environment lets it log in.
+      - Without it, C(cosign) signs keyless, with the identity that its environment provides.
     type: str
     default: ''
   transparency_log:
@@ -161,7 +161,7 @@ signed:
   returned: success
   type: bool
 secrets:
-  description: Variables that the cache's own files hold, and so whoever pulls the image, and that look like secrets.
+  description: Variables in the cache's own files that look like secrets. Everyone who pulls the image can read them.
   returned: success
   type: list
   elements: str
@@ -187,7 +187,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     settings_of,
 )
 
-# A missing accelkit is said by _registry, before anything of this is called.
+# _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.compatibility.card_words import named_target

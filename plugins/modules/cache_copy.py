@@ -15,7 +15,7 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Copies an image to another registry or repository, byte for byte, with what C(cosign) attached to it.
-  - So its signatures hold there as well; nothing has to be signed again.
+  - Its signatures stay valid there; nothing has to be signed again.
   - What the target has already is not sent again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -35,12 +35,12 @@ options:
     required: true
   target:
     description:
-      - Where it goes, as C(registry/repository:tag). The tag is moved.
+      - Target of the copy, as C(registry/repository:tag). The tag is moved.
     type: str
     required: true
   signatures:
     description:
-      - Whether signatures, and attestations in bundles, come along.
+      - Whether signatures, and attestations in bundles, are copied too.
     type: bool
     default: true
 notes:
@@ -95,7 +95,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     settings_of,
 )
 
-# A missing accelkit is said by _registry, before anything of this is called.
+# _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.publishing.copy import copy_image

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_extract
-short_description: Verify an image and put its kernel cache onto the disk
+short_description: Verify an image and extract its kernel cache
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Verifies an image, judges it against cards, and extracts its cache into a folder that is named by the digest, once.
-  - Nothing is written before a signature holds, and nothing is visible before every byte has been proven.
+  - Nothing is written before a signature holds, and nothing is visible before all bytes are verified.
   - A cache that is there already is verified again where other policies are given, and never extracted again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -27,8 +27,8 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The image is verified and judged, and nothing is written. Whether its layers are sound, and fit onto the disk,
-      only an extraction tells.
+      The image is verified and judged, and nothing is written. Whether its layers are valid, and fit on the disk,
+      is found out by an extraction only.
   diff_mode:
     support: full
 options:
@@ -39,12 +39,12 @@ options:
     required: true
   folder:
     description:
-      - The folder that gets the digest-named one. It is made where it is missing.
+      - Parent folder of the digest-named folders. It is created if it does not exist.
     type: path
     required: true
   mount_path:
     description:
-      - The absolute path at which workloads will see the cache; Triton's group files are made to say so.
+      - The absolute path at which workloads will see the cache; Triton's group files are rewritten for it.
       - Without it, workloads see it where it is extracted.
       - Each path gets an extraction of its own.
     type: str
@@ -55,7 +55,7 @@ options:
     type: path
   insecure_skip_signatures:
     description:
-      - Whether to extract without asking who signed the image.
+      - Whether to extract without verifying signatures.
     type: bool
     default: false
   max_gib:
@@ -154,7 +154,7 @@ reason:
   description:
     - Why no signature counts, in one word as in the guide to signer policies, such as V(NoSignatures),
       V(IdentityMismatch) or V(NotCovered).
-    - What came nearest to success is told.
+    - The failure that came nearest to success is reported.
   returned: when the image is refused
   type: str
   sample: IdentityMismatch
@@ -201,7 +201,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     settings_of,
 )
 
-# A missing accelkit is said by _registry, before anything of this is called.
+# _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.extraction import Limits, Order, extract_image

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_info
-short_description: Show what an image says of its kernel cache, and what is extracted
+short_description: Show the kernel cache of an image, and extracted caches
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads what an image says of the kernel cache in it, and whether that fits some cards. No layer is fetched.
+  - Reads an image's labels about its kernel cache, and judges whether the cache fits some cards. No layer is fetched.
   - Lists the caches that are extracted below a folder.
-  - No signature is checked. What an image says of itself is a claim; M(accelkit.kubernetes.cache_verify) verifies it.
+  - No signature is checked. Labels are claims of the image; M(accelkit.kubernetes.cache_verify) verifies who made them.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.cards
@@ -236,7 +236,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     workload_of,
 )
 
-# A missing accelkit is said by _registry, before anything of this is called.
+# _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
     from accelkit.kernelcache.extraction.listing import list_extracted
@@ -248,7 +248,7 @@ with suppress(ImportError):
 RULES = {"required_one_of": [("image", "folder")]}
 
 
-async def told(module):
+async def collect(module):
     given = module.params
     result, node = {"changed": False}, await cards_of(module)
     workload = workload_of(module, node)
@@ -270,7 +270,7 @@ async def described(module, node, workload):
 
 
 def lying(cache, node, workload):
-    """What is told of a cache on the disk; whether it was extracted now is not."""
+    """Return the view of a cache on the disk, without whether it was extracted just now."""
     verdicts = judge(cache.record.labels, node, workload) if node else None
     view = builtins(extracted_view(replace(cache, verdicts=verdicts)))
     del view["changed"]
@@ -281,7 +281,7 @@ def main():
     module = cache_module(
         rules=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS, **WORKLOAD_ARGUMENTS
     )
-    finish(module, told)
+    finish(module, collect)
 
 
 if __name__ == "__main__":

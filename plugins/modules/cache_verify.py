@@ -15,9 +15,9 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Checks that an image is signed as every signer policy that covers it demands, and returns its digest.
-  - Fails where it is not, and where no policy covers it.
-  - With cards given, tells too whether they can use the cache. An image that fits none of them does not fail here.
-  - What is verified is the digest. Use C(image) of the answer from then on, since tags move.
+  - Fails if it is not, and if no policy covers it.
+  - With cards given, also reports whether they can use the cache. An image that fits none of them does not fail here.
+  - The digest is what is verified. Use the returned C(image) afterwards, since tags move.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -133,7 +133,7 @@ reason:
   description:
     - Why no signature counts, in one word as in the guide to signer policies, such as V(NoSignatures),
       V(IdentityMismatch) or V(NotCovered).
-    - What came nearest to success is told.
+    - The failure that came nearest to success is reported.
   returned: when the image is refused
   type: str
   sample: IdentityMismatch
@@ -181,7 +181,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     workload_of,
 )
 
-# A missing accelkit is said by _registry, before anything of this is called.
+# _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
     from accelkit.kernelcache.images import read_cache_image

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: example_manifests
-short_description: Make the example manifests of GKM and bring them into a cluster
+short_description: Generate the example manifests of GKM and deploy them
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Makes the manifests of one of GKM's examples, or of a pre-canned set of them, with the names GKM's own have.
-  - Writes them into files, or applies them to a cluster where GKM is installed; and takes either away again.
+  - Generates the manifests of one of GKM's examples, or of a predefined set of them, with the names that GKM uses.
+  - Writes them to files, or applies them to a cluster where GKM is installed, and deletes either again.
 extends_documentation_fragment:
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
@@ -36,7 +36,7 @@ options:
     default: generated
   set:
     description:
-      - A pre-canned set of examples, V(kind) of four, the others of two each.
+      - A predefined set of examples, V(kind) of four, the others of two each.
       - Either this or O(access), O(scope), O(gpu) and O(cosign); without any, O(state=absent) is about all examples.
     type: str
     choices: [kind, nfd-cuda, nfd-rocm]
@@ -51,11 +51,11 @@ options:
     type: str
     choices: [namespace, ns, cluster, cl]
   gpu:
-    description: Whose cards the cache is for.
+    description: Vendor stack of the cards that the cache is for.
     type: str
     choices: [cuda, rocm]
   cosign:
-    description: By which version's format the image is signed.
+    description: Version of cosign whose signature format the image has.
     type: str
     choices: [v2, v3]
   environment:
@@ -152,7 +152,7 @@ from pathlib import Path
 from ansible.module_utils.basic import env_fallback
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# A missing accelkit is said by _api, before anything of this is called.
+# _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import AccelkitError
     from accelkit.examples.custom import NO_CUSTOM, read_custom

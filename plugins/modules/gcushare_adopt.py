@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gcushare_adopt
-short_description: Take over an installation of Enflame GCUShare
+short_description: Adopt an installation of Enflame GCUShare
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Uninstalls the Helm releases of GCUShare's charts. Helm itself is not needed; hooks are not run.
   - Turns the node label C(enflame.com/gcushare=true) into C(accelkit.io/share=true).
-  - Running pods are left alone. Its entry in kube-scheduler's configuration is taken over by
+  - Running pods are left alone. Its entry in kube-scheduler's configuration is adopted by
     M(accelkit.kubernetes.scheduler_config).
 extends_documentation_fragment:
   - accelkit.kubernetes._api
@@ -30,7 +30,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Take over GCUShare
+- name: Adopt GCUShare
   accelkit.kubernetes.gcushare_adopt:
     kubeconfig: ~/.kube/config
 """
@@ -54,7 +54,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# A missing accelkit is said by _api, before anything of this is called.
+# _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.install.adoption import adopt_gcushare
 

@@ -75,7 +75,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 findings:
-  description: What is wrong, one entry per card and kind; empty where all is well.
+  description: What is wrong, one entry per card and kind; empty if nothing is.
   returned: always
   type: list
   elements: dict
@@ -111,7 +111,7 @@ findings:
       type: int
       sample: 2147483648
 differences:
-  description: Where the assignments of pods and what their kubelets gave differ; empty where all is well.
+  description: Where the assignments of pods and what their kubelets gave differ; empty if they agree.
   returned: when O(allocations=true)
   type: list
   elements: dict
@@ -173,14 +173,14 @@ def main():
     wrong = findings + result.get("differences", [])
     if wrong:
         listing = "; ".join(each["message"] for each in wrong)
-        module.fail_json(msg=f"{_subject(findings)} not in order: {listing}", **result)
+        module.fail_json(msg=f"{_subject(findings)} inconsistent: {listing}", **result)
     module.exit_json(changed=False, **result)
 
 
 def _subject(findings):
     cards = len({(finding["node"], finding["card"]) for finding in findings})
     if not cards:
-        return "what kubelets gave is"
+        return "the observed allocation is"
     return "1 card is" if cards == 1 else f"{cards} cards are"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image
-short_description: Give a node an image out of an archive
+short_description: Import an image archive on a node
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -34,25 +34,25 @@ options:
     choices: [present, absent]
     default: present
   repository:
-    description: Of the image, as V(accelkit.io/accelkit).
+    description: Repository of the image, as V(accelkit.io/accelkit).
     type: str
     required: true
   tag:
-    description: Of the image; it must name its content, since an image that is there is not imported again.
+    description: Tag of the image. It must identify the content, since an existing tag is not imported again.
     type: str
   archive:
-    description: Path on the controller of what C(docker save) wrote.
+    description: Path on the controller of an archive that C(docker save) wrote.
     type: path
 """
 
 EXAMPLES = r"""
-- name: Give the node the image
+- name: Import the image on the node
   accelkit.kubernetes.node_image:
     repository: accelkit.io/accelkit
     tag: 0.1.0-1f0c2d3e4a5b
     archive: images/accelkit-0.1.0-1f0c2d3e4a5b.tar.gz
 
-- name: Take it away again
+- name: Delete the image
   accelkit.kubernetes.node_image:
     repository: accelkit.io/accelkit
     state: absent

@@ -15,10 +15,11 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Puts the label C(accelkit.io/share=true) on nodes, for any number of them in one call.
-  - Or takes everything of accelkit's off nodes again, that is the label, the annotation C(accelkit.io/inventory), and
-    the resources C(accelkit.io/memory) and C(accelkit.io/cards) in the node's capacity and allocatable.
+  - With O(state=absent), removes accelkit's metadata from nodes, that is the label, the annotation
+    C(accelkit.io/inventory), and the resources C(accelkit.io/memory) and C(accelkit.io/cards) in the node's capacity
+    and allocatable.
   - A kubelet only sets the resources of a vanished device plugin to 0. So with O(state=absent) the module waits for
-    that, deletes the keys from the node's status, and watches that they stay away.
+    that, deletes the keys from the node's status, and confirms that they do not come back.
 extends_documentation_fragment:
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
@@ -32,7 +33,7 @@ options:
   state:
     description:
       - V(present) labels the nodes.
-      - V(absent) takes everything of accelkit's off them. Remove the node agent before, or with it.
+      - V(absent) removes accelkit's metadata from them. Remove the node agent before, or with it.
     type: str
     choices: [present, absent]
     default: present
@@ -42,7 +43,7 @@ options:
       - Without it, and O(state=present), all nodes with cards. These are nodes that Node Feature Discovery or the
         vendor's tools have labelled so, and nodes with an inventory. A node labelled C(accelkit.io/share=false) is left
         out.
-      - Without it, and O(state=absent), all nodes that carry anything of accelkit's.
+      - Without it, and O(state=absent), all nodes with any of accelkit's metadata.
     type: list
     elements: str
     default: []
@@ -56,13 +57,13 @@ options:
   unit:
     description:
       - With O(wait_seconds), the cluster's unit of memory, as O(accelkit.kubernetes.unit_check#module:unit).
-      - An agent that was told another one is waited for. One that says why it cannot take the unit over ends the wait
-        with its reason.
+      - The module waits for an agent that has another unit. If an agent reports why it cannot use the unit, the wait
+        ends with its reason.
     type: str
   dialect:
     description:
-      - Whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun).
-      - The label of that system is put on the nodes too, where they do not have it, and taken off again.
+      - Dialect whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun).
+      - Nodes without the label of that system get it too, and lose it on removal.
     type: str
     default: native
   grace_seconds:
@@ -73,7 +74,8 @@ options:
     default: 420
   confirm_seconds:
     description:
-      - With O(state=absent), how long to watch that nothing comes back. Kubelets report their status every ten seconds.
+      - With O(state=absent), how long to confirm that no resource comes back. Kubelets report their status
+        every ten seconds.
     type: int
     default: 15
 """
@@ -115,7 +117,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# A missing accelkit is said by _api, before anything of this is called.
+# _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.install.sharing import share, unshare
     from accelkit.model.units import parse_unit

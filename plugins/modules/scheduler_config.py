@@ -9,19 +9,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_config
-short_description: Let a host's kube-scheduler call accelkit's extender
+short_description: Configure a host's kube-scheduler to call accelkit's extender
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Switches the kube-scheduler of one host to a copy of its configuration in which accelkit's extender is merged, and
-    waits until it runs with it. Where it does not come back, what was there before is restored and the action fails
-    with the scheduler's last words.
+    waits until it runs with it. If it does not, the former launch file is restored and the action fails with the
+    end of the scheduler's log.
   - The switch is one rename of the launch file, which is the static-pod manifest, a systemd drop-in or the like.
-    Comments, order and quotes of a manifest stay.
+    Comments, order and quotes of a manifest are kept.
   - kube-scheduler accepts one extender that binds pods. Where another one does, the action fails.
   - Before the first change bytes, mode and owner are recorded in O(backup_dir). With O(state=absent) exactly these are
-    restored; where others changed the launch file since, only what is accelkit's is taken out.
+    restored; where others changed the launch file since, only accelkit's part is removed.
   - The action decides on the controller. The managed host needs a POSIX shell, and no Python. With O(pod) it needs no
     connection of Ansible's either, and a pod on the node decides and acts.
 extends_documentation_fragment:
@@ -54,12 +54,12 @@ options:
         description:
           - V(static_pod) is a manifest of the kubelet, as kubeadm writes it.
           - V(systemd) is a unit, V(k3s) and V(rke2) are those distributions' servers.
-          - V(config_file) is a KubeSchedulerConfiguration that is edited in place and whose runner notices that.
+          - V(config_file) is a KubeSchedulerConfiguration that is edited in place and that its runner watches.
         type: str
         choices: [static_pod, systemd, k3s, rke2, config_file]
         default: static_pod
       path:
-        description: Of the manifest or the configuration. Default is the usual manifest.
+        description: Path of the manifest or the configuration. The default is kubeadm's manifest.
         type: str
         default: ""
       unit:
@@ -67,7 +67,7 @@ options:
         type: str
         default: ""
       state_path:
-        description: With V(config_file), the JSON file in which its runner says C(ready), C(config_sha256), C(error).
+        description: With V(config_file), the JSON file with C(ready), C(config_sha256) and C(error) of its runner.
         type: str
         default: ""
   node:
@@ -115,7 +115,7 @@ options:
         elements: str
         default: [accelkit.io/memory, accelkit.io/cards]
   credentials:
-    description: PEM texts by which kube-scheduler and the extender know each other; needed for HTTPS.
+    description: PEM texts by which kube-scheduler and the extender authenticate each other; required for HTTPS.
     type: dict
     suboptions:
       ca:
@@ -177,14 +177,14 @@ options:
     default: 120
   adopt_gcushare:
     description:
-      - Whether an installation of Enflame GCUShare is taken over. The manifest that it backed up counts as the
+      - Whether an installation of Enflame GCUShare is adopted. The manifest that it backed up counts as the
         original, and its files are deleted.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: Let kube-scheduler call the extender
+- name: Configure kube-scheduler to call the extender
   accelkit.kubernetes.scheduler_config:
     node: master-1
     kubernetes_version: v1.34.4
@@ -196,7 +196,7 @@ EXAMPLES = r"""
       certificate: "{{ lookup('ansible.builtin.file', 'client.crt') }}"
       key: "{{ lookup('ansible.builtin.file', 'client.key') }}"
 
-- name: Restore what was there before
+- name: Restore the original configuration
   accelkit.kubernetes.scheduler_config:
     state: absent
     node: master-1

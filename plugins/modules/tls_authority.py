@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tls_authority
-short_description: Keep the certificates of extender and kube-scheduler
+short_description: Issue the certificates of extender and kube-scheduler
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Keeps an authority, the extender's certificate and kube-scheduler's in the Secrets C(accelkit-ca),
+  - Issues an authority, the extender's certificate and kube-scheduler's, and stores them in the Secrets C(accelkit-ca),
     C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace.
-  - What is missing is made, what expires within O(renew_days) or is for other names is made anew.
+  - Issues what is missing, and renews what expires within O(renew_days) or is for other names.
   - The diff shows digests and dates, never keys.
 extends_documentation_fragment:
   - accelkit.kubernetes._api
@@ -38,19 +38,21 @@ options:
     elements: str
     required: true
   renew_days:
-    description: Certificates are made anew so many days before they expire.
+    description: How many days before they expire certificates are renewed.
     type: int
     default: 30
   rotate_ca:
     description:
-      - Make a new authority. It and the former one are trusted until the next rotation.
+      - Create a new authority. It and the former one are trusted until the next rotation.
       - kube-scheduler reads authorities once, so it is restarted with the next run of its role.
     type: bool
     default: false
   given:
     description:
-      - Certificates made by somebody else, used instead. They are checked for authority, names, purpose and dates.
-      - Without C(server), the Secret C(accelkit-extender-tls) is somebody else's as well, such as cert-manager's.
+      - Certificates issued outside of accelkit, to use instead. Authority, names, purpose and dates are
+        checked.
+      - Without C(server), the Secret C(accelkit-extender-tls) is managed outside of accelkit too, for
+        example by cert-manager.
     type: dict
     suboptions:
       ca:
@@ -105,7 +107,7 @@ from datetime import timedelta
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# A missing accelkit is said by _api, before anything of this is called.
+# _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.install.authority import (
         CLIENT,

@@ -14,9 +14,9 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Fails where O(unit) is none that accelkit knows.
+  - Fails if accelkit does not support O(unit).
   - Fails where a node has more memory than its kubelet takes as devices of that unit, and names the smallest unit that
-    works there. It goes by the inventories that nodes publish. On a node without one, the node agent checks the same
+    works there. It uses the inventories that nodes publish. On a node without one, the node agent checks the same
     before it registers.
   - Fails where the cluster has another unit and workloads ask for memory, since their requests are numbers of units and
     would change their meaning. O(accept_change=true) accepts that.
@@ -46,7 +46,7 @@ options:
     default: false
   dialects:
     description:
-      - Whose resource names count.
+      - Dialects whose resource names count.
     type: list
     elements: str
     default: [native]
@@ -106,7 +106,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# A missing accelkit is said by _api, before anything of this is called.
+# _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.install.unit_change import meaning, unit_change
     from accelkit.model.units import parse_unit

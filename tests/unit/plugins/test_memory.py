@@ -106,7 +106,7 @@ def test_check_names_what_the_kubelets_gave_otherwise(run_module, monkeypatch):
     monkeypatch.setattr(evidence, "gather", gather)
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})
     sentence = "process 7 (miner) is on card a-0 of a and belongs to no pod"
-    assert answer["msg"] == f"what kubelets gave is not in order: {sentence}"
+    assert answer["msg"] == f"the observed allocation is inconsistent: {sentence}"
     assert [each["kind"] for each in answer["differences"]] == ["strange_process"]
     assert "differences" not in run_module(memory_check, {"nodes": ["a"], "allocations": False})
 
