@@ -80,13 +80,13 @@ def test_info_of_one_node_sums_that_node(run_module):
 def test_check_names_every_card_over_capacity(run_module):
     answer = run_module(memory_check, {})
     assert answer["failed"]
-    assert answer["msg"] == "1 card is not in order: card b-0 of b has 16 GiB, its shares take 20 GiB"
+    assert answer["msg"] == "1 card is inconsistent: card b-0 of b has 16 GiB, its shares take 20 GiB"
     assert [each["kind"] for each in answer["findings"]] == ["over_capacity"]
 
 
-def test_check_names_every_card_short_of_room(run_module):
+def test_check_names_every_card_short_of_memory(run_module):
     answer = run_module(memory_check, {"min_free": "4GiB"}, check=True)
-    assert answer["msg"].startswith("2 cards are not in order: card a-1 of a has 2 GiB left, less than 4 GiB; card b-0")
+    assert answer["msg"].startswith("2 cards are inconsistent: card a-1 of a has 2 GiB left, less than 4 GiB; card b-0")
 
 
 def test_check_of_sound_nodes_passes(run_module):
