@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class LookupModule(LookupBase):
-    def run(self, terms, variables=None, **kwargs):  # noqa: ARG002 - the arguments of every lookup
+    def run(self, terms, variables=None, **_kwargs):  # noqa: ARG002 - the arguments of every lookup
         return [read_version(ROOT)]
 
 

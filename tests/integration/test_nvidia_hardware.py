@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
-from accelkit.node.processes.scan.nvml import used_by_process
-from accelkit.node.processes.scan.scan import card_processes, with_nvml
 
 from accelkit.model.card import Health
 from accelkit.node.device_plugin.container_response import card_nodes
 from accelkit.node.discovery import survey, topology_of
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import HealthMonitor
+from accelkit.node.processes.nvml import used_by_process
+from accelkit.node.processes.scan import card_processes, with_nvml
 from accelkit.vendors.profiles import load_profiles
 
 pytestmark = [

@@ -32,7 +32,7 @@ from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
-from accelkit.node.processes.scan.monitor import Oversight
+from accelkit.node.processes.monitor import Oversight
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, allocations_of
 from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
 from accelkit.vendors.dialects import Dialect, load_dialect

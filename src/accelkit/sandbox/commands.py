@@ -12,7 +12,7 @@ from rich.table import Table
 from accelkit.output import output_option, print_value
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
-from accelkit.sandbox.fake_host.host.command import fake_host
+from accelkit.sandbox.fake_host.command import fake_host
 from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, Options, SandboxPaths, default_root
 from accelkit.sandbox.nodes_command import nodes
 from accelkit.sandbox.supervisor import Supervisor

@@ -19,9 +19,9 @@ from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods, cgroup_uid
-from accelkit.node.processes.scan.nvml import used_by_process
-from accelkit.node.processes.scan.scan import Processes, card_processes, with_nvml
-from accelkit.node.processes.scan.usage import OverUse, over_use, strange
+from accelkit.node.processes.nvml import used_by_process
+from accelkit.node.processes.scan import Processes, card_processes, with_nvml
+from accelkit.node.processes.usage import OverUse, over_use, strange
 
 log = logging.getLogger(__name__)
 

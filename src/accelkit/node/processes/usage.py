@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelkit.model.observed_allocations import StrangeProcess
-from accelkit.node.processes.scan.scan import CardProcess
+from accelkit.node.processes.scan import CardProcess
 
 # A process that opens a card pays for its context, before it allocates anything: 250 to 550 MiB with CUDA. A program
 # that keeps to its share cannot avoid it.

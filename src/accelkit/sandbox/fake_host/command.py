@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from accelkit.errors import SandboxError
-from accelkit.sandbox.fake_host.host.host import FakeHost
+from accelkit.sandbox.fake_host.host import FakeHost
 
 __all__ = ["fake_host"]
 

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accelkit.sandbox.fake_host.host.host import FakeCard, FakeHost
+    from accelkit.sandbox.fake_host.host import FakeCard, FakeHost
 
 # Major numbers of device nodes, as the kernel or the drivers have them.
 _NVIDIA, _DRM, _ACCEL, _KFD, _GCU = 195, 226, 261, 511, 239

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from accelkit.sandbox.fake_host.host.drivers import SHOWN, show, write_kfd
-from accelkit.sandbox.fake_host.host.models import FakeModel, model_of
+from accelkit.sandbox.fake_host.drivers import SHOWN, show, write_kfd
+from accelkit.sandbox.fake_host.models import FakeModel, model_of
 
 _PLX = ("10b5", "8747")
 _ROOT_PORT = ("1022", "14a5")

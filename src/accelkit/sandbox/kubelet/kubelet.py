@@ -17,14 +17,14 @@ from pathlib import Path
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
-from accelkit.sandbox.kubelet.devices.device_values.checkpoint import CHECKPOINT_NAME, load_checkpoint
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values.plugins import PluginServer
-from accelkit.sandbox.kubelet.devices.device_values.pod_resources import PodResourcesServer
+from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, load_checkpoint
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.plugins import PluginServer
+from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
 from accelkit.sandbox.kubelet.node_status import NodeStatus, node_labels, node_object
-from accelkit.sandbox.kubelet.pods.pods.containers import NodeContext
-from accelkit.sandbox.kubelet.pods.pods.credentials import certificate_authority
-from accelkit.sandbox.kubelet.pods.pods.pods import Pods
+from accelkit.sandbox.kubelet.pods.containers import NodeContext
+from accelkit.sandbox.kubelet.pods.credentials import certificate_authority
+from accelkit.sandbox.kubelet.pods.pods import Pods
 from accelkit.sandbox.nodes import NodeSpec, cards_file
 
 __all__ = ["run_node"]

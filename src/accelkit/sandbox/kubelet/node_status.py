@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from accelkit import __version__
-from accelkit.sandbox.kubelet.devices.device_values.device_values import NodeResources
-from accelkit.sandbox.kubelet.pods.pods.processes import NODE_ADDRESS
+from accelkit.sandbox.kubelet.devices.device_values import NodeResources
+from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
 from accelkit.sandbox.nodes import PRESENT_LABEL, NodeSpec
 
 __all__ = ["NodeStatus", "node_labels", "node_object"]

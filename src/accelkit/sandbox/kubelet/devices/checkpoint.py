@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager, Held
-from accelkit.sandbox.kubelet.devices.device_values.device_values import Grant
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_values import Grant
 
 __all__ = ["CHECKPOINT_NAME", "load_checkpoint", "save_checkpoint"]
 

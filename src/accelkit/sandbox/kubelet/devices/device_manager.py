@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError
-from accelkit.sandbox.kubelet.devices.device_values.device_values import (
+from accelkit.sandbox.kubelet.devices.device_values import (
     ContainerAsk,
     ContainerKind,
     Device,

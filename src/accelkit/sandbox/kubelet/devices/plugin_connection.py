@@ -11,7 +11,7 @@ import grpc
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import DevicePluginStub
-from accelkit.sandbox.kubelet.devices.device_values.device_values import Device, Grant, GrantedMount, PluginOptions
+from accelkit.sandbox.kubelet.devices.device_values import Device, Grant, GrantedMount, PluginOptions
 
 __all__ = ["PluginConnection"]
 

@@ -21,9 +21,9 @@ import grpc
 from accelkit.errors import DevicePluginError, SandboxError
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import RegistrationServicer, add_RegistrationServicer_to_server
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values.device_values import is_extended_resource_name
-from accelkit.sandbox.kubelet.devices.device_values.plugin_connection import PluginConnection
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import is_extended_resource_name
+from accelkit.sandbox.kubelet.devices.plugin_connection import PluginConnection
 
 __all__ = ["API_VERSION", "PluginServer", "check_socket_path"]
 

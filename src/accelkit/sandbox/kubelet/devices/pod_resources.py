@@ -17,9 +17,9 @@ from accelkit.node._proto.podresources_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values.device_values import Device
-from accelkit.sandbox.kubelet.devices.device_values.plugins import check_socket_path
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import Device
+from accelkit.sandbox.kubelet.devices.plugins import check_socket_path
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["PodResourcesServer"]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from accelkit.errors import AccelkitError, DevicePluginError, SandboxError
 from accelkit.kube.client import ApiClient
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.pods.pods.pod_status import ContainerState
-from accelkit.sandbox.kubelet.pods.pods.probes import follow_readiness
-from accelkit.sandbox.kubelet.pods.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.pods.pod_status import ContainerState
+from accelkit.sandbox.kubelet.pods.probes import follow_readiness
+from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["ContainerRunner", "NodeContext", "PodContext"]

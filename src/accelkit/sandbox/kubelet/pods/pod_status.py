@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.sandbox.kubelet.pods.pods.processes import NODE_ADDRESS
+from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["Conditions", "ContainerState", "failed_admission", "pod_status", "write_status"]

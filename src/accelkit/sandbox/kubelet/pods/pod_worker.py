@@ -14,9 +14,9 @@ from enum import StrEnum
 import msgspec
 
 from accelkit.errors import ApiError
-from accelkit.sandbox.kubelet.pods.pods.containers import ContainerRunner, NodeContext, PodContext
-from accelkit.sandbox.kubelet.pods.pods.credentials import PodCredentials
-from accelkit.sandbox.kubelet.pods.pods.pod_status import Conditions, ContainerState, pod_status, write_status
+from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, NodeContext, PodContext
+from accelkit.sandbox.kubelet.pods.credentials import PodCredentials
+from accelkit.sandbox.kubelet.pods.pod_status import Conditions, ContainerState, pod_status, write_status
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["CONTAINERS_ANNOTATION", "EXIT_ANNOTATION", "PodWorker", "containers_annotation"]

@@ -13,15 +13,11 @@ from pathlib import Path
 from accelkit.errors import ApiError, DevicePluginError, QuantityError
 from accelkit.kube.reflector import Reflector
 from accelkit.model.units import parse_quantity
-from accelkit.sandbox.kubelet.devices.device_values.checkpoint import save_checkpoint
-from accelkit.sandbox.kubelet.devices.device_values.device_values import (
-    ContainerAsk,
-    ContainerKind,
-    is_extended_resource_name,
-)
-from accelkit.sandbox.kubelet.pods.pods.containers import NodeContext
-from accelkit.sandbox.kubelet.pods.pods.pod_status import failed_admission, write_status
-from accelkit.sandbox.kubelet.pods.pods.pod_worker import PodWorker
+from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
+from accelkit.sandbox.kubelet.devices.device_values import ContainerAsk, ContainerKind, is_extended_resource_name
+from accelkit.sandbox.kubelet.pods.containers import NodeContext
+from accelkit.sandbox.kubelet.pods.pod_status import failed_admission, write_status
+from accelkit.sandbox.kubelet.pods.pod_worker import PodWorker
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["Pods", "container_asks"]

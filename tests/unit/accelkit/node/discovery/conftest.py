@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from accelkit.sandbox.fake_host.host.host import FakeHost
 
 from accelkit.node.discovery import discover
+from accelkit.sandbox.fake_host.host import FakeHost
 from accelkit.vendors.profiles import load_profiles
 
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from accelkit.sandbox.fake_host.host.host import FakeHost
 
 from accelkit.model.card import MAX_CARD_ID
 from accelkit.node.discovery import Nvml, discover
+from accelkit.sandbox.fake_host.host import FakeHost
 from accelkit.vendors.profiles import load_profiles
 
 UUID = "GPU-6c2bd9b1-1c1a-4f7e-9a53-000000000007"

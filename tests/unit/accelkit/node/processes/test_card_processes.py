@@ -4,9 +4,9 @@ import os
 import threading
 
 import pytest
-from accelkit.node.processes.scan.scan import CardProcess, Processes, card_processes, pod_uid_of, with_nvml
 
 from accelkit.errors import DevicePluginError
+from accelkit.node.processes.scan import CardProcess, Processes, card_processes, pod_uid_of, with_nvml
 
 UID = "8d9c3f1e-4b7a-4c55-9f0e-2a6b7c8d9e0f"
 OTHER = "11111111-2222-3333-4444-555555555555"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from accelkit.node.processes.scan.monitor import Oversight
 
 from accelkit.kube.events import Events
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -11,6 +10,7 @@ from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePods
+from accelkit.node.processes.monitor import Oversight
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.profiles import load_profiles
 

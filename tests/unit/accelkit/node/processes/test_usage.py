@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from accelkit.node.processes.scan.scan import CardProcess
-from accelkit.node.processes.scan.usage import CONTEXT_BYTES, OverUse, over_use, strange
 
 from accelkit.model.observed_allocations import StrangeProcess
+from accelkit.node.processes.scan import CardProcess
+from accelkit.node.processes.usage import CONTEXT_BYTES, OverUse, over_use, strange
 
 GIB = 2**30
 

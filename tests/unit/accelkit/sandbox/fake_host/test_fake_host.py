@@ -4,12 +4,12 @@ import os
 import stat
 
 import pytest
-from accelkit.sandbox.fake_host.host.host import FakeHost
-from accelkit.sandbox.fake_host.host.models import MODELS
 from click.testing import CliRunner
 
 from accelkit.cli import main
 from accelkit.errors import SandboxError
+from accelkit.sandbox.fake_host.host import FakeHost
+from accelkit.sandbox.fake_host.models import MODELS
 
 
 def run(*arguments):

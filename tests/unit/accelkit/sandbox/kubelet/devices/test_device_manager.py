@@ -6,8 +6,10 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager, Held
-from accelkit.sandbox.kubelet.devices.device_values.device_values import (
+
+from accelkit.errors import DevicePluginError
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_values import (
     ContainerAsk,
     ContainerKind,
     Device,
@@ -15,8 +17,6 @@ from accelkit.sandbox.kubelet.devices.device_values.device_values import (
     PluginOptions,
     is_extended_resource_name,
 )
-
-from accelkit.errors import DevicePluginError
 
 MEMORY = "accelkit.io/memory"
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP

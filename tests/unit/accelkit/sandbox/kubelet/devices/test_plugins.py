@@ -15,9 +15,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values.device_values import ContainerAsk, ContainerKind, GrantedMount
-from accelkit.sandbox.kubelet.devices.device_values.plugins import PluginServer
 
 from accelkit.errors import DevicePluginError, SandboxError
 from accelkit.node._proto import deviceplugin_pb2 as pb
@@ -26,6 +23,9 @@ from accelkit.node._proto.deviceplugin_pb2_grpc import (
     RegistrationStub,
     add_DevicePluginServicer_to_server,
 )
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import ContainerAsk, ContainerKind, GrantedMount
+from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 
 MEMORY = "accelkit.io/memory"
 LIMIT = 4_194_304
@@ -201,7 +201,7 @@ async def test_a_wrong_registration_is_refused(kubelet, version, resource, says)
 
 
 async def test_a_plugin_that_cannot_be_dialled_is_refused(kubelet, monkeypatch):
-    monkeypatch.setattr("accelkit.sandbox.kubelet.devices.device_values.plugin_connection._CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("accelkit.sandbox.kubelet.devices.plugin_connection._CONNECT_SECONDS", 0.1)
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await kubelet.register(endpoint="nobody.sock")
     assert "failed to dial device plugin" in failure.value.details()

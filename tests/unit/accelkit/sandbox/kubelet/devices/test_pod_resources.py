@@ -9,12 +9,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from accelkit.sandbox.kubelet.devices.device_values.device_manager import DeviceManager, Held
-from accelkit.sandbox.kubelet.devices.device_values.device_values import Device, Grant
-from accelkit.sandbox.kubelet.devices.device_values.pod_resources import PodResourcesServer
 
 from accelkit.node._proto import podresources_pb2 as pb
 from accelkit.node._proto.podresources_pb2_grpc import PodResourcesListerStub
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_values import Device, Grant
+from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
 from accelkit.sandbox.kubelet.wire import Container, ObjectMeta, Pod, PodSpec
 
 MEMORY = "accelkit.io/memory"

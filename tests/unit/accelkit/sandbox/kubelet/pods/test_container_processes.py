@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from accelkit.sandbox.kubelet.pods.pods.probes import probe_url
-from accelkit.sandbox.kubelet.pods.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
 
 from accelkit.errors import SandboxError
+from accelkit.sandbox.kubelet.pods.probes import probe_url
+from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
 from accelkit.sandbox.kubelet.wire import (
     Container,
     ContainerPort,
@@ -179,7 +179,7 @@ async def test_the_output_goes_to_the_log_and_the_exit_code_is_known(tmp_path):
 
 
 async def test_a_command_that_cannot_be_started_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("accelkit.sandbox.kubelet.pods.pods.processes.shutil.which", lambda _name: None)
+    monkeypatch.setattr("accelkit.sandbox.kubelet.pods.processes.shutil.which", lambda _name: None)
     with pytest.raises(SandboxError, match="cannot be started"):
         await ContainerProcess.start(ProcessSpec(command=("/none",), environment={}), log=tmp_path / "c.log")
 
