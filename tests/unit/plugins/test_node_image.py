@@ -185,7 +185,7 @@ def test_a_node_without_a_runtime_is_told_so(give):
 def test_a_node_without_a_place_for_files_is_told_so(node, give):
     node.install("ctr")
     (node.programs / "mktemp").unlink()
-    with pytest.raises(AnsibleActionFail, match="no place for temporary files"):
+    with pytest.raises(AnsibleActionFail, match="cannot create a temporary file"):
         give()
 
 
