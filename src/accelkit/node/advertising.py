@@ -13,7 +13,7 @@ from accelkit.model.units import unit_name
 from accelkit.node.device_plugin.message_size import check_list
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import Held, held_devices
+from accelkit.node.kubelet import ObservedAllocations, list_pod_resources
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
 from accelkit.node.reconciliation.observed_assignment import NodeCards
@@ -121,11 +121,11 @@ class Advertising:
 
     async def _holders(self) -> set[PodName] | None:
         try:
-            answer = await held_devices(self._root)
+            answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
             log.warning("%s; the unit of memory stays until they can", exc)
             return None
-        return {(namespace, pod) for namespace, pod, _ in Held(answer, self._resource).containers}
+        return {(namespace, pod) for namespace, pod, _ in ObservedAllocations(answer, self._resource).containers}
 
     def _note(self, problem: str) -> None:
         if problem and problem != self._problem:

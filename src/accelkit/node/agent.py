@@ -15,24 +15,24 @@ from accelkit.errors import ConfigurationError, DevicePluginError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
-from accelkit.logs import Trouble
+from accelkit.logs import RepeatedError
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_states import CardStates
 from accelkit.node.device_plugin.container_response import card_nodes
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, enforcement
 from accelkit.node.device_plugin.plugin import DevicePlugin
-from accelkit.node.device_plugin.preferred_allocation import Grants
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard, survey, topology_of
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import HealthMonitor
 from accelkit.node.health.xids import XidWatch
-from accelkit.node.kubelet import KUBELET_SOCKET, held_devices
+from accelkit.node.kubelet import KUBELET_SOCKET, list_pod_resources
 from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
-from accelkit.node.processes.monitor import Oversight
+from accelkit.node.processes.monitor import ProcessMonitor
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, allocations_of
 from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
 from accelkit.vendors.dialects import Dialect, load_dialect
@@ -55,7 +55,7 @@ _GATHER_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Options:
+class AgentOptions:
     """What `accelkit node-agent` was told; `steering` is whether the kubelet is told which devices to choose."""
 
     node: str
@@ -69,7 +69,7 @@ class Options:
     mps_folder: str = MPS_PIPE_DIRECTORY
 
 
-async def run(options: Options) -> None:
+async def run(options: AgentOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
@@ -133,7 +133,7 @@ async def run(options: Options) -> None:
                     options,
                     dialect=dialect,
                     reconciler=reconciler,
-                    oversight=Oversight(options.root, pods=pods, events=events, metrics=metrics),
+                    process_monitor=ProcessMonitor(options.root, pods=pods, events=events, metrics=metrics),
                     cards=advertising.found_cards,
                     writer=AllocationsWriter(api, options.namespace, options.node),
                     wake=wake,
@@ -153,18 +153,21 @@ async def run(options: Options) -> None:
 
 
 def _plugins(
-    options: Options, dialect: Dialect, pods: NodePods, metrics: Metrics, wake: asyncio.Event
+    options: AgentOptions, dialect: Dialect, pods: NodePods, metrics: Metrics, wake: asyncio.Event
 ) -> Sequence[DevicePlugin]:
     memory, cards = dialect.resources.memory, dialect.resources.cards
-    grants = {memory: Grants(whole=False, unit_bytes=options.unit_bytes), cards: Grants(whole=True)}
+    allocations = {
+        memory: PreferredAllocation(whole=False, unit_bytes=options.unit_bytes),
+        cards: PreferredAllocation(whole=True),
+    }
     return [
         DevicePlugin(
             options.root,
             resource=resource,
             whole=resource == cards,
             pods=pods,
-            grants=grants[resource],
-            other=(other, grants[other]),
+            allocations=allocations[resource],
+            other=(other, allocations[other]),
             steering=options.steering,
             on_allocate=wake.set,
             count=metrics.allocation(resource),
@@ -176,29 +179,29 @@ def _plugins(
 
 
 async def _keep_true(
-    options: Options,
+    options: AgentOptions,
     *,
     dialect: Dialect,
     reconciler: Reconciler,
-    oversight: Oversight,
+    process_monitor: ProcessMonitor,
     cards: Callable[[], Sequence[FoundCard]],
     writer: AllocationsWriter,
     wake: asyncio.Event,
 ) -> None:
     """Ask the kubelet what containers hold, correct the assignments, and pass on what it shows."""
-    trouble = Trouble(log)
+    error = RepeatedError(log)
     while True:
         settled = False
         try:
-            held = devices_by_pod(await held_devices(options.root), dialect)
+            held = devices_by_pod(await list_pod_resources(options.root), dialect)
         except DevicePluginError as exc:
             # Not answered is not empty: nothing is corrected.
-            trouble.tell(str(exc), f"{exc}; assignments are not compared")
+            error.report(str(exc), f"{exc}; assignments are not compared")
         else:
-            trouble.over()
+            error.clear()
             settled = await reconciler.reconcile(held)
-            await oversight.look(cards())
-            await writer.write(allocations_of(options.node, held, oversight.strange, oversight.enforced))
+            await process_monitor.look(cards())
+            await writer.write(allocations_of(options.node, held, process_monitor.strange, process_monitor.enforced))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
                 await wake.wait()
@@ -210,7 +213,7 @@ async def _keep_true(
 
 
 async def _keep_cards(
-    options: Options,
+    options: AgentOptions,
     *,
     dialect: Dialect,
     pods: NodePods,
@@ -247,7 +250,7 @@ async def _keep_cards(
 
 async def _in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
     try:
-        held = devices_by_pod(await held_devices(root), dialect)
+        held = devices_by_pod(await list_pod_resources(root), dialect)
     except DevicePluginError:
         # A kubelet that does not answer has taken nothing back.
         return before

@@ -10,7 +10,7 @@ import click
 from accelkit import __version__
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
-from accelkit.node.agent import Options, check_root, run
+from accelkit.node.agent import AgentOptions, check_root, run
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.vendors.dialects import dialect_names, load_dialect
 
@@ -77,7 +77,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     """Publish this node's cards and serve them to its kubelet."""
     log_of_service(load_dialect(dialect).logs.node_agent, log_dir)
     check_root(host_root)
-    options = Options(
+    options = AgentOptions(
         node_name,
         host_root,
         parse_unit(unit),

@@ -16,15 +16,15 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_room
+from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_capacity
 from accelkit.node.device_plugin.container_response import container_response, dialect_environment
 from accelkit.node.device_plugin.device_list import device_list
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.node.device_plugin.pending_allocations import Devices
-from accelkit.node.device_plugin.preferred_allocation import Grants, check_exclusive
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import PLUGIN_FOLDER, Held, held_devices, register
+from accelkit.node.kubelet import PLUGIN_FOLDER, ObservedAllocations, list_pod_resources, register
 from accelkit.node.pods import NodePods
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         resource: the extended resource.
         whole: whether its devices are whole cards, or units of memory.
         pods: this node's pods with their assignments.
-        grants: what this resource's allocations were attributed to.
+        allocations: this resource's allocations under way.
         other: the same of the other resource, and its name.
         steering: whether the kubelet is told which devices to choose.
         on_allocate: called after each allocation.
@@ -57,8 +57,8 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         resource: str,
         whole: bool,
         pods: NodePods,
-        grants: Grants,
-        other: tuple[str, Grants],
+        allocations: PreferredAllocation,
+        other: tuple[str, PreferredAllocation],
         steering: bool = True,
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
@@ -71,7 +71,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         self._resource = resource
         self._whole = whole
         self._pods = pods
-        self._grants = grants
+        self._allocations = allocations
         self._other_resource, self._other = other
         self._steering = steering
         self._on_allocate = on_allocate
@@ -100,7 +100,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         found = [found.card for found in cards]
         devices = device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
         async with self._changed:
-            self._cards, self._grants.unit_bytes = cards, unit_bytes
+            self._cards, self._allocations.unit_bytes = cards, unit_bytes
             if devices == self._devices:
                 return
             self._devices = devices
@@ -164,7 +164,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         held, others, _ = await self._held()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
-            if not self._grants.expects(self._pods.assigned(), held, wanted.allocation_size):
+            if not self._allocations.expects(self._pods.assigned(), held, wanted.allocation_size):
                 await self._pods.refresh()
             answer.container_responses.add(deviceIDs=self._prefer(wanted, held, others))
         return answer
@@ -177,15 +177,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             for container in request.container_requests:
                 ids = list(container.devices_ids)
                 check_exclusive(ids, others, whole=self._whole)
-                if not self._grants.expects(self._pods.assigned(), held, len(ids)):
+                if not self._allocations.expects(self._pods.assigned(), held, len(ids)):
                     await self._pods.refresh()
                 if not self._whole:
-                    self._grants.check_unit(self._pods.assigned(), held, len(ids))
+                    self._allocations.check_unit(self._pods.assigned(), held, len(ids))
                     own = [found.card for found in self._cards]
-                    check_room(ids, own, worth, unit_bytes=self._grants.unit_bytes)
-                key = self._grants.grant(self._pods.assigned(), held, ids)
+                    check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes)
+                key = self._allocations.record(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
-                unit_bytes = None if self._whole else self._grants.unit_bytes
+                unit_bytes = None if self._whole else self._allocations.unit_bytes
                 response = container_response(
                     ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
                 )
@@ -210,7 +210,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
     def _prefer(
         self, wanted: api.ContainerPreferredAllocationRequest, held: Mapping[Key, Devices], avoid: Collection[str]
     ) -> list[str]:
-        return self._grants.prefer(
+        return self._allocations.prefer(
             self._pods.assigned(),
             held,
             available=wanted.available_deviceIDs,
@@ -226,7 +226,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return dialect_environment(
-            self._environment, ids, self._cards, unit_bytes=self._grants.unit_bytes, pod_units=pod_units
+            self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
     async def _held(self) -> tuple[Mapping[Key, Devices], Mapping[str, str], Mapping[str, int]]:
@@ -234,16 +234,16 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         pods = self._pods.assigned()
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
-            answer = await held_devices(self._root)
+            answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
             # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
-            log.warning("%s; believing the assignments of this node's pods", exc)
-            for grants in (self._grants, self._other):
-                grants.settle(pods, ())
+            log.warning("%s; going by the assignments of this node's pods", exc)
+            for each in (self._allocations, self._other):
+                each.settle(pods, ())
             return {}, self._assigned_otherwise(pods), self._worth(pods, {})
-        own, other = Held(answer, self._resource), Held(answer, self._other_resource)
-        for grants, held in ((self._grants, own), (self._other, other)):
-            grants.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
+        own, other = ObservedAllocations(answer, self._resource), ObservedAllocations(answer, self._other_resource)
+        for allocations, held in ((self._allocations, own), (self._other, other)):
+            allocations.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
         others = self._other.cards()
         for (namespace, name, _), cards in other.containers.items():
             others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
@@ -255,11 +255,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         by_uid = {pod.uid: pod for pod in pods}
         by_name = {(pod.namespace, pod.name): pod for pod in pods}
         holdings: list[tuple[AssignedPod | None, str, Sequence[str]]] = [
-            (by_uid.get(key[0]) if key else None, key[1] if key else "", ids) for key, ids in self._grants.under_way()
+            (by_uid.get(key[0]) if key else None, key[1] if key else "", ids)
+            for key, ids in self._allocations.list_pending()
         ]
         holdings += [(by_name.get((space, name)), container, ids) for (space, name, container), ids in held.items()]
         return bytes_by_device(
-            (ids, (pod.memory_bytes(container) if pod else 0) or len(ids) * self._grants.unit_bytes)
+            (ids, (pod.memory_bytes(container) if pod else 0) or len(ids) * self._allocations.unit_bytes)
             for pod, container, ids in holdings
         )
 

@@ -16,7 +16,7 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import NODES
-from accelkit.logs import Trouble
+from accelkit.logs import RepeatedError
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, label_record
 from accelkit.model.pod import Node
@@ -57,7 +57,7 @@ class NodeLabels:
         self._cards = Steady()
         self._clock = clock
         self._looked_at: float | None = None
-        self._trouble = Trouble(log)
+        self._error = RepeatedError(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
         """Look at the host, and write what has changed; what cannot be written is tried again a minute later.
@@ -72,9 +72,9 @@ class NodeLabels:
         try:
             await self._write(wanted)
         except ApiError as exc:
-            self._trouble.tell(str(exc), f"the labels of this node could not be written: {exc}")
+            self._error.report(str(exc), f"the labels of this node could not be written: {exc}")
         else:
-            self._trouble.over()
+            self._error.clear()
 
     def _look(self, cards: Sequence[Card]) -> dict[str, str]:
         wanted: dict[str, str] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.kube.events import Events, Subject
-from accelkit.logs import Trouble
+from accelkit.logs import RepeatedError
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.model.units import format_bytes
 from accelkit.node.device_plugin.container_response import card_nodes
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 30.0
 
 
-class Oversight:
+class ProcessMonitor:
     """Looks at processes now and then.
 
     Args:
@@ -55,7 +55,7 @@ class Oversight:
         self._clock = clock
         self._looked_at: float | None = None
         self._told = set[tuple[str, str]]()
-        self._trouble = Trouble(log, logging.INFO)
+        self._error = RepeatedError(log, logging.INFO)
         self.strange: tuple[StrangeProcess, ...] | None = None
         # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
         self.enforced: Mapping[tuple[str, str], str] = {}
@@ -76,7 +76,7 @@ class Oversight:
         if seen.unread:
             self._cannot(f"{seen.unread} processes cannot be looked into")
         else:
-            self._trouble.over()
+            self._error.clear()
             self.strange = tuple(strange(seen.found, self._pods.uids()))
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         await self._tell(over_use(seen.found, _granted(pods), unknown=unreadable), pods)
@@ -135,7 +135,7 @@ class Oversight:
 
     def _cannot(self, problem: str) -> None:
         self.strange = None
-        self._trouble.tell(problem, f"processes on the cards are not compared with pods: {problem}")
+        self._error.report(problem, f"processes on the cards are not compared with pods: {problem}")
 
 
 def _granted(pods: Mapping[str, NodePod]) -> dict[tuple[str, str], int]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.logs import Trouble
+from accelkit.logs import RepeatedError
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,
@@ -61,7 +61,7 @@ class AllocationsWriter:
         self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else ""
         self._node = node
         self._written: Allocations | None = None
-        self._trouble = Trouble(log)
+        self._error = RepeatedError(log)
 
     async def write(self, allocations: Allocations) -> None:
         """Write them; what cannot be written is tried again at the next call."""
@@ -76,9 +76,9 @@ class AllocationsWriter:
                     raise
                 await self._api.post(self._folder, self._object(data))
         except ApiError as exc:
-            self._trouble.tell(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
+            self._error.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
             return
-        self._trouble.over()
+        self._error.clear()
         self._written = allocations
 
     def _object(self, data: Mapping[str, str]) -> dict[str, object]:

@@ -40,7 +40,7 @@ class Node:
         self.after_refresh = None
         self.away = False
         self.root = tmp_path
-        monkeypatch.setattr(advertising, "held_devices", self._held)
+        monkeypatch.setattr(advertising, "list_pod_resources", self._held)
 
     def agent(self, told):
         # Each look at the node is a long time after the one before.
@@ -147,7 +147,7 @@ async def test_a_kubelet_that_cannot_be_asked_keeps_the_unit(node, monkeypatch):
     async def away(_root):
         raise DevicePluginError("no answer")
 
-    monkeypatch.setattr(advertising, "held_devices", away)
+    monkeypatch.setattr(advertising, "list_pod_resources", away)
     node.publish(Inventory(4, ()))
     assert not await node.agent(1).update([found("a", 16)])
     assert node.published.unit_bytes == 4
