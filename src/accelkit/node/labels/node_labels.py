@@ -1,4 +1,4 @@
-"""Puts the labels on the node: through Node Feature Discovery where its API is installed, by ourselves otherwise."""
+"""Writes the labels of the node: through Node Feature Discovery where its API is installed, by ourselves otherwise."""
 
 from __future__ import annotations
 
@@ -41,13 +41,19 @@ class NodeLabels:
     Args:
         api: an open client.
         node: the node's name.
-        namespace: where a NodeFeature object is written; empty where labels are always written by ourselves.
+        namespace: where a NodeFeature object is written; None where labels are always written by ourselves.
         root: the host's root folder.
         clock: seconds, never backwards.
     """
 
     def __init__(
-        self, api: ApiClient, node: str, namespace: str, root: Path, *, clock: Callable[[], float] = time.monotonic
+        self,
+        api: ApiClient,
+        node: str,
+        namespace: str | None,
+        root: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._name = node
@@ -85,10 +91,10 @@ class NodeLabels:
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))
         recorded = label_record(node)
-        through_nfd = bool(self._namespace) and await self._has_nfd()
+        through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
         # Of two objects that name one label its master takes either, so vendors' keys do not go through it.
-        asked, own = (_parted(labels, through_nfd=through_nfd) for labels in (wanted, recorded))
+        asked, own = (_split(labels, through_nfd=through_nfd) for labels in (wanted, recorded))
         through = plan(asked[0], present, own[0], by_others=False)
         changes = plan(asked[1], present, own[1])
         if changes.lost:
@@ -142,7 +148,7 @@ class NodeLabels:
         log.info("the node has %d labels of ours", len(record))
 
 
-def _parted(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:
+def _split(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Return the labels that Node Feature Discovery is asked for, and those that we write."""
     asked = {key: value for key, value in labels.items() if through_nfd and key.startswith(FEATURE)}
     return asked, {key: value for key, value in labels.items() if key not in asked}

@@ -52,20 +52,20 @@ class AllocationsWriter:
 
     Args:
         api: an open client.
-        namespace: where the ConfigMap lies; empty where nothing is to be passed on.
+        namespace: where the ConfigMap lies; None where nothing is to be passed on.
         node: the node's name, which is the ConfigMap's.
     """
 
-    def __init__(self, api: ApiClient, namespace: str, node: str) -> None:
+    def __init__(self, api: ApiClient, namespace: str | None, node: str) -> None:
         self._api = api
-        self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else ""
+        self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else None
         self._node = node
         self._written: Allocations | None = None
         self._error = RepeatedError(log)
 
     async def write(self, allocations: Allocations) -> None:
         """Write them; what cannot be written is tried again at the next call."""
-        if not self._folder or allocations == self._written:
+        if self._folder is None or allocations == self._written:
             return
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
         try:
@@ -74,13 +74,13 @@ class AllocationsWriter:
             except ApiError as exc:
                 if exc.status != HTTPStatus.NOT_FOUND:
                     raise
-                await self._api.post(self._folder, self._object(data))
+                await self._api.post(self._folder, self._config_map(data))
         except ApiError as exc:
             self._error.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
             return
         self._error.clear()
         self._written = allocations
 
-    def _object(self, data: Mapping[str, str]) -> dict[str, object]:
+    def _config_map(self, data: Mapping[str, str]) -> dict[str, object]:
         metadata = {"name": self._node, "labels": ALLOCATIONS_LABELS}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
