@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
 from accelkit.model.units import parse_unit
-from accelkit.node.device_plugin.device_list import device_list
-from accelkit.node.device_plugin.message_size import check_list, list_bytes, smallest_unit
+from accelkit.node.device_plugin.device_list import check_list, device_list, list_bytes, smallest_unit
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 
 GB = 10**9
