@@ -19,7 +19,7 @@ from accelkit.logs import RepeatedError
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_states import CardStates
 from accelkit.node.device_plugin.container_response import card_nodes
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, enforcement
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, find_enforcement
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.devices import by_card
@@ -107,7 +107,7 @@ async def run(options: AgentOptions) -> None:
         xids = XidWatch(load_nvml)
         states = CardStates(
             HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take),
-            partial(enforcement, options.root, pipe_directory=options.mps_folder),
+            partial(find_enforcement, options.root, pipe_directory=options.mps_folder),
         )
         found_any = asyncio.Event()
         loops = (
@@ -205,7 +205,7 @@ async def _compare_with_kubelet(
             error.clear()
             settled = await reconciler.reconcile(held)
             await monitor.look(cards())
-            await writer.write(allocations_of(options.node, held, monitor.strange, monitor.enforced))
+            await writer.write(allocations_of(options.node, held, monitor.strange_processes, monitor.enforced))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
                 await wake.wait()

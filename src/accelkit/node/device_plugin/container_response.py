@@ -1,4 +1,4 @@
-"""What a container is given for the devices it got: environment and device nodes, by the vendor's profile."""
+"""Makes the answer for one container: environment, mounts and device nodes, by the vendor's profile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node.device_plugin.cdi import cdi_name
+from accelkit.node.device_plugin.cdi import find_cdi_name
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, mps_environment, mps_mounts
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
@@ -57,8 +57,8 @@ def container_response(
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
         answer.envs.update(environment(profile, own))
-        names = [cdi_name(root, profile.cdi, (f.card.id, f.uuid, str(f.minor))) for f in own]
-        if all(names):
+        names = _list_cdi_names(root, profile, own)
+        if len(names) == len(own):
             # The runtime adds device nodes too; both would be one too many.
             for name in names:
                 answer.cdi_devices.add(name=name)
@@ -103,7 +103,7 @@ def environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, st
     """Return what a container is told of its cards of one vendor; what is not known of all of them is not told."""
     facts: Mapping[str, Sequence[str | int | None]] = {
         "ids": [found.card.id for found in cards],
-        "uuids": [found.uuid or None for found in cards],
+        "uuids": [found.uuid for found in cards],
         "indices": [found.index for found in cards],
         "minors": [found.minor for found in cards],
         "ordinals": range(len(cards)),
@@ -128,6 +128,15 @@ def card_nodes(found: FoundCard) -> Sequence[str]:
         f"the device nodes of card {found.card.id} are not known",
         next_step=f"check that its driver ({found.driver or 'none is bound'}) is the vendor's",
     )
+
+
+def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) -> Sequence[str]:
+    """Return the CDI names of those cards that the host describes."""
+    kind = profile.cdi
+    if kind is None:
+        return []
+    known = ([str(name) for name in (f.card.id, f.uuid, f.minor) if name is not None] for f in cards)
+    return [name for names in known if (name := find_cdi_name(root, kind, names)) is not None]
 
 
 def _fill(pattern: str, known: Mapping[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What keeps a share within its memory on this host: NVIDIA's MPS, the kernel's dmem controller, or nothing.
+"""Enforcement of a share's memory on this host: by NVIDIA's MPS, by the kernel's dmem controller, or not at all.
 
 A share is enforced only where something other than its program refuses memory beyond it; anything else is advisory, and
 what cannot be known is advisory too. Paths lie below a root that may be moved.
@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.sysfs import key_values, number, text
@@ -28,8 +28,10 @@ _REGION: Final = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 _POD_UID: Final = re.compile(r"[0-9a-f-]{32,36}")
 
 
-def enforcement(root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_DIRECTORY) -> str:
-    """Return `mps` where an MPS control daemon runs for the card, so that its limits can be set; else nothing.
+def find_enforcement(
+    root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_DIRECTORY
+) -> Literal["mps"] | None:
+    """Return `mps` where an MPS control daemon runs for the card, so that its limits can be set; else None.
 
     dmem is not told here: whether a pod is held to its share is what `limit_pod` returns.
 
@@ -38,14 +40,14 @@ def enforcement(root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_
         found: the card.
         pipe_directory: the daemon's, which is its CUDA_MPS_PIPE_DIRECTORY.
     """
-    if found.profile.name != "nvidia":
-        return ""
+    if "mps" not in found.profile.enforcement:
+        return None
     pipes = root / pipe_directory.removeprefix("/")
     pid = number(pipes / f"{_MPS_CONTROL}.pid")
     # The file stays when the daemon is killed, and its number may be another process's by now.
     if pid is None or not (pipes / "control").exists() or text(root / f"proc/{pid}/comm") != _MPS_COMMAND:
-        return ""
-    return "mps" if _serves(root / f"proc/{pid}/environ", found.uuid) else ""
+        return None
+    return "mps" if _serves(root / f"proc/{pid}/environ", found.uuid) else None
 
 
 def mps_environment(granted: Mapping[str, int], *, pipe_directory: str = MPS_PIPE_DIRECTORY) -> Mapping[str, str]:
@@ -96,7 +98,7 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
         return False
 
 
-def _serves(environ: Path, uuid: str) -> bool:
+def _serves(environ: Path, uuid: str | None) -> bool:
     """Return whether the daemon serves a card: all, or those in its environment, which is as it was started with."""
     try:
         variables = environ.read_bytes().decode(errors="replace").split("\0")
@@ -106,7 +108,7 @@ def _serves(environ: Path, uuid: str) -> bool:
     if shown is None:
         return True
     # The beginning of a UUID is enough for CUDA. Numbers may be in CUDA's own order: whose they are cannot be known.
-    return any(name.startswith("GPU-") and uuid.startswith(name) for name in shown.split(","))
+    return uuid is not None and any(name.startswith("GPU-") and uuid.startswith(name) for name in shown.split(","))
 
 
 def _region(root: Path, bdf: str) -> str | None:

@@ -40,15 +40,15 @@ class NvmlApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NvmlCard:
-    """What the library says of one card, amounts in bytes; empty and None are unknown.
+    """What the library says of one card, amounts in bytes; None is unknown.
 
     Attributes:
         linked: PCI addresses of the cards at the other ends of its NVLinks.
         switched: whether any of its NVLinks ends at a switch.
     """
 
-    uuid: str = ""
-    name: str = ""
+    uuid: str | None = None
+    name: str | None = None
     minor: int | None = None
     memory_bytes: int | None = None
     reserved_bytes: int | None = None
@@ -74,8 +74,8 @@ class Nvml:
             memory = self._ask(api.nvmlDeviceGetMemoryInfo, handle)
         linked, switched = self._links(handle)
         return NvmlCard(
-            _text(self._ask(api.nvmlDeviceGetUUID, handle)),
-            _text(self._ask(api.nvmlDeviceGetName, handle)),
+            self._ask_text(api.nvmlDeviceGetUUID, handle),
+            self._ask_text(api.nvmlDeviceGetName, handle),
             self._ask(api.nvmlDeviceGetMinorNumber, handle),
             None if memory is None else int(memory.total),
             None if memory is None else getattr(memory, "reserved", None),
@@ -94,8 +94,12 @@ class Nvml:
             if kind == self._api.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 switched = True
             elif remote is not None:
-                linked.add(sysfs_bdf(_text(remote.busId)))
+                linked.add(sysfs_bdf(_decode(remote.busId)))
         return frozenset(linked), switched
+
+    def _ask_text(self, call: Callable[..., str | bytes], handle: object) -> str | None:
+        answer = self._ask(call, handle)
+        return None if answer is None else _decode(answer)
 
     def _ask(self, call: Callable[..., T], *arguments: object) -> T | None:
         try:
@@ -151,5 +155,5 @@ def load_nvml() -> NvmlApi | None:
     return api
 
 
-def _text(value: str | bytes | None) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+def _decode(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

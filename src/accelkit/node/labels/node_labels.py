@@ -23,6 +23,7 @@ from accelkit.model.pod import Node
 from accelkit.node.labels.cards import card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
 from accelkit.node.labels.sources import FEATURE, cpu_labels, kernel_labels, pci_labels, system_labels
+from accelkit.vendors.profiles import load_profiles
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class NodeLabels:
         wanted: dict[str, str] = {}
         for source, steady in zip(self._sources, self._steady, strict=True):
             wanted |= steady.see(source())
-        return {**wanted, **self._cards.see(card_labels(cards))}
+        return {**wanted, **self._cards.see(card_labels(cards, load_profiles()))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))

@@ -5,7 +5,7 @@ import pytest
 from accelkit.model.card import Card
 from accelkit.node.device_plugin.enforcement import (
     MPS_PIPE_DIRECTORY,
-    enforcement,
+    find_enforcement,
     limit_pod,
     mps_environment,
     mps_mounts,
@@ -42,44 +42,44 @@ def daemon(tmp_path):
 
 def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, tmp_path):
     daemon()
-    assert enforcement(tmp_path, card()) == "mps"
-    assert enforcement(tmp_path, card("amd")) == ""
+    assert find_enforcement(tmp_path, card()) == "mps"
+    assert find_enforcement(tmp_path, card("amd")) is None
 
 
 def test_without_a_daemon_shares_are_advisory(tmp_path):
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 def test_a_daemon_may_have_its_pipes_elsewhere(daemon, tmp_path):
     daemon("run/mps")
-    assert enforcement(tmp_path, card()) == ""
-    assert enforcement(tmp_path, card(), pipe_directory="/run/mps") == "mps"
+    assert find_enforcement(tmp_path, card()) is None
+    assert find_enforcement(tmp_path, card(), pipe_directory="/run/mps") == "mps"
 
 
 def test_what_a_dead_daemon_left_enforces_nothing(daemon, tmp_path):
     daemon(command="bash")
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 @pytest.mark.parametrize("missing", ["control", "nvidia-cuda-mps-control.pid"])
 def test_a_daemon_that_has_not_yet_made_its_pipes_enforces_nothing(daemon, tmp_path, missing):
     (daemon() / missing).unlink()
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 @pytest.mark.parametrize(
     ("visible", "found"),
-    [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", ""), ("0,1", ""), ("", "")],
+    [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", None), ("0,1", None), ("", None)],
 )
 def test_a_daemon_enforces_shares_of_the_cards_that_it_surely_serves(daemon, tmp_path, visible, found):
     daemon(environ=f"PATH=/bin\0CUDA_VISIBLE_DEVICES={visible}\0")
-    assert enforcement(tmp_path, card()) == found
+    assert find_enforcement(tmp_path, card()) == found
 
 
 def test_a_daemon_whose_cards_cannot_be_read_enforces_nothing(daemon, tmp_path):
     daemon()
     (tmp_path / "proc/42/environ").unlink()
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 def test_a_client_of_mps_is_told_its_limits_in_the_order_of_pci_addresses():

@@ -28,7 +28,7 @@ class Host:
         self.metrics = Metrics()
         self.pods = NodePods(self, "n", load_dialect("native"))
         self.now = 0.0
-        self.process_monitor = ProcessMonitor(
+        self.monitor = ProcessMonitor(
             root, pods=self.pods, events=Events(self, "agent", "n"), metrics=self.metrics, clock=lambda: self.now
         )
         (root / "proc").mkdir()
@@ -64,7 +64,7 @@ class Host:
 
     async def look(self):
         self.now += 100
-        await self.process_monitor.look([CARD])
+        await self.monitor.look([CARD])
 
     def over(self, name):
         labels = {"namespace": "d", "pod": name, "card": "a"}
@@ -86,7 +86,7 @@ async def test_a_pod_that_takes_more_than_its_share_is_told_of_once_and_counted(
         await host.look()
     assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, of which it was given 4 GiB")]
     assert host.over("pod-1") == 2 * GIB
-    assert host.process_monitor.strange == ()
+    assert host.monitor.strange_processes == ()
 
 
 async def test_a_pod_within_its_share_is_left_alone(host):
@@ -101,7 +101,7 @@ async def test_a_process_of_no_pod_is_strange_and_one_of_a_pod_without_cards_is_
     host.process(7, "monitor", pod=POD, gib=0)
     host.process(8, "miner", pod="", gib=3)
     await host.look()
-    assert [(each.card, each.pid, each.command, each.memory_bytes) for each in host.process_monitor.strange] == [
+    assert [(each.card, each.pid, each.command, each.memory_bytes) for each in host.monitor.strange_processes] == [
         ("a", 8, "miner", 3 * GIB)
     ]
 
@@ -111,25 +111,25 @@ async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(hos
     (host.root / "proc").rename(host.root / "elsewhere")
     for _ in range(2):
         await host.look()
-    assert host.process_monitor.strange is None
+    assert host.monitor.strange_processes is None
     assert len([record for record in caplog.records if "not compared" in record.message]) == 1
 
 
 async def test_between_two_looks_some_time_passes(host):
     await host.look()
     host.process(8, "miner", pod="", gib=3)
-    await host.process_monitor.look([CARD])
-    assert host.process_monitor.strange == ()
+    await host.monitor.look([CARD])
+    assert host.monitor.strange_processes == ()
 
 
 async def test_what_keeps_a_pod_within_its_memory_is_known_and_what_does_not_is_not_claimed(host):
     host.pod(POD, 4)
     await host.look()
-    assert host.process_monitor.enforced == {}
+    assert host.monitor.enforced == {}
     pod = host.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
     pod.mkdir(parents=True)
     (pod / "dmem.max").write_text("")
     (host.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
     await host.look()
-    assert host.process_monitor.enforced == {("d", "pod-1"): "dmem"}
+    assert host.monitor.enforced == {("d", "pod-1"): "dmem"}
     assert (pod / "dmem.max").read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
