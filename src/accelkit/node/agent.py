@@ -18,12 +18,12 @@ from accelkit.kube.events import Events
 from accelkit.logs import RepeatedError
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_states import CardStates
-from accelkit.node.device_plugin.container_response import card_nodes
+from accelkit.node.device_plugin.container_response import list_card_nodes
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, find_enforcement
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.devices import by_card
-from accelkit.node.discovery import FoundCard, survey, topology_of
+from accelkit.node.discovery import FoundCard, compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import HealthMonitor
 from accelkit.node.health.xids import XidWatch
@@ -33,7 +33,7 @@ from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
 from accelkit.node.processes.monitor import ProcessMonitor
-from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, allocations_of
+from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, build_allocations
 from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_profiles
@@ -106,7 +106,7 @@ async def run(options: AgentOptions) -> None:
         )
         xids = XidWatch(load_nvml)
         states = CardStates(
-            HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take),
+            HealthMonitor(options.root, environ=os.environ, nodes=list_card_nodes, reported=xids.take),
             partial(find_enforcement, options.root, pipe_directory=options.mps_folder),
         )
         found_any = asyncio.Event()
@@ -205,7 +205,7 @@ async def _compare_with_kubelet(
             error.clear()
             settled = await reconciler.reconcile(held)
             await monitor.look(cards())
-            await writer.write(allocations_of(options.node, held, monitor.strange_processes, monitor.enforced))
+            await writer.write(build_allocations(options.node, held, monitor.strange_processes, monitor.enforced))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
                 await wake.wait()
@@ -244,7 +244,7 @@ async def _watch_cards(
                 if not advertising.shown and node.inventory is not None:
                     states.remember(node.inventory.cards, load_profiles(), set(by_card(in_use)))
                 cards = await asyncio.to_thread(states.update, found, node.cordon)
-                topology = await asyncio.to_thread(topology_of, options.root, cards)
+                topology = await asyncio.to_thread(compute_topology, options.root, cards)
                 settled = await advertising.update(cards, topology=topology, in_use=in_use)
                 await labels.update([each.card for each in cards])
             if advertising.shown:

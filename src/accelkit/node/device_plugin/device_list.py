@@ -19,7 +19,7 @@ _HEALTHY = "Healthy"
 _UNHEALTHY = "Unhealthy"
 
 
-def device_list(
+def build_device_list(
     cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = ()
 ) -> api.ListAndWatchResponse:
     """Return what the kubelet is told of the cards.
@@ -52,7 +52,7 @@ def device_list(
     return answer
 
 
-def list_bytes(cards: Sequence[Card], unit_bytes: int) -> int:
+def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
     """Return the bytes of the kubelet's list of all memory of these cards, without making it.
 
     All of them count as unhealthy, which is the longest form: a list that only fits as long as every card is well would
@@ -74,11 +74,11 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     Raises:
         DevicePluginError: with the smallest unit that works for these cards.
     """
-    size = list_bytes(cards, unit_bytes)
+    size = measure_list(cards, unit_bytes)
     if size <= MAX_MESSAGE_BYTES:
         return
     devices = sum(card.capacity_bytes // unit_bytes for card in cards)
-    fitting = smallest_unit(cards)
+    fitting = find_smallest_unit(cards)
     raise DevicePluginError(
         f"in units of {unit_name(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
         f"list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
@@ -86,9 +86,9 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     )
 
 
-def smallest_unit(cards: Sequence[Card]) -> str | None:
+def find_smallest_unit(cards: Sequence[Card]) -> str | None:
     """Return the smallest unit of the list that works for these cards; None where none does."""
-    return next((name for name in reversed(UNITS) if list_bytes(cards, parse_size(name)) <= MAX_MESSAGE_BYTES), None)
+    return next((name for name in reversed(UNITS) if measure_list(cards, parse_size(name)) <= MAX_MESSAGE_BYTES), None)
 
 
 def _topology(card: Card) -> api.TopologyInfo | None:

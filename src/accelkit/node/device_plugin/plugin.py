@@ -17,8 +17,8 @@ from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_capacity
-from accelkit.node.device_plugin.container_response import container_response, dialect_environment
-from accelkit.node.device_plugin.device_list import device_list
+from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
+from accelkit.node.device_plugin.device_list import build_device_list
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.node.device_plugin.pending_allocations import Devices
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
@@ -98,7 +98,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             DevicePluginError: there are more devices than the kubelet takes.
         """
         found = [found.card for found in cards]
-        devices = device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
+        devices = build_device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
         async with self._changed:
             self._cards, self._allocations.unit_bytes = cards, unit_bytes
             if devices == self._devices:
@@ -186,7 +186,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 key = self._allocations.record(self._pods.assigned(), held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
                 unit_bytes = None if self._whole else self._allocations.unit_bytes
-                response = container_response(
+                response = build_container_response(
                     ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
                 )
                 response.envs.update(self._told(ids, key))
@@ -225,7 +225,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         pod = next((pod for pod in self._pods.assigned() if key and pod.uid == key[0]), None)
         # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
         pod_units = sum(pod.units.values()) if pod else len(ids)
-        return dialect_environment(
+        return build_dialect_environment(
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 

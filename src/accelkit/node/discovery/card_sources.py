@@ -16,7 +16,7 @@ from typing import Final
 from accelkit.errors import ProfileError
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nvml import NvmlCard
-from accelkit.node.discovery.sysfs import first, number, text, trailing_number
+from accelkit.node.discovery.sysfs import find_first, find_trailing_number, read_integer, read_text
 from accelkit.vendors.profiles import PciDiscovery
 from accelkit.vendors.sources import Source
 
@@ -91,13 +91,13 @@ class _File(CardSource):
     """The content of a file below the device's sysfs folder."""
 
     def read_model(self, device: Device) -> str | None:
-        path = first(device.folder, self.source.path)
-        found = None if path is None else text(path)
+        path = find_first(device.folder, self.source.path)
+        found = None if path is None else read_text(path)
         return self.source.pattern.format(found) if found else None
 
     def read_memory(self, device: Device) -> Memory | None:
-        path = first(device.folder, self.source.path)
-        found = None if path is None else number(path)
+        path = find_first(device.folder, self.source.path)
+        found = None if path is None else read_integer(path)
         return None if found is None else Memory(found, "sysfs")
 
 
@@ -105,7 +105,7 @@ class _Entry(CardSource):
     """The number at the end of the name of an entry below the device's sysfs folder, as of `drm/card*`."""
 
     def read_number(self, device: Device) -> int | None:
-        return trailing_number(device.folder, self.source.path)
+        return find_trailing_number(device.folder, self.source.path)
 
 
 class _Nvml(CardSource):

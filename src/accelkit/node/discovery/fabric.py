@@ -13,7 +13,7 @@ from accelkit.node.discovery.nvml import NvmlCard
 _Pair = frozenset[str]
 
 
-def fabric_links(
+def find_fabric_links(
     ids: Mapping[str, str], nvml: Mapping[str, NvmlCard], kfd: Mapping[str, KfdCard]
 ) -> Mapping[str, tuple[Link, ...]]:
     """Return each card's links by its PCI address, in the order of the other ends' addresses.

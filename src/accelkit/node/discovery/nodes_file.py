@@ -18,7 +18,7 @@ class _NodesFile(msgspec.Struct):
     driver_device: list[str] = msgspec.field(name="driverDevice", default_factory=list)
 
 
-def with_named_nodes(root: Path, profile: Profile) -> Profile:
+def apply_nodes_file(root: Path, profile: Profile) -> Profile:
     """Return the profile with device nodes as this host names them.
 
     Raises:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from accelkit.model.card import Card
-from accelkit.node.labels.sources import label_value
+from accelkit.node.labels.sources import to_label_value
 from accelkit.vendors.profiles import Profile
 
 OURS: Final = "accelkit.io/cards."
@@ -17,7 +17,7 @@ _MAX_VALUE = 63
 _CONTINUED = "Z"
 
 
-def card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[str, str]:
+def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[str, str]:
     """Return the labels of these cards.
 
     `accelkit.io/cards.count`, `.memory` (GiB of all), and per vendor `.<vendor>.count`, `.<vendor>.model` and
@@ -30,7 +30,7 @@ def card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[
     if not cards:
         return {}
     labels = {f"{OURS}count": str(len(cards))}
-    if (total := _sum(cards)) is not None:
+    if (total := _sum_memory(cards)) is not None:
         labels[f"{OURS}memory"] = str(total // 2**30)
     for vendor in sorted({card.vendor for card in cards}):
         own = [card for card in cards if card.vendor == vendor]
@@ -42,9 +42,9 @@ def card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[
 
 def _label_vendor(vendor: str, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
     yield f"{OURS}{vendor}.count", str(len(cards))
-    if model := _model(cards):
+    if model := _find_model(cards):
         yield f"{OURS}{vendor}.model", model
-    if (memory := _mib(cards)) is not None:
+    if (memory := _find_least_mib(cards)) is not None:
         yield f"{OURS}{vendor}.memory", str(memory)
 
 
@@ -59,16 +59,16 @@ def _fill_in(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[str, st
 def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
     """Return what profiles' labels may name, without what is not known of all of these cards."""
     facts = {"count": str(len(cards))}
-    if model := _model(cards):
+    if model := _find_model(cards):
         facts["model"] = model
-    if (memory := _mib(cards)) is not None:
+    if (memory := _find_least_mib(cards)) is not None:
         facts |= {"memory_mib": str(memory), "memory_gib": str(round(memory / 1024))}
-    numbers = [(number, card.numa) for card in cards if (number := _number(card)) is not None]
+    numbers = [(number, card.numa) for card in cards if (number := _read_number(card)) is not None]
     if len(numbers) != len(cards):
         return facts
     numbers.sort(key=lambda pair: pair[0])
     facts["numbers"] = ".".join(str(number) for number, _ in numbers)
-    facts["names"] = _whole_names([f"card{number}" for number, _ in numbers])
+    facts["names"] = _join_whole_names([f"card{number}" for number, _ in numbers])
     nodes: dict[int, list[str]] = {}
     for number, numa in numbers:
         if numa is not None:
@@ -88,7 +88,7 @@ def split_value(key: str, value: str) -> dict[str, str]:
     return parts
 
 
-def _whole_names(names: Sequence[str]) -> str:
+def _join_whole_names(names: Sequence[str]) -> str:
     value = ""
     for name in names:
         longer = f"{value}.{name}" if value else name
@@ -98,21 +98,21 @@ def _whole_names(names: Sequence[str]) -> str:
     return value
 
 
-def _number(card: Card) -> int | None:
+def _read_number(card: Card) -> int | None:
     return card.index if card.minor is None else card.minor
 
 
-def _model(cards: Sequence[Card]) -> str:
-    """Return the model of most cards."""
+def _find_model(cards: Sequence[Card]) -> str | None:
+    """Return the model of most cards, None where no label can have it."""
     ((model, _),) = Counter(sorted(card.model for card in cards)).most_common(1)
-    return label_value(model)
+    return to_label_value(model)
 
 
-def _mib(cards: Sequence[Card]) -> int | None:
+def _find_least_mib(cards: Sequence[Card]) -> int | None:
     known = [card.memory_bytes for card in cards if card.memory_bytes is not None]
     return min(known) // 2**20 if len(known) == len(cards) else None
 
 
-def _sum(cards: Sequence[Card]) -> int | None:
+def _sum_memory(cards: Sequence[Card]) -> int | None:
     known = [card.memory_bytes for card in cards if card.memory_bytes is not None]
     return sum(known) if len(known) == len(cards) else None

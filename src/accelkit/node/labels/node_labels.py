@@ -20,9 +20,15 @@ from accelkit.logs import RepeatedError
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, label_record
 from accelkit.model.pod import Node
-from accelkit.node.labels.cards import card_labels
+from accelkit.node.labels.cards import build_card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
-from accelkit.node.labels.sources import FEATURE, cpu_labels, kernel_labels, pci_labels, system_labels
+from accelkit.node.labels.sources import (
+    FEATURE,
+    read_cpu_labels,
+    read_kernel_labels,
+    read_pci_labels,
+    read_system_labels,
+)
 from accelkit.vendors.profiles import load_profiles
 
 log = logging.getLogger(__name__)
@@ -59,7 +65,10 @@ class NodeLabels:
         self._api = api
         self._name = node
         self._namespace = namespace
-        self._sources = [partial(source, root) for source in (pci_labels, cpu_labels, kernel_labels, system_labels)]
+        self._sources = [
+            partial(source, root)
+            for source in (read_pci_labels, read_cpu_labels, read_kernel_labels, read_system_labels)
+        ]
         self._steady = [Steady() for _ in self._sources]
         self._cards = Steady()
         self._clock = clock
@@ -87,7 +96,7 @@ class NodeLabels:
         wanted: dict[str, str] = {}
         for source, steady in zip(self._sources, self._steady, strict=True):
             wanted |= steady.see(source())
-        return {**wanted, **self._cards.see(card_labels(cards, load_profiles()))}
+        return {**wanted, **self._cards.see(build_card_labels(cards, load_profiles()))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))
@@ -124,9 +133,9 @@ class NodeLabels:
         except ApiError as exc:
             if exc.status != HTTPStatus.NOT_FOUND:
                 raise
-            await self._api.post(folder, self._feature(changes.record))
+            await self._api.post(folder, self._build_feature(changes.record))
 
-    def _feature(self, labels: Mapping[str, str]) -> dict[str, object]:
+    def _build_feature(self, labels: Mapping[str, str]) -> dict[str, object]:
         metadata = {
             "name": self._name,
             "labels": {NFD_NODE_LABEL: self._name, "app.kubernetes.io/part-of": "accelkit"},

@@ -13,14 +13,14 @@ from accelkit.kube.events import Events, Subject
 from accelkit.logs import RepeatedError
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.model.units import format_bytes
-from accelkit.node.device_plugin.container_response import card_nodes
+from accelkit.node.device_plugin.container_response import list_card_nodes
 from accelkit.node.device_plugin.enforcement import limit_pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods, cgroup_uid
-from accelkit.node.processes.nvml import used_by_process
-from accelkit.node.processes.scan import Processes, card_processes, with_nvml
+from accelkit.node.processes.nvml import read_used_memory
+from accelkit.node.processes.scan import Processes, add_nvml, find_card_processes
 from accelkit.node.processes.usage import OverUse, find_over_use, find_strange_processes
 from accelkit.vendors.profiles import host_services
 
@@ -104,14 +104,14 @@ class ProcessMonitor:
         paths: dict[str, Sequence[str]] = {}
         for each in found:
             try:
-                paths[each.card.id] = card_nodes(each)
+                paths[each.card.id] = list_card_nodes(each)
             except DevicePluginError:
                 # Its memory is found by its address all the same.
                 continue
         bdfs = {each.card.bdf: each.card.id for each in found if each.card.bdf}
-        seen = card_processes(self._root, paths, bdfs)
+        seen = find_card_processes(self._root, paths, bdfs)
         nvml = load_nvml()
-        return seen if nvml is None else with_nvml(seen, used_by_process(nvml, bdfs))
+        return seen if nvml is None else add_nvml(seen, read_used_memory(nvml, bdfs))
 
     async def _tell(self, over: Sequence[OverUse], pods: Mapping[str, NodePod]) -> None:
         self._metrics.over_use.clear()

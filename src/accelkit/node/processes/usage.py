@@ -53,7 +53,7 @@ def find_over_use(
     """
     held: dict[tuple[str, str], list[int | None]] = {}
     for each in processes:
-        if each.pod_uid and each.pod_uid not in unknown:
+        if each.pod_uid is not None and each.pod_uid not in unknown:
             held.setdefault((each.pod_uid, each.card), []).append(each.memory_bytes)
     found: list[OverUse] = []
     for (pod_uid, card), amounts in sorted(held.items()):
@@ -80,5 +80,5 @@ def find_strange_processes(
         StrangeProcess(each.card, each.pid, each.command, each.memory_bytes)
         for each in processes
         if each.pod_uid not in known
-        and not (each.command in of_host and not each.pod_uid and (each.memory_bytes or 0) <= CONTEXT_BYTES)
+        and not (each.command in of_host and each.pod_uid is None and (each.memory_bytes or 0) <= CONTEXT_BYTES)
     ]

@@ -25,7 +25,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 log = logging.getLogger(__name__)
 
 
-def allocations_of(
+def build_allocations(
     node: str,
     held: Mapping[tuple[str, str], Mapping[str, ContainerDevices]],
     processes: tuple[StrangeProcess, ...] | None,

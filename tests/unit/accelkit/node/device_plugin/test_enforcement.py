@@ -5,10 +5,10 @@ import pytest
 from accelkit.model.card import Card
 from accelkit.node.device_plugin.enforcement import (
     MPS_PIPE_DIRECTORY,
+    build_mps_environment,
     find_enforcement,
     limit_pod,
-    mps_environment,
-    mps_mounts,
+    list_mps_mounts,
 )
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
@@ -83,7 +83,7 @@ def test_a_daemon_whose_cards_cannot_be_read_enforces_nothing(daemon, tmp_path):
 
 
 def test_a_client_of_mps_is_told_its_limits_in_the_order_of_pci_addresses():
-    assert mps_environment({SECOND: GIB, BDF: 8 * GIB}) == {
+    assert build_mps_environment({SECOND: GIB, BDF: 8 * GIB}) == {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8192M,1=1024M",
         "CUDA_MPS_PIPE_DIRECTORY": MPS_PIPE_DIRECTORY,
@@ -92,12 +92,12 @@ def test_a_client_of_mps_is_told_its_limits_in_the_order_of_pci_addresses():
 
 @pytest.mark.parametrize(("amount", "limit"), [(2 * MIB - 1, "0=1M"), (100_000_000, "0=95M"), (1, "0=1M")])
 def test_a_limit_is_rounded_down_but_never_to_nothing(amount, limit):
-    assert mps_environment({BDF: amount})["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == limit
+    assert build_mps_environment({BDF: amount})["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == limit
 
 
 def test_a_client_of_mps_reaches_the_daemon_by_its_own_path():
-    assert mps_environment({BDF: GIB}, pipe_directory="/run/mps")["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
-    assert mps_mounts("/run/mps") == ("/run/mps", "/dev/shm")
+    assert build_mps_environment({BDF: GIB}, pipe_directory="/run/mps")["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert list_mps_mounts("/run/mps") == ("/run/mps", "/dev/shm")
 
 
 CGROUPS = [

@@ -47,7 +47,7 @@ def test_a_pod_whose_shares_cannot_be_read_is_not_judged():
 
 
 def test_a_process_of_no_pod_uses_nobodys_share():
-    assert check([on_card(1, 50, pod="")], {}) == []
+    assert check([on_card(1, 50, pod=None)], {}) == []
 
 
 def test_over_use_is_told_in_a_fixed_order():
@@ -61,7 +61,7 @@ def test_a_program_that_keeps_to_its_share_may_have_a_cuda_context(beyond, over)
 
 
 def test_a_process_of_no_pod_of_the_node_is_strange():
-    processes = [on_card(1, 5, pod=""), on_card(2, None, pod="gone"), on_card(3, 5)]
+    processes = [on_card(1, 5, pod=None), on_card(2, None, pod="gone"), on_card(3, 5)]
     assert find_strange_processes(processes, {"p"}, SERVICES) == [
         StrangeProcess("a", 1, "python3", 5),
         StrangeProcess("a", 2, "python3"),
@@ -69,11 +69,11 @@ def test_a_process_of_no_pod_of_the_node_is_strange():
 
 
 def test_services_of_the_driver_are_expected():
-    assert find_strange_processes([on_card(1, None, pod="", command="nvidia-persiste")], (), SERVICES) == []
+    assert find_strange_processes([on_card(1, None, pod=None, command="nvidia-persiste")], (), SERVICES) == []
 
 
 def test_the_name_of_a_service_excuses_no_more_than_a_context():
-    processes = [on_card(1, CONTEXT_BYTES + 1, pod="", command="nvidia-persiste")]
+    processes = [on_card(1, CONTEXT_BYTES + 1, pod=None, command="nvidia-persiste")]
     assert find_strange_processes(processes, (), SERVICES) == [
         StrangeProcess("a", 1, "nvidia-persiste", CONTEXT_BYTES + 1)
     ]
