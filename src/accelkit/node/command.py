@@ -69,7 +69,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     dialect: str,
     kubeconfig: Path | None,
     namespace: str | None,
-    steering: bool,  # noqa: FBT001 - the same
+    steering: bool,  # noqa: FBT001 - click passes options by name
     metrics_port: int,
     mps_folder: str,
     log_dir: Path | None,

@@ -1,4 +1,4 @@
-"""How many bytes of each card containers hold, also those that were given devices of another unit."""
+"""Checks that no card is given away beyond its capacity, also where containers hold devices of another unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices the kubelet is offered before an allocation, and what is checked during it.
+"""Chooses which devices the kubelet is offered before an allocation, and checks what it chose during it.
 
 The kubelet gives no pod identity. Steering offers the IDs of the cards that were assigned to the containers which
 wait for this many units, in the order of admission. The answer to Allocate never depends on who is
@@ -65,10 +65,10 @@ class PreferredAllocation:
             and (allocation.key is None or allocation.key[0] in taking)
         ]
 
-    def cards(self) -> dict[str, str]:
-        """Return the cards of what is under way, with the UID that probably gets it; empty where that is unknown."""
+    def cards(self) -> dict[str, str | None]:
+        """Return the cards of what is under way, with the UID that probably gets it; None where that is unknown."""
         return {
-            card: allocation.key[0] if allocation.key else ""
+            card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
             for card in by_card(allocation.device_ids)
         }
@@ -194,12 +194,12 @@ def _pick_one_card(available: Sequence[str], taken: Sequence[str], size: int) ->
     return []
 
 
-def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str], *, whole: bool) -> None:
+def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str | None], *, whole: bool) -> None:
     """Refuse IDs of cards that the other resource has given away.
 
     Args:
         device_ids: what the kubelet chose.
-        others: cards that pods hold through the other resource, with who holds them.
+        others: cards that pods hold through the other resource, with who holds them; None where that is unknown.
         whole: whether whole cards are asked for.
 
     Raises:
@@ -208,4 +208,5 @@ def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str], *, who
     for card in by_card(device_ids):
         if card in others:
             held = "shares its memory" if whole else "holds it whole"
-            raise DevicePluginError(f"card {card} would be over capacity: {others[card]} {held}")
+            holder = others[card] or "another pod"
+            raise DevicePluginError(f"card {card} would be over capacity: {holder} {held}")

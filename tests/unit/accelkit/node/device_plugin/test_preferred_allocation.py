@@ -151,7 +151,7 @@ def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
     allocations = PreferredAllocation(whole=False, clock=lambda: now[0])
     allocations.record([], {}, ["a::0"])
     allocations.settle([], ())
-    assert allocations.cards() == {"a": ""}
+    assert allocations.cards() == {"a": None}
     now[0] = 61.0
     allocations.settle([], ())
     assert allocations.cards() == {}
@@ -198,11 +198,18 @@ def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
     assert PreferredAllocation(whole=True).record([], {}, ["a", "b"]) is None
 
 
-@pytest.mark.parametrize(("whole", "sentence"), [(True, "d/p shares its memory"), (False, "d/p holds it whole")])
-def test_a_card_given_away_through_the_other_resource_is_refused(whole, sentence):
+@pytest.mark.parametrize(
+    ("whole", "holder", "sentence"),
+    [
+        (True, "d/p", "d/p shares its memory"),
+        (False, "d/p", "d/p holds it whole"),
+        (False, None, "another pod holds it whole"),
+    ],
+)
+def test_a_card_given_away_through_the_other_resource_is_refused(whole, holder, sentence):
     with pytest.raises(DevicePluginError, match=f"card a would be over capacity: {sentence}"):
-        check_exclusive(["b::0", "a::0"], {"a": "d/p"}, whole=whole)
-    check_exclusive(["b::0"], {"a": "d/p"}, whole=whole)
+        check_exclusive(["b::0", "a::0"], {"a": holder}, whole=whole)
+    check_exclusive(["b::0"], {"a": holder}, whole=whole)
 
 
 @given(
