@@ -132,7 +132,17 @@ def test_a_vendor_is_a_file(host, find, tmp_path):
     assert (profile.name, profile.discovery.vendor) == ("new", "abcd")
 
 
-@pytest.mark.parametrize(("variable", "node"), [("{minor}", "/dev/x"), ("x", "/dev/{bdf}"), ("{}", "/dev/x")])
-def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node):
+@pytest.mark.parametrize(
+    ("variable", "node", "label"),
+    [("{minor}", "/dev/x", "x"), ("x", "/dev/{bdf}", "x"), ("{}", "/dev/x", "x"), ("x", "/dev/x", "{serial}")],
+)
+def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node, label):
+    text = PROFILE.format(variable=variable, node=node) + f'labels: {{new.example/card: "{label}"}}\n'
     with pytest.raises(ProfileError, match="are known"):
-        parse_profile("new", PROFILE.format(variable=variable, node=node))
+        parse_profile("new", text)
+
+
+@pytest.mark.parametrize("line", ["enforcement: [hope]", "host_services: 3", "memory: [{from: file, paht: x}]"])
+def test_a_profile_that_says_what_nobody_understands_is_refused(line):
+    with pytest.raises(ProfileError, match="profile new is wrong"):
+        parse_profile("new", PROFILE.format(variable="{ids}", node="/dev/x") + line)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -62,9 +64,17 @@ class Host:
         }
         self.pods.take(msgspec.convert({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}, Pod))
 
-    async def look(self):
+    async def look(self, card=CARD):
         self.now += 100
-        await self.monitor.look([CARD])
+        await self.monitor.look([card])
+
+    def with_dmem(self):
+        """Give the pod a cgroup with the controller, and the card a region; return the file of its limits."""
+        folder = self.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
+        folder.mkdir(parents=True)
+        (folder / "dmem.max").write_text("")
+        (self.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
+        return folder / "dmem.max"
 
     def over(self, name):
         labels = {"namespace": "d", "pod": name, "card": "a"}
@@ -126,10 +136,14 @@ async def test_what_keeps_a_pod_within_its_memory_is_known_and_what_does_not_is_
     host.pod(POD, 4)
     await host.look()
     assert host.monitor.enforced == {}
-    pod = host.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
-    pod.mkdir(parents=True)
-    (pod / "dmem.max").write_text("")
-    (host.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
+    limits = host.with_dmem()
     await host.look()
     assert host.monitor.enforced == {("d", "pod-1"): "dmem"}
-    assert (pod / "dmem.max").read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
+    assert limits.read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
+
+
+async def test_a_card_whose_profile_does_not_name_dmem_is_not_limited_by_it(host):
+    host.pod(POD, 4)
+    limits = host.with_dmem()
+    await host.look(replace(CARD, profile=msgspec.structs.replace(CARD.profile, enforcement=())))
+    assert (host.monitor.enforced, limits.read_text()) == ({}, "")
