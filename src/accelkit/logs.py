@@ -15,7 +15,7 @@ _FILES = 5
 log = logging.getLogger(__name__)
 
 
-class RepeatedError:
+class ErrorReporter:
     """Logs an error once for as long as it stays the same.
 
     Args:

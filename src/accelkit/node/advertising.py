@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.units import unit_name
@@ -66,7 +66,7 @@ class Advertising:
         self._plugins = plugins
         self._unit: int | None = None
         self._shown: tuple[Sequence[FoundCard], int] | None = None
-        self._error = RepeatedError(log, logging.ERROR)
+        self._errors = ErrorReporter(log, logging.ERROR)
 
     @property
     def shown(self) -> bool:
@@ -143,9 +143,9 @@ class Advertising:
 
     def _log_refusal(self, refused: DevicePluginError | None) -> None:
         if refused is None:
-            self._error.clear()
+            self._errors.clear()
         else:
-            self._error.report(str(refused), f"the unit of memory is not taken over: {refused}")
+            self._errors.report(str(refused), f"the unit of memory is not taken over: {refused}")
 
 
 def choose_unit(

@@ -15,7 +15,7 @@ from accelkit.errors import DevicePluginError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_states import CardStates
 from accelkit.node.device_plugin.container_response import list_card_nodes
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "accelkit-node-agent"
 
-# Two looks make a card unhealthy; its pods should not have to wait much longer for the word.
+# Two looks make a card unhealthy; its pods should not have to wait much longer than that to be told.
 _LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
@@ -192,17 +192,17 @@ async def _compare_with_kubelet(
     writer: AllocationsWriter,
     wake: asyncio.Event,
 ) -> None:
-    """Ask the kubelet what containers hold, correct the assignments, and pass on what it shows."""
-    error = RepeatedError(log)
+    """Ask the kubelet what containers hold, correct the assignments, and write what it shows for audits."""
+    errors = ErrorReporter(log)
     while True:
         settled = False
         try:
             held = devices_by_pod(await list_pod_resources(options.root), dialect)
         except DevicePluginError as exc:
             # Not answered is not empty: nothing is corrected.
-            error.report(str(exc), f"{exc}; assignments are not compared")
+            errors.report(str(exc), f"{exc}; assignments are not compared")
         else:
-            error.clear()
+            errors.clear()
             settled = await reconciler.reconcile(held)
             await monitor.look(cards())
             await writer.write(build_allocations(options.node, held, monitor.strange_processes, monitor.enforced))

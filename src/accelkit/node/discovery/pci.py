@@ -1,4 +1,4 @@
-"""Cards that are PCI devices, as sysfs shows them."""
+"""Finds cards that are PCI devices, in sysfs."""
 
 from __future__ import annotations
 

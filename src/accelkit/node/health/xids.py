@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class XidWatch:
         return reports
 
     def _run(self, nvml: Any) -> None:
-        error = RepeatedError(log)
+        errors = ErrorReporter(log)
         while not self._stop.is_set():
             try:
                 nvml.nvmlInit()
@@ -63,7 +63,7 @@ class XidWatch:
                     with suppress(nvml.NVMLError):
                         nvml.nvmlShutdown()
             except nvml.NVMLError as exc:
-                error.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
+                errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
                 self._stop.wait(_AGAIN_SECONDS)
 
     def _listen(self, nvml: Any) -> None:

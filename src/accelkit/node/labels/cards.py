@@ -1,4 +1,4 @@
-"""Labels of a node's cards: ours for every vendor, and the vendors' own, which their profiles name."""
+"""Builds the labels of a node's cards: ours for every vendor, and the vendors' own, which their profiles name."""
 
 from __future__ import annotations
 

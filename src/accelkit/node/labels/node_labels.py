@@ -16,7 +16,7 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import NODES
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, label_record
 from accelkit.model.pod import Node
@@ -73,7 +73,7 @@ class NodeLabels:
         self._cards = Steady()
         self._clock = clock
         self._looked_at: float | None = None
-        self._error = RepeatedError(log)
+        self._errors = ErrorReporter(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
         """Look at the host, and write what has changed; what cannot be written is tried again a minute later.
@@ -88,15 +88,15 @@ class NodeLabels:
         try:
             await self._write(wanted)
         except ApiError as exc:
-            self._error.report(str(exc), f"the labels of this node could not be written: {exc}")
+            self._errors.report(str(exc), f"the labels of this node could not be written: {exc}")
         else:
-            self._error.clear()
+            self._errors.clear()
 
     def _look(self, cards: Sequence[Card]) -> dict[str, str]:
         wanted: dict[str, str] = {}
         for source, steady in zip(self._sources, self._steady, strict=True):
-            wanted |= steady.see(source())
-        return {**wanted, **self._cards.see(build_card_labels(cards, load_profiles()))}
+            wanted |= steady.update(source())
+        return {**wanted, **self._cards.update(build_card_labels(cards, load_profiles()))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))

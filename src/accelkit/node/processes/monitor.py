@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.kube.events import Events, Subject
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.model.units import format_bytes
 from accelkit.node.device_plugin.container_response import list_card_nodes
@@ -56,7 +56,7 @@ class ProcessMonitor:
         self._clock = clock
         self._looked_at: float | None = None
         self._told = set[tuple[str, str]]()
-        self._error = RepeatedError(log, logging.INFO)
+        self._errors = ErrorReporter(log, logging.INFO)
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
         # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
         self.enforced: Mapping[tuple[str, str], str] = {}
@@ -77,7 +77,7 @@ class ProcessMonitor:
         if seen.unread:
             self._report(f"{seen.unread} processes cannot be looked into")
         else:
-            self._error.clear()
+            self._errors.clear()
             self.strange_processes = tuple(find_strange_processes(seen.found, self._pods.uids(), host_services()))
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         await self._tell(find_over_use(seen.found, _sum_granted(pods), unknown=unreadable), pods)
@@ -136,7 +136,7 @@ class ProcessMonitor:
 
     def _report(self, error: str) -> None:
         self.strange_processes = None
-        self._error.report(error, f"processes on the cards are not compared with pods: {error}")
+        self._errors.report(error, f"processes on the cards are not compared with pods: {error}")
 
 
 def _sum_granted(pods: Mapping[str, NodePod]) -> dict[tuple[str, str], int]:

@@ -1,6 +1,6 @@
 """Compares what processes hold of cards with what their pods were given.
 
-Both halves are pure: what was seen goes in, what is wrong comes out. Nothing here stops a process.
+Only compares: nothing here reads the host or stops a process.
 """
 
 from __future__ import annotations

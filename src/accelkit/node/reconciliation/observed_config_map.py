@@ -1,4 +1,4 @@
-"""Passes on what the kubelet shows, in a ConfigMap of this node, for audits."""
+"""Writes the observed allocations of this node to a ConfigMap, for audits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,
@@ -61,7 +61,7 @@ class AllocationsWriter:
         self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else None
         self._node = node
         self._written: Allocations | None = None
-        self._error = RepeatedError(log)
+        self._errors = ErrorReporter(log)
 
     async def write(self, allocations: Allocations) -> None:
         """Write them; what cannot be written is tried again at the next call."""
@@ -76,9 +76,9 @@ class AllocationsWriter:
                     raise
                 await self._api.post(self._folder, self._config_map(data))
         except ApiError as exc:
-            self._error.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
+            self._errors.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
             return
-        self._error.clear()
+        self._errors.clear()
         self._written = allocations
 
     def _config_map(self, data: Mapping[str, str]) -> dict[str, object]:

@@ -13,7 +13,7 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, Subject
-from accelkit.logs import RepeatedError
+from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
 from accelkit.model.units import format_bytes
@@ -78,7 +78,7 @@ class Reconciler:
         self._cards = cards
         self._events = events
         self._metrics = metrics
-        self._error = RepeatedError(log)
+        self._errors = ErrorReporter(log)
         self._forbidden = False
 
     async def reconcile(self, held: Mapping[PodName, Mapping[str, ContainerDevices]]) -> bool:
@@ -140,9 +140,9 @@ class Reconciler:
             self._forbidden = exc.status == HTTPStatus.FORBIDDEN
             self._metrics.failures.inc()
             sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
-            self._error.report(str(exc), sentence)
+            self._errors.report(str(exc), sentence)
             return False
-        self._error.clear()
+        self._errors.clear()
         if correction.first:
             await self._tell(each, correction.assignment)
         return True
