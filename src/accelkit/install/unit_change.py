@@ -13,7 +13,7 @@ from accelkit.ledger.feed import NODES
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_bytes, parse_quantity, unit_name
-from accelkit.node.device_plugin.message_size import check_list
+from accelkit.node.device_plugin.device_list import check_list
 
 
 @dataclass(frozen=True)

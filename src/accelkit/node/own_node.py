@@ -1,4 +1,4 @@
-"""This agent's own Node object: the inventory it publishes there, and what people say there of its cards."""
+"""Reads and writes this agent's own Node object: the inventory that it publishes and the cards that are cordoned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _node = msgspec.json.Decoder(Node)
 
 
 class OwnNode:
-    """What stands on the Node object, read now and then.
+    """The Node object, read now and then.
 
     Args:
         api: an open client.

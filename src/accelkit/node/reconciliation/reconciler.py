@@ -1,4 +1,4 @@
-"""Keeps the assignments of this node's pods true: the kubelet is asked what containers hold, and believed."""
+"""Corrects the assignments of this node's pods to what the kubelet shows that containers hold."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, Subject
-from accelkit.logs import Trouble
+from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
 from accelkit.model.units import format_bytes
 from accelkit.node._proto import podresources_pb2 as resources_api
-from accelkit.node.kubelet import Held
+from accelkit.node.kubelet import ObservedAllocations
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
-from accelkit.node.reconciliation.corrections import Correction, Judged, plan
-from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, believed
+from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, observe_assignment
 from accelkit.placement.constraints import broken
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import Dialect
@@ -40,7 +40,9 @@ def devices_by_pod(
     answer: resources_api.ListPodResourcesResponse, dialect: Dialect
 ) -> dict[PodName, dict[str, ContainerDevices]]:
     """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
-    memory, whole = (Held(answer, name).devices for name in (dialect.resources.memory, dialect.resources.cards))
+    memory, whole = (
+        ObservedAllocations(answer, name).devices for name in (dialect.resources.memory, dialect.resources.cards)
+    )
     found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
     for namespace, pod, container in sorted(memory.keys() | whole.keys()):
         key = namespace, pod, container
@@ -76,7 +78,7 @@ class Reconciler:
         self._cards = cards
         self._events = events
         self._metrics = metrics
-        self._trouble = Trouble(log)
+        self._errors = ErrorReporter(log)
         self._forbidden = False
 
     async def reconcile(self, held: Mapping[PodName, Mapping[str, ContainerDevices]]) -> bool:
@@ -89,7 +91,7 @@ class Reconciler:
         if node is None:
             return False
         pods = {each.pod.metadata.uid: each for each in self._pods.all()}
-        judged = [found for each in pods.values() if (found := self._judge(each, held, node))]
+        observed = [found for each in pods.values() if (found := self._observe(each, held, node))]
         unsettled = [each for each in pods.values() if not each.admitted]
         awaited = {
             share.card
@@ -98,17 +100,17 @@ class Reconciler:
             for shares in each.assigned.assignment.containers.values()
             for share in shares
         }
-        for correction in plan(judged, awaited):
+        for correction in plan(observed, awaited):
             if not await self._write(pods[correction.uid], correction):
                 # A right that is not given does not come by asking again soon.
                 return self._forbidden
-        for each in judged:
+        for each in observed:
             await self._settle(each, node)
         return not unsettled
 
-    def _judge(
+    def _observe(
         self, each: NodePod, held: Mapping[PodName, Mapping[str, ContainerDevices]], node: NodeCards
-    ) -> Judged | None:
+    ) -> ObservedPod | None:
         meta = each.pod.metadata
         devices = held.get((meta.namespace, meta.name))
         # Before its admission a pod may be taken for the one of the same name that has just ended.
@@ -116,17 +118,17 @@ class Reconciler:
             return None
         written = each.assigned.assignment if each.assigned else None
         order = [(container.name, kind) for container, kind in containers_in_order(each.pod)]
-        true = believed(written, order, devices, node)
-        return Judged(meta.uid, written, self._with_broken(each.pod, true, node)) if true else None
+        observed = observe_assignment(written, order, devices, node)
+        return ObservedPod(meta.uid, written, self._with_broken(each.pod, observed, node)) if observed else None
 
-    def _with_broken(self, pod: Pod, true: Assignment, node: NodeCards) -> Assignment:
+    def _with_broken(self, pod: Pod, observed: Assignment, node: NodeCards) -> Assignment:
         try:
             request = read_request(pod, [self._dialect], node.unit_bytes)
         except RequestError as exc:
             sentences: tuple[str, ...] = (str(exc),)
         else:
-            sentences = broken(request, true, node.cards) if request else ()
-        return msgspec.structs.replace(true, broken=sentences or msgspec.UNSET)
+            sentences = broken(request, observed, node.cards) if request else ()
+        return msgspec.structs.replace(observed, broken=sentences or msgspec.UNSET)
 
     async def _write(self, each: NodePod, correction: Correction) -> bool:
         meta = each.pod.metadata
@@ -138,9 +140,9 @@ class Reconciler:
             self._forbidden = exc.status == HTTPStatus.FORBIDDEN
             self._metrics.failures.inc()
             sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
-            self._trouble.tell(str(exc), sentence)
+            self._errors.report(str(exc), sentence)
             return False
-        self._trouble.over()
+        self._errors.clear()
         if correction.first:
             await self._tell(each, correction.assignment)
         return True
@@ -152,15 +154,15 @@ class Reconciler:
         answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
         self._pods.take(_pod.decode(answer))
 
-    async def _settle(self, judged: Judged, node: NodeCards) -> None:
-        """Say in the words of the dialect that the pod has its cards, and which."""
+    async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
+        """Write the annotations by which the dialect says that the pod has its cards, and which."""
         codec = self._dialect.annotations
-        each = next((pod for pod in self._pods.all() if pod.pod.metadata.uid == judged.uid), None)
+        each = next((pod for pod in self._pods.all() if pod.pod.metadata.uid == observed.uid), None)
         if codec is None or each is None:
             return
         meta = each.pod.metadata
         granted = Granted(
-            judged.true, [container.name for container in each.pod.spec.containers], node.cards, node.unit_bytes
+            observed.observed, [container.name for container in each.pod.spec.containers], node.cards, node.unit_bytes
         )
         try:
             changes = codec.settle(meta.annotations or {}, granted, time.time_ns())
@@ -169,26 +171,26 @@ class Reconciler:
         except (ApiError, AssignmentError) as exc:
             log.info("pod %s/%s is not written as %s does: %s", meta.namespace, meta.name, self._dialect.name, exc)
 
-    async def _tell(self, each: NodePod, true: Assignment) -> None:
+    async def _tell(self, each: NodePod, observed: Assignment) -> None:
         meta = each.pod.metadata
         subject = Subject("Pod", meta.name, meta.namespace, meta.uid)
         if each.assigned is None:
             self._metrics.recorded.inc()
-            reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_said(true)}"
+            reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_describe(observed)}"
         else:
             self._metrics.corrections.inc()
             reason = "AssignmentCorrected"
-            message = f"assigned {_said(each.assigned.assignment)}; the kubelet gave {_said(true)}"
+            message = f"assigned {_describe(each.assigned.assignment)}; the kubelet gave {_describe(observed)}"
         log.info("pod %s/%s: %s", meta.namespace, meta.name, message)
         await self._events.record(subject, reason, message)
-        if true.broken:
-            await self._events.record(subject, "ConstraintBroken", "; ".join(true.broken), warning=True)
+        if observed.broken:
+            await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)
 
 
-def _said(assignment: Assignment) -> str:
+def _describe(assignment: Assignment) -> str:
     held = [(name, share) for name, shares in sorted(assignment.containers.items()) for share in shares]
-    return ", ".join(f"{name} {_share(share)}" for name, share in held if name != MOVING) or "nothing"
+    return ", ".join(f"{name} {_describe_share(share)}" for name, share in held if name != MOVING) or "nothing"
 
 
-def _share(share: Share) -> str:
+def _describe_share(share: Share) -> str:
     return f"card {share.card}" if share.whole else f"{format_bytes(share.memory_bytes)} of card {share.card}"
