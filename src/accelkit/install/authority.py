@@ -18,15 +18,16 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from accelkit.errors import ApiError, ConfigurationError
+from accelkit.errors import ConfigurationError
 from accelkit.install.certificates import Authority, KeyPair, StoredAuthority
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import create_or_replace, get_if_present
+from accelkit.kube.paths import member, secrets
 
 AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
 
 _AUTHORITY_LIFETIME = timedelta(days=3650)
 _CERT, _KEY, _CA = "tls.crt", "tls.key", "ca.crt"
-_NOT_FOUND = 404
 _USAGES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 _SUBJECTS = {SERVER: "accelkit-extender", CLIENT: "accelkit-kube-scheduler"}
 
@@ -133,11 +134,8 @@ async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, by
     """
     found: dict[str, dict[str, bytes]] = {}
     for name in (AUTHORITY, SERVER, CLIENT):
-        try:
-            answer = await api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
-        except ApiError as exc:
-            if exc.status != _NOT_FOUND:
-                raise
+        answer = await get_if_present(api, member(secrets(namespace), name))
+        if answer is None:
             continue
         data = msgspec.json.decode(answer).get("data") or {}
         try:
@@ -153,7 +151,6 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
     Raises:
         ApiError: the API server refused, or did not answer.
     """
-    folder = f"/api/v1/namespaces/{namespace}/secrets"
     for name, content in data.items():
         secret = {
             "apiVersion": "v1",
@@ -162,12 +159,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
             "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
             "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
         }
-        try:
-            await api.post(folder, secret)
-        except ApiError as exc:
-            if exc.reason != "AlreadyExists":
-                raise
-            await api.put(f"{folder}/{name}", secret)
+        await create_or_replace(api, secrets(namespace), name, secret)
 
 
 def _authority(stored: Data | None, wanted: Wanted, now: datetime) -> tuple[Authority, bytes]:

@@ -18,8 +18,8 @@ import msgspec
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
 from accelkit.install.owned_metadata import TABLES, Marks, share_label
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES, node_path
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import unit_name
@@ -201,17 +201,17 @@ def _offer_left(node: Node, marks: Marks) -> str:
 
 
 async def _clear_metadata(api: ApiClient, name: str, marks: Marks) -> None:
-    node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
+    node = msgspec.json.decode(await api.get(node_path(name)), type=Node)
     await _patch_metadata(api, name, marks.clearing(node))
 
 
 async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:
-    await api.patch(f"{NODES}/{name}", {"metadata": metadata})
+    await api.patch(node_path(name), {"metadata": metadata})
 
 
 async def _delete_keys(api: ApiClient, name: str, marks: Marks) -> None:
     for _ in range(3):
-        node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
+        node = msgspec.json.decode(await api.get(node_path(name)), type=Node)
         operations: list[dict[str, str]] = []
         for table in TABLES:
             for resource, value in marks.offered(node, table).items():
@@ -221,9 +221,9 @@ async def _delete_keys(api: ApiClient, name: str, marks: Marks) -> None:
         if not operations:
             return
         try:
-            await api.patch(f"{NODES}/{name}/status", operations, kind="json")
+            await api.patch(f"{node_path(name)}/status", operations, kind="json")
         except ApiError as exc:
-            if exc.status not in (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT):
+            if not (exc.conflict or exc.status == HTTPStatus.UNPROCESSABLE_ENTITY):
                 raise
     raise ServiceError(
         f"the status of node {name} changes faster than our resources can be deleted from it", next_step="try again"
@@ -276,7 +276,7 @@ async def _each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> 
                 await act(name)
             except ApiError as exc:
                 # A node that was deleted in the meantime has nothing of ours.
-                if exc.status != HTTPStatus.NOT_FOUND:
+                if not exc.not_found:
                     raise
 
     results = await asyncio.gather(*(one(name) for name in names), return_exceptions=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from accelkit.errors import DevicePluginError, InventoryError, QuantityError
 from accelkit.install.workloads import Workload, workloads_asking
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_bytes, parse_quantity, unit_name

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import PODS, collection
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import PODS
+from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import PodSpec
 
 # By kind: the paths of its collection, the first that the API server knows.
 _KINDS: Final = {
-    "Deployment": ("/apis/apps/v1/deployments",),
-    "StatefulSet": ("/apis/apps/v1/statefulsets",),
-    "DaemonSet": ("/apis/apps/v1/daemonsets",),
-    "ReplicaSet": ("/apis/apps/v1/replicasets",),
-    "ReplicationController": ("/api/v1/replicationcontrollers",),
-    "Job": ("/apis/batch/v1/jobs",),
-    "CronJob": ("/apis/batch/v1/cronjobs", "/apis/batch/v1beta1/cronjobs"),
+    "Deployment": (collection("apps/v1", "deployments"),),
+    "StatefulSet": (collection("apps/v1", "statefulsets"),),
+    "DaemonSet": (collection("apps/v1", "daemonsets"),),
+    "ReplicaSet": (collection("apps/v1", "replicasets"),),
+    "ReplicationController": (collection("v1", "replicationcontrollers"),),
+    "Job": (collection("batch/v1", "jobs"),),
+    "CronJob": (collection("batch/v1", "cronjobs"), collection("batch/v1beta1", "cronjobs")),
     "Pod": (PODS,),
 }
 
@@ -51,10 +51,7 @@ class _Owner(msgspec.Struct):
     controller: bool = False
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
+class _Meta(ObjectMeta, rename="camel"):
     owner_references: list[_Owner] | None = None
 
 
@@ -111,7 +108,7 @@ async def _list(api: ApiClient, paths: Sequence[str]) -> list[_Object]:
         try:
             listed, _ = await list_all(api, path, _Object)
         except ApiError as exc:
-            if exc.status != HTTPStatus.NOT_FOUND or path == paths[-1]:
+            if not exc.not_found or path == paths[-1]:
                 raise
         else:
             return listed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Literal, Self
 from urllib.parse import urlencode
 
@@ -101,7 +102,7 @@ class ApiClient:
         timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
         try:
             async with self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout) as response:
-                if response.status != 200:  # noqa: PLR2004 - a watch starts with 200 or not at all
+                if response.status != HTTPStatus.OK:
                     raise _refusal(response.status, await response.read())
                 yield _lines(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:

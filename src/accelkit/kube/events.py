@@ -11,6 +11,7 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import collection
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,6 @@ class Events:
             "count": 1,
         }
         try:
-            await self._api.post(f"/api/v1/namespaces/{namespace}/events", event)
+            await self._api.post(collection("v1", "events", namespace), event)
         except ApiError as exc:
             log.warning("event %s of %s %s is lost: %s", reason, subject.kind, subject.name, exc)

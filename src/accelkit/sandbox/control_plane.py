@@ -15,6 +15,7 @@ from accelkit.errors import ApiError
 from accelkit.install.certificates import Authority, KeyPair
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.paths import collection, member
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.certificates import kubeconfig, service_account_keys
 from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
@@ -170,7 +171,7 @@ def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]
     async def probe() -> bool:
         try:
             async with ApiClient(load_connection(paths.kubeconfig("admin")), timeout_seconds=2) as api:
-                await api.get("/api/v1/namespaces/default/serviceaccounts/default")
+                await api.get(member(collection("v1", "serviceaccounts", "default"), "default"))
         except ApiError:
             return False
         return True

@@ -6,13 +6,13 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 
 import msgspec
 
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, Subject
+from accelkit.kube.paths import pod_path
 from accelkit.logs import Trouble
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 PodName = tuple[str, str]  # namespace, name
 
-_GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 _pod = msgspec.json.Decoder(Pod)
 
 
@@ -133,9 +132,9 @@ class Reconciler:
         try:
             await self._annotate(each.pod, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
         except ApiError as exc:
-            if exc.status in _GONE:
+            if exc.not_found or exc.conflict:
                 return True
-            self._forbidden = exc.status == HTTPStatus.FORBIDDEN
+            self._forbidden = exc.forbidden
             self._metrics.failures.inc()
             sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
             self._trouble.tell(str(exc), sentence)
@@ -149,7 +148,7 @@ class Reconciler:
         meta = pod.metadata
         # The UID is a precondition: another pod of this name is left alone.
         body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
-        answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
+        answer = await self._api.patch(pod_path(meta.namespace, meta.name), body)
         self._pods.take(_pod.decode(answer))
 
     async def _settle(self, judged: Judged, node: NodeCards) -> None:

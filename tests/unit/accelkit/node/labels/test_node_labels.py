@@ -12,7 +12,8 @@ from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 
 CARD = Card("a", "simulated", "m", 2**30)
-FEATURES = f"{NFD_API}/namespaces/accelkit/nodefeatures"
+GROUP = f"/apis/{NFD_API}"
+FEATURES = f"{GROUP}/namespaces/accelkit/nodefeatures"
 
 
 class Api:
@@ -29,7 +30,7 @@ class Api:
     async def get(self, path):
         if self.refusal:
             raise self.refusal
-        if path == NFD_API:
+        if path == GROUP:
             if not self.nfd:
                 raise ApiError("not found", status=404)
             return b"{}"
@@ -38,7 +39,7 @@ class Api:
         return msgspec.json.encode({"metadata": metadata})
 
     async def patch(self, path, body):
-        if path.startswith(NFD_API):
+        if path.startswith(GROUP):
             name = path.rpartition("/")[2]
             if name not in self.features:
                 raise ApiError("not found", status=404)

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.kube import objects as kube_objects
 from accelkit.kube.connection import Connection
 from accelkit.scheduler.node_pod import run as pod_run
 from accelkit.scheduler.node_pod.objects import PodImage, objects, pod_name
@@ -51,6 +52,7 @@ class Api:
 @pytest.fixture
 def api(monkeypatch):
     monkeypatch.setattr(pod_run, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(kube_objects, "POLL_SECONDS", 0)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
