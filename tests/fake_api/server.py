@@ -46,6 +46,7 @@ class FakeApi(ApiClient):
         objects: by path. Whoever changes one by hand, as a kubelet does, gives it a new resource version.
         documents: what else is read, by path: the kinds of a group, logs, `/readyz`.
         requests: those that arrived, refused ones too.
+        done: those that took effect.
         before: called with each request before it takes effect.
         after: called with each request that took effect, before its answer leaves.
         lingering: how many further GETs show a deleted object, by plural; -1 for ever.
@@ -56,6 +57,7 @@ class FakeApi(ApiClient):
         self.objects: dict[str, dict[str, Any]] = {}
         self.documents: dict[str, object] = {"/readyz": b"ok"}
         self.requests: list[Request] = []
+        self.done: list[Request] = []
         self.before: list[Hook] = []
         self.after: list[Hook] = []
         self.lingering: dict[str, int] = {}
@@ -161,6 +163,7 @@ class FakeApi(ApiClient):
         return request
 
     async def _leave(self, request: Request) -> None:
+        self.done.append(request)
         await _call(self.after, request)
         self._raise_failure(request, answered=True)
 
