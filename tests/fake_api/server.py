@@ -141,7 +141,7 @@ class FakeApi(ApiClient):
         self._require(path, (request.body or {}).get("preconditions", {}))
         linger = self.lingering.get(place(path).plural, 0)
         if linger:
-            self._deleted[path] = linger
+            self._deleted.setdefault(path, linger)
         else:
             del self.objects[path]
         await self._leave(request)
