@@ -9,6 +9,7 @@ AccelkitError
   ApiError             the Kubernetes API server refused or could not be reached
   DevicePluginError    the device plugin or the kubelet's side of it failed
   ConfigurationError   a file or option we were given is wrong
+  CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         one of our own services answered with an error or not at all
   CacheError           a kernel cache, its image or its folder is not what it should be
@@ -67,6 +68,10 @@ class DevicePluginError(AccelkitError):
 
 class ConfigurationError(AccelkitError):
     """A file or option we were given is wrong."""
+
+
+class CertificateError(AccelkitError):
+    """A certificate cannot be used for its purpose, for these names or at this time."""
 
 
 class SandboxError(AccelkitError):

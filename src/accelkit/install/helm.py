@@ -96,10 +96,10 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
     releases = []
     for (namespace, name), found in sorted(revisions.items()):
         newest = max(found, key=lambda secret: int(_labels(secret).get("version", "0")))
-        stored = _stored(newest)
+        stored = _decode_release(newest)
         if stored.chart.metadata.name.startswith(chart_prefix):
             names = tuple(sorted(secret.metadata.name for secret in found))
-            objects = _objects(stored.manifest, newest.metadata.name)
+            objects = _parse_manifest(stored.manifest, newest.metadata.name)
             releases.append(Release(name, namespace, stored.chart.metadata.name, objects, names))
     return releases
 
@@ -114,14 +114,14 @@ async def uninstall(api: ApiClient, release: Release) -> None:
         metadata = item.get("metadata") or {}
         if (metadata.get("annotations") or {}).get(_KEEP) == "keep":
             continue
-        path = await _path(api, item, release.namespace)
+        path = await _find_path(api, item, release.namespace)
         if path is not None:
             await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
     for name in release.secrets:
         await delete_if_present(api, member(secrets(release.namespace), name))
 
 
-async def _path(api: ApiClient, item: Mapping[str, Any], namespace: str) -> str | None:
+async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) -> str | None:
     version, kind, metadata = str(item["apiVersion"]), str(item["kind"]), item["metadata"]
     answer = await get_if_present(api, group(version))
     if answer is None:
@@ -138,7 +138,7 @@ def _labels(secret: _Secret) -> Mapping[str, str]:
     return secret.metadata.labels or {}
 
 
-def _stored(secret: _Secret) -> _Stored:
+def _decode_release(secret: _Secret) -> _Stored:
     try:
         packed = base64.b64decode(base64.b64decode(secret.data["release"], validate=True), validate=True)
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -151,7 +151,7 @@ def _stored(secret: _Secret) -> _Stored:
         ) from exc
 
 
-def _objects(manifest: str, place: str) -> list[dict[str, Any]]:
+def _parse_manifest(manifest: str, place: str) -> list[dict[str, Any]]:
     try:
         documents = list(YAML(typ="safe", pure=True).load_all(manifest))
     except YAMLError as exc:

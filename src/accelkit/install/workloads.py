@@ -1,4 +1,4 @@
-"""What will create pods, or has created pods that still wait, and asks for a resource.
+"""Lists the workloads that request a resource: what will create pods, and pods that still wait.
 
 Pods of a workload are not listed beside it. A pending pod whose owner is of a kind that is not read here (that of an
 operator) is listed by itself.
@@ -88,7 +88,7 @@ class _Object(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def workloads_asking(api: ApiClient, resources: Collection[str]) -> list[Workload]:
+async def list_workloads_requesting(api: ApiClient, resources: Collection[str]) -> list[Workload]:
     """Return all workloads, and pods without a node, with a container limited in one of these resources, sorted.
 
     Raises:
@@ -97,8 +97,8 @@ async def workloads_asking(api: ApiClient, resources: Collection[str]) -> list[W
     found: list[Workload] = []
     for kind, paths in _KINDS.items():
         for each in await _list(api, paths):
-            requests = tuple(_requests(_pod_spec(each), resources))
-            if requests and _counts(kind, each):
+            requests = tuple(_find_requests(_find_pod_spec(each), resources))
+            if requests and _creates_pods(kind, each):
                 found.append(Workload(each.metadata.namespace, kind, each.metadata.name, requests))
     return sorted(found)
 
@@ -115,7 +115,7 @@ async def _list(api: ApiClient, paths: Sequence[str]) -> list[_Object]:
     return []
 
 
-def _counts(kind: str, each: _Object) -> bool:
+def _creates_pods(kind: str, each: _Object) -> bool:
     if kind == "Pod" and (each.spec.node_name or each.status.phase != "Pending"):
         return False
     ended = any(c.type in ("Complete", "Failed") and c.status == "True" for c in each.status.conditions or ())
@@ -123,12 +123,12 @@ def _counts(kind: str, each: _Object) -> bool:
     return not (kind == "Job" and ended) and not any(owner in _KINDS for owner in owners)
 
 
-def _pod_spec(each: _Object) -> PodSpec:
+def _find_pod_spec(each: _Object) -> PodSpec:
     template = each.spec.job_template.spec.template if each.spec.job_template else each.spec.template
     return template.spec if template else each.spec
 
 
-def _requests(spec: PodSpec, resources: Collection[str]) -> Iterator[tuple[str, str]]:
+def _find_requests(spec: PodSpec, resources: Collection[str]) -> Iterator[tuple[str, str]]:
     for container in [*(spec.init_containers or ()), *spec.containers]:
         for name, amount in sorted((container.resources.limits or {}).items()):
             if name in resources and str(amount) != "0":

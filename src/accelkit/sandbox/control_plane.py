@@ -60,9 +60,9 @@ def write_certificates(paths: SandboxPaths, server: str) -> None:
     """Make the authority, all certificates and the kubeconfigs."""
     authority = Authority("accelkit-sandbox")
     write_atomically(paths.pki / "ca.crt", authority.certificate)
-    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
+    pairs = {"apiserver": authority.issue_server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
     for name, (user, group) in USERS.items():
-        pair = authority.client(user, group)
+        pair = authority.issue_client(user, group)
         write_atomically(paths.kubeconfig(name), kubeconfig(server, authority.certificate, user, pair))
     for name, pair in pairs.items():
         _write_pair(paths, name, pair)

@@ -4,7 +4,7 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
-from accelkit.install.workloads import Workload, workloads_asking
+from accelkit.install.workloads import Workload, list_workloads_requesting
 from accelkit.kube.paths import collection
 
 MEMORY = "accelkit.io/memory"
@@ -37,7 +37,7 @@ def template(name="w", **more):
 
 
 async def found(**collections):
-    return [f"{each.kind} {each.name}" for each in await workloads_asking(cluster(**collections), [MEMORY])]
+    return [f"{each.kind} {each.name}" for each in await list_workloads_requesting(cluster(**collections), [MEMORY])]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def test_cron_jobs_are_read_in_either_version(old):
     api.store(collection(version, "cronjobs"), item("w", template_of_job))
     if old:
         api.fail(ApiError("not found", status=404), path=collection("batch/v1", "cronjobs"))
-    assert await workloads_asking(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
+    assert await list_workloads_requesting(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
 
 
 async def test_what_belongs_to_a_workload_is_not_listed_beside_it():
@@ -96,4 +96,4 @@ async def test_a_collection_that_cannot_be_read_is_an_error():
     api = FakeApi()
     api.fail(ApiError("forbidden", status=403), path="/deployments")
     with pytest.raises(ApiError, match="forbidden"):
-        await workloads_asking(api, [MEMORY])
+        await list_workloads_requesting(api, [MEMORY])
