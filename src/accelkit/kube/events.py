@@ -1,4 +1,4 @@
-"""Events: what happened to a pod or node, for the people who look at it."""
+"""Writes Events: what happened to a pod or node, for the people who look at it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List and watch: a collection of the API server, kept up to date in the caller's hands.
+"""Lists and watches a collection of the API server, and tells the caller each change.
 
 The list is consistent (no resourceVersion) and paged; the watch goes on from it with bookmarks. A watch that ends is
 resumed from the last version seen; 410 Gone, or an error event, lists again. Failures back off and never end the
