@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from fake_api.server import FakeApi
 
 from accelkit.errors import CertificateError, ConfigurationError
 from accelkit.install.authority import (
@@ -13,9 +14,12 @@ from accelkit.install.authority import (
     CertificateSpec,
     check_given,
     check_leaf,
+    read_secrets,
     renew_secrets,
+    write_secrets,
 )
 from accelkit.install.certificates import Authority, KeyPair
+from accelkit.kube.paths import member, secrets
 
 NAMES = ("accelkit-extender.accelkit.svc", "10.96.0.20")
 SPEC = CertificateSpec(NAMES)
@@ -99,3 +103,28 @@ def test_given_certificates_are_checked():
     ]:
         with pytest.raises(ConfigurationError, match=sentence):
             check_given(ours.certificate, wrong, client, SPEC)
+
+
+@pytest.fixture
+def api():
+    return FakeApi()
+
+
+async def test_secrets_are_read_as_they_were_written(api, made):
+    assert await read_secrets(api, "ours") == {}
+    await write_secrets(api, "ours", made, {"app": "x"})
+    assert await read_secrets(api, "ours") == made
+    stored = api.objects[member(secrets("ours"), SERVER)]
+    assert (stored["type"], stored["metadata"]["labels"]) == ("kubernetes.io/tls", {"app": "x"})
+
+
+async def test_a_secret_that_is_there_is_replaced(api, made):
+    await write_secrets(api, "ours", {SERVER: made[SERVER]}, {})
+    await write_secrets(api, "ours", {SERVER: {"tls.crt": b"new"}}, {})
+    assert await read_secrets(api, "ours") == {SERVER: {"tls.crt": b"new"}}
+
+
+async def test_a_secret_that_cannot_be_read_is_named(api):
+    api.store(secrets("ours"), {"metadata": {"name": CLIENT}, "data": {"tls.crt": "!"}})
+    with pytest.raises(ConfigurationError, match="Secret ours/accelkit-scheduler-client cannot be read"):
+        await read_secrets(api, "ours")
