@@ -11,7 +11,7 @@ import msgspec
 
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.events import Events, Subject
+from accelkit.kube.events import Events, ObjectReference
 from accelkit.kube.paths import pod_path
 from accelkit.logs import Trouble
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
@@ -170,7 +170,7 @@ class Reconciler:
 
     async def _tell(self, each: NodePod, true: Assignment) -> None:
         meta = each.pod.metadata
-        subject = Subject("Pod", meta.name, meta.namespace, meta.uid)
+        subject = ObjectReference("Pod", meta.name, meta.namespace, meta.uid)
         if each.assigned is None:
             self._metrics.recorded.inc()
             reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_said(true)}"
