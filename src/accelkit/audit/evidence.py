@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 
 import msgspec
 
@@ -13,8 +12,8 @@ from accelkit.audit.comparison import Audit, Evidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import PODS, config_maps, node_path
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES, PODS
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
 
@@ -101,9 +100,8 @@ async def gather(
 
 async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | str]:
     selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
     found: dict[str, Allocations | str] = {}
-    for entry in (await list_all(api, path, ConfigMap, query={"labelSelector": selector}))[0]:
+    for entry in (await list_all(api, config_maps(namespace), ConfigMap, query={"labelSelector": selector}))[0]:
         try:
             found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
         except AssignmentError as exc:
@@ -113,9 +111,9 @@ async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations 
 
 async def _topology_policy(api: ApiClient, node: str) -> str:
     try:
-        answer = await api.get(f"{NODES}/{node}/proxy/configz")
+        answer = await api.get(f"{node_path(node)}/proxy/configz")
     except ApiError as exc:
-        if exc.status == HTTPStatus.NOT_FOUND:
+        if exc.not_found:
             raise ApiError("it has no such page", status=exc.status) from exc
         raise
     return msgspec.json.decode(answer, type=_Configz).kubeletconfig.topology_manager_policy

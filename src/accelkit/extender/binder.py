@@ -18,6 +18,7 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import pod_path
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.ledger.feed import LedgerFeed, Pending, pod_ref
 from accelkit.ledger.holding import Holding, PodRef, Stage
@@ -37,7 +38,6 @@ _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL = 1.0
 # For so long after our start a Binding that our predecessor sent just before it was killed may still appear.
 PREDECESSOR_SECONDS = _WRITE_SECONDS + 1.0
-_CONFLICT, _NOT_FOUND = 409, 404
 
 # Names stand in paths of the API server, where anything else would lead elsewhere.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -160,7 +160,7 @@ class Binder:
             metadata["annotations"] = self._annotations(pending, node, assignment)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}/binding"
+        path = f"{pod_path(ref.namespace, ref.name)}/binding"
         if problem := self._refusal():
             if self._ours(ref):
                 self._ledger.release(ref.uid)
@@ -194,7 +194,7 @@ class Binder:
         held, ours = self._ledger.holding(ref.uid), self._ours(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
-        elif failure.status not in {_CONFLICT, _NOT_FOUND}:
+        elif not (failure.conflict or failure.not_found):
             if ours:
                 self._ledger.release(ref.uid)
             return f"binding {ref} to {node}: {failure}"
@@ -256,11 +256,11 @@ class Binder:
     async def _read(self, ref: PodRef) -> Pod | str:
         """Return the pod with this UID, or the sentence that it is gone."""
         try:
-            pod = _pod.decode(await self._api.get(f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"))
+            pod = _pod.decode(await self._api.get(pod_path(ref.namespace, ref.name)))
         except UNREADABLE as exc:
             raise ApiError(f"pod {ref} cannot be read: {exc}") from exc
         except ApiError as exc:
-            if exc.status != _NOT_FOUND:
+            if not exc.not_found:
                 raise
             return f"pod {ref} does not exist any more"
         if pod_ref(pod).uid != ref.uid:

@@ -21,8 +21,9 @@ from accelkit.extender.waker import Waker
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
+from accelkit.kube.paths import NODES, PODS, config_maps
 from accelkit.kube.reflector import Reflector
-from accelkit.ledger.feed import NODES, PODS, LedgerFeed
+from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import Policy
@@ -31,7 +32,7 @@ from accelkit.vendors.dialects import load_dialects
 log = logging.getLogger(__name__)
 
 # Where other systems list the bad cards of nodes.
-LISTS = "/api/v1/namespaces/kube-system/configmaps"
+LISTS = config_maps("kube-system")
 
 # A watch that resumes at once is no trouble; an API server away for longer makes us unready.
 _SILENCE_SECONDS = 5.0

@@ -12,14 +12,14 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from http import HTTPStatus
 
 from prometheus_client import Counter
 
 from accelkit.errors import ApiError
 from accelkit.extender.announcements import Announcements, Waiting
 from accelkit.kube.client import ApiClient
-from accelkit.ledger.feed import NODES, LedgerFeed
+from accelkit.kube.paths import node_path
+from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import FREED_AT_ANNOTATION
@@ -92,10 +92,10 @@ class Waker:
         self._announcements.begun(name, self._clock())
         text = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
-            await self._api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
+            await self._api.patch(node_path(name), {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
         except ApiError as exc:
             self._writes.labels("failed").inc()
-            if exc.status == HTTPStatus.NOT_FOUND:
+            if exc.not_found:
                 self._announcements.done(name)
                 return True
             self._announcements.failed(name, self._clock())

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.pod import ObjectMeta, Pod
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Pod
 
 
 class RawNodes(msgspec.Struct):

@@ -8,8 +8,9 @@ import msgspec
 
 from accelkit.errors import ServiceError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES, PODS
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES, PODS, LedgerFeed
+from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import CardUse, Holding, NodeEntry, Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health

@@ -1,4 +1,7 @@
-"""The table of `accelkit inspect`: a bar per card, the pods under it, totals at the end."""
+"""The table of `accelkit inspect`: a bar per card, the pods under it, totals at the end.
+
+Lines and not a table of rich: such a table fits itself into 80 columns where output goes to a file, and cuts names.
+"""
 
 from __future__ import annotations
 

@@ -28,8 +28,6 @@ from accelkit.vendors.takeover import written_by_others
 
 log = logging.getLogger(__name__)
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
 DEFAULT_UNIT_BYTES = 2**30
 # What a pod may hold whose limits make no sense to us, but perhaps to its kubelet: all there is.
 _EVERYTHING = PodRequest(

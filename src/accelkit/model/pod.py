@@ -7,17 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-
-class ObjectMeta(msgspec.Struct, rename="camel", omit_defaults=True):
-    """metadata of an object."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    creation_timestamp: str | None = None
+from accelkit.model.object_meta import ObjectMeta
 
 
 class Resources(msgspec.Struct, omit_defaults=True):

@@ -10,7 +10,7 @@ import msgspec
 
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kube.client import ApiClient
-from accelkit.ledger.feed import NODES
+from accelkit.kube.paths import node_path
 from accelkit.model.cordon import cordoned
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import Node
@@ -34,7 +34,7 @@ class OwnNode:
 
     def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
-        self._path = f"{NODES}/{name}"
+        self._path = node_path(name)
         self._clock = clock
         self._read_at: float | None = None
         self.inventory: Inventory | None = None

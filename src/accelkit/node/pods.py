@@ -9,8 +9,8 @@ from typing import Final
 
 from accelkit.errors import ApiError, AssignmentError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import PODS
 from accelkit.kube.reflector import Reflector, list_all
-from accelkit.ledger.feed import PODS
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
 from accelkit.model.pod import Pod
 from accelkit.node.assigned_pod import AssignedPod

@@ -8,7 +8,7 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from accelkit.install.certificates import Authority, KeyPair, private_pem
+from accelkit.install.certificates import Authority, KeyPair, encode_private_key
 
 __all__ = ["Authority", "KeyPair", "kubeconfig", "service_account_keys"]
 
@@ -17,7 +17,7 @@ def service_account_keys() -> KeyPair:
     """Return a key pair for service account tokens; the public key stands in the certificate's place."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return KeyPair(public, private_pem(key))
+    return KeyPair(public, encode_private_key(key))
 
 
 def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:

@@ -15,6 +15,7 @@ from accelkit.errors import ApiError
 from accelkit.install.certificates import Authority, KeyPair
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.paths import collection, member
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.certificates import kubeconfig, service_account_keys
 from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
@@ -59,9 +60,9 @@ def write_certificates(paths: SandboxPaths, server: str) -> None:
     """Make the authority, all certificates and the kubeconfigs."""
     authority = Authority("accelkit-sandbox")
     write_atomically(paths.pki / "ca.crt", authority.certificate)
-    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
+    pairs = {"apiserver": authority.issue_server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
     for name, (user, group) in USERS.items():
-        pair = authority.client(user, group)
+        pair = authority.issue_client(user, group)
         write_atomically(paths.kubeconfig(name), kubeconfig(server, authority.certificate, user, pair))
     for name, pair in pairs.items():
         _write_pair(paths, name, pair)
@@ -170,7 +171,7 @@ def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]
     async def probe() -> bool:
         try:
             async with ApiClient(load_connection(paths.kubeconfig("admin")), timeout_seconds=2) as api:
-                await api.get("/api/v1/namespaces/default/serviceaccounts/default")
+                await api.get(member(collection("v1", "serviceaccounts", "default"), "default"))
         except ApiError:
             return False
         return True

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,8 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.ledger.feed import NODES
+from accelkit.kube.objects import patch_or_create
+from accelkit.kube.paths import collection, group, node_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, label_record
@@ -33,7 +33,7 @@ from accelkit.vendors.profiles import load_profiles
 
 log = logging.getLogger(__name__)
 
-NFD_API: Final = "/apis/nfd.k8s-sigs.io/v1alpha1"
+NFD_API: Final = "nfd.k8s-sigs.io/v1alpha1"
 NFD_NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 
 # As often as Node Feature Discovery's own worker looks.
@@ -99,7 +99,7 @@ class NodeLabels:
         return {**wanted, **self._cards.update(build_card_labels(cards, load_profiles()))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
-        node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))
+        node = _node.decode(await self._api.get(node_path(self._name)))
         recorded = label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
@@ -117,23 +117,19 @@ class NodeLabels:
 
     async def _has_nfd(self) -> bool:
         try:
-            await self._api.get(NFD_API)
+            await self._api.get(group(NFD_API))
         except ApiError as exc:
-            if exc.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+            if exc.not_found or exc.forbidden:
                 return False
             raise
         return True
 
     async def _write_feature(self, changes: Changes, recorded: Mapping[str, str]) -> None:
-        folder = f"{NFD_API}/namespaces/{self._namespace}/nodefeatures"
+        features = collection(NFD_API, "nodefeatures", self._namespace)
         # A merge patch: keys that are not ours any more must be named to go.
         gone = dict.fromkeys(recorded.keys() - changes.record.keys())
-        try:
-            await self._api.patch(f"{folder}/{self._name}", {"spec": {"labels": {**gone, **changes.record}}})
-        except ApiError as exc:
-            if exc.status != HTTPStatus.NOT_FOUND:
-                raise
-            await self._api.post(folder, self._build_feature(changes.record))
+        patch = {"spec": {"labels": {**gone, **changes.record}}}
+        await patch_or_create(self._api, features, self._name, patch, self._build_feature(changes.record))
 
     def _build_feature(self, labels: Mapping[str, str]) -> dict[str, object]:
         metadata = {
@@ -141,7 +137,7 @@ class NodeLabels:
             "labels": {NFD_NODE_LABEL: self._name, "app.kubernetes.io/part-of": "accelkit"},
         }
         return {
-            "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+            "apiVersion": NFD_API,
             "kind": "NodeFeature",
             "metadata": metadata,
             "spec": {"labels": dict(labels)},
@@ -154,7 +150,7 @@ class NodeLabels:
             "resourceVersion": node.metadata.resource_version,
             "labels": {**dict.fromkeys(changes.delete), **changes.write},
         }
-        await self._api.patch(f"{NODES}/{self._name}", {"metadata": metadata})
+        await self._api.patch(node_path(self._name), {"metadata": metadata})
         log.info("the node has %d labels of ours", len(record))
 
 

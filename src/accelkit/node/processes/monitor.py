@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
-from accelkit.kube.events import Events, Subject
+from accelkit.kube.events import Events, ObjectReference
 from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.model.units import format_bytes
@@ -130,7 +130,7 @@ class ProcessMonitor:
                     f"of which it was given {format_bytes(each.granted_bytes)}"
                 )
                 log.warning("pod %s/%s %s", meta.namespace, meta.name, message)
-                subject = Subject("Pod", meta.name, meta.namespace, meta.uid)
+                subject = ObjectReference("Pod", meta.name, meta.namespace, meta.uid)
                 await self._events.record(subject, "MemoryOverUse", message, warning=True)
         self._told = {(each.pod_uid, each.card) for each in over}
 

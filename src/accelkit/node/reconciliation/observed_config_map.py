@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import patch_or_create
+from accelkit.kube.paths import config_maps
 from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
@@ -58,7 +59,7 @@ class AllocationsWriter:
 
     def __init__(self, api: ApiClient, namespace: str | None, node: str) -> None:
         self._api = api
-        self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else None
+        self._folder = config_maps(namespace) if namespace else None
         self._node = node
         self._written: Allocations | None = None
         self._errors = ErrorReporter(log)
@@ -69,12 +70,7 @@ class AllocationsWriter:
             return
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
         try:
-            try:
-                await self._api.patch(f"{self._folder}/{self._node}", {"data": data})
-            except ApiError as exc:
-                if exc.status != HTTPStatus.NOT_FOUND:
-                    raise
-                await self._api.post(self._folder, self._config_map(data))
+            await patch_or_create(self._api, self._folder, self._node, {"data": data}, self._config_map(data))
         except ApiError as exc:
             self._errors.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
             return

@@ -6,13 +6,13 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 
 import msgspec
 
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.events import Events, Subject
+from accelkit.kube.events import Events, ObjectReference
+from accelkit.kube.paths import pod_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 PodName = tuple[str, str]  # namespace, name
 
-_GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 _pod = msgspec.json.Decoder(Pod)
 
 
@@ -135,9 +134,9 @@ class Reconciler:
         try:
             await self._annotate(each.pod, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
         except ApiError as exc:
-            if exc.status in _GONE:
+            if exc.not_found or exc.conflict:
                 return True
-            self._forbidden = exc.status == HTTPStatus.FORBIDDEN
+            self._forbidden = exc.forbidden
             self._metrics.failures.inc()
             sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
             self._errors.report(str(exc), sentence)
@@ -151,7 +150,7 @@ class Reconciler:
         meta = pod.metadata
         # The UID is a precondition: another pod of this name is left alone.
         body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
-        answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
+        answer = await self._api.patch(pod_path(meta.namespace, meta.name), body)
         self._pods.take(_pod.decode(answer))
 
     async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
@@ -173,7 +172,7 @@ class Reconciler:
 
     async def _tell(self, each: NodePod, observed: Assignment) -> None:
         meta = each.pod.metadata
-        subject = Subject("Pod", meta.name, meta.namespace, meta.uid)
+        subject = ObjectReference("Pod", meta.name, meta.namespace, meta.uid)
         if each.assigned is None:
             self._metrics.recorded.inc()
             reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_describe(observed)}"

@@ -114,7 +114,7 @@ async def test_a_pod_that_is_another_one_now_is_refused_and_holds_nothing(world,
 
 async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
     world.create()
-    del world.api.pods["p"]
+    world.api.remove("p")
     assert "does not exist any more" in await world.bind()
     assert world.used() == {}
 
@@ -158,7 +158,7 @@ async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
     while not world.api.posts:
         await asyncio.sleep(0)
     world.show("p", "DELETED")
-    del world.api.pods["p"]
+    world.api.remove("p")
     world.api.gate.set()
     assert "does not exist any more" in await bind
     assert (world.used(), world.stage()) == ({}, None)

@@ -59,7 +59,7 @@ async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, sett
     binding = asyncio.create_task(world.bind())
     await turns()
     world.show("p", "DELETED")
-    del world.api.pods["p"]
+    world.api.remove("p")
     world.api.answers.set()
     assert await binding == ""
     await settle()

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import io
-import json
 
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 from rich.console import Console
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import Inspection, Totals, inspect_cluster, view
 from accelkit.inspection.table import inspection_table
+from accelkit.kube.paths import NODES, PODS
 from accelkit.ledger.holding import PodRef, Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -113,36 +114,30 @@ def test_an_inspection_reads_back_as_it_was_written(ledger):
     assert msgspec.json.decode(msgspec.json.encode(shown), type=Inspection) == shown
 
 
-class FakeApi:
+@pytest.fixture
+def api():
     """One node and one pod on it."""
-
-    def __init__(self):
-        self.queries = []
-
-    async def get(self, path, *, query):
-        self.queries.append((path, query.get("fieldSelector")))
-        if path.endswith("/nodes"):
-            items = [{"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: encode_inventory(INVENTORY)}}}]
-        else:
-            text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}))
-            metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: text}}
-            limits = {"resources": {"limits": {"accelkit.io/memory": "4"}}}
-            items = [{"metadata": metadata, "spec": {"nodeName": "n", "containers": [{"name": "c", **limits}]}}]
-        return json.dumps({"metadata": {}, "items": items}).encode()
+    api = FakeApi()
+    inventory = {INVENTORY_ANNOTATION: encode_inventory(INVENTORY)}
+    api.store(NODES, {"metadata": {"name": "n", "annotations": inventory}})
+    text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}))
+    metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: text}}
+    limits = {"resources": {"limits": {"accelkit.io/memory": "4"}}}
+    api.store(PODS, {"metadata": metadata, "spec": {"nodeName": "n", "containers": [{"name": "c", **limits}]}})
+    return api
 
 
 @pytest.mark.parametrize(("node", "selector"), [(None, None), ("n", "spec.nodeName=n")])
-async def test_the_api_server_alone_shows_what_the_ledger_would(node, selector):
-    api = FakeApi()
+async def test_the_api_server_alone_shows_what_the_ledger_would(api, node, selector):
     shown = await inspect_cluster(api, node=node)
     assert shown.unit_bytes == GIB
     assert [(card.id, card.used_bytes) for card in shown.nodes[0].cards] == [("a", 0), ("b", 4 * GIB), ("c", 0)]
-    assert api.queries[1] == ("/api/v1/pods", selector)
+    assert (api.requests[1].path, api.requests[1].query.get("fieldSelector")) == (PODS, selector)
 
 
-async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step():
+async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
     with pytest.raises(ServiceError, match="there is no node 'x'; `accelkit inspect` lists"):
-        await inspect_cluster(FakeApi(), node="x")
+        await inspect_cluster(api, node="x")
 
 
 def printed(inspection):

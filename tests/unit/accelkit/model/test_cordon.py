@@ -4,7 +4,8 @@ import pytest
 
 from accelkit.model.card import Card
 from accelkit.model.cordon import CORDON, cordoned, with_cordon
-from accelkit.model.pod import Node, ObjectMeta
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Node
 
 CARDS = [Card("GPU-a", "v", "m", 1, index=4), Card("GPU-b", "v", "m", 1)]
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, DevicePluginError
+from accelkit.kube.paths import NODES, node_path
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
@@ -34,18 +35,17 @@ class Node:
     """One node's API, plugin, kubelet and pods."""
 
     def __init__(self, tmp_path, monkeypatch):
-        self.annotations = {}
+        self.api = FakeApi()
+        self.api.store(NODES, {"metadata": {"name": "n", "annotations": {}}})
         self.shown = []
-        self.writes = 0
         self.pods = []
         self.after_refresh = None
-        self.away = False
         self.root = tmp_path
         monkeypatch.setattr(advertising, "list_pod_resources", self._held)
 
     def agent(self, told):
         # Each look at the node is a long time after the one before.
-        node = OwnNode(self, "n", clock=iter(range(0, 10**6, 1000)).__next__)
+        node = OwnNode(self.api, "n", clock=iter(range(0, 10**6, 1000)).__next__)
         return Advertising(node, self.root, told_bytes=told, resource=MEMORY, pods=self, plugins=[self])
 
     def publish(self, inventory):
@@ -55,16 +55,13 @@ class Node:
     def published(self):
         return decode_inventory(self.annotations[INVENTORY_ANNOTATION])
 
-    async def get(self, path):
-        assert path == "/api/v1/nodes/n"
-        if self.away:
-            raise ApiError("away")
-        return msgspec.json.encode({"metadata": {"name": "n", "annotations": self.annotations}})
+    @property
+    def annotations(self):
+        return self.api.objects[node_path("n")]["metadata"]["annotations"]
 
-    async def patch(self, _path, body):
-        self.annotations |= body["metadata"]["annotations"]
-        self.writes += 1
-        return msgspec.json.encode({"metadata": {"name": "n", "annotations": self.annotations}})
+    @property
+    def writes(self):
+        return len(self.api.writes)
 
     async def show(self, cards, unit_bytes, in_use):
         shown = [each.card.id for each in cards], unit_bytes
@@ -108,13 +105,13 @@ async def test_nothing_is_written_again_that_did_not_change(node):
 async def test_a_card_that_changed_is_shown_while_the_api_server_is_away(node):
     agent = node.agent(4)
     await agent.update([found("a", 16)])
-    node.away = True
+    node.api.fail(ApiError("away"), "GET", times=None)
     await agent.update([found("a", 16), found("b", 16)])
     assert node.shown[-1] == (["a", "b"], 4)
 
 
 async def test_before_the_node_was_read_nothing_is_shown(node):
-    node.away = True
+    node.api.fail(ApiError("away"), "GET", times=None)
     agent = node.agent(4)
     assert not await agent.update([found("a", 16)])
     assert not agent.shown

@@ -18,7 +18,7 @@ __all__ = ["Conditions", "ContainerState", "failed_admission", "pod_status", "wr
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = (0.2, 5.0)
-_NOT_FOUND, _CONFLICT, _TOO_MANY = 404, 409, 429
+_TOO_MANY = 429
 
 
 @dataclass(kw_only=True)
@@ -138,7 +138,7 @@ async def write_status(
         try:
             await api.patch(f"{pod.path}/status", {"metadata": metadata, "status": status})
         except ApiError as exc:
-            if exc.status in (_NOT_FOUND, _CONFLICT):
+            if exc.not_found or exc.conflict:
                 return False
             log.warning("status not written pod=%s reason=%s", pod.path, exc)
             if not exc.unanswered and exc.status != _TOO_MANY:

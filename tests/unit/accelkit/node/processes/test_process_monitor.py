@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.kube.events import Events
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -26,18 +27,20 @@ class Host:
 
     def __init__(self, root):
         self.root = root
-        self.events = []
+        self.api = FakeApi()
         self.metrics = Metrics()
-        self.pods = NodePods(self, "n", load_dialect("native"))
+        self.pods = NodePods(self.api, "n", load_dialect("native"))
         self.now = 0.0
         self.monitor = ProcessMonitor(
-            root, pods=self.pods, events=Events(self, "agent", "n"), metrics=self.metrics, clock=lambda: self.now
+            root, pods=self.pods, events=Events(self.api, "agent", "n"), metrics=self.metrics, clock=lambda: self.now
         )
         (root / "proc").mkdir()
         self.process(1, "init", pod="")
 
-    async def post(self, _path, body):
-        self.events.append((body["involvedObject"]["name"], body["reason"], body["message"]))
+    @property
+    def events(self):
+        events = [request.body for request in self.api.done]
+        return [(each["involvedObject"]["name"], each["reason"], each["message"]) for each in events]
 
     def process(self, pid, command, *, pod, gib=None):
         """A process that holds the card where `gib` says how much of it."""
