@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.audit.comparison import Audit
-from accelkit.audit.evidence import lasting
+from accelkit.audit.evidence import audit_cluster
 from accelkit.inspection.extender_client import Address, ask_extender, extender_options, tls_of
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -69,7 +69,7 @@ async def _audit(
     wait_seconds: float,
 ) -> Audit:
     async with ApiClient(load_connection(kubeconfig)) as api:
-        return await lasting(
+        return await audit_cluster(
             api,
             namespace=namespace,
             seconds=wait_seconds,

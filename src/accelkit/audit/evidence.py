@@ -17,6 +17,8 @@ from accelkit.kube.reflector import list_all
 from accelkit.ledger.feed import NODES, PODS
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
+from accelkit.vendors.dialects import dialect_names, load_dialects
+from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
 
@@ -29,7 +31,7 @@ class _Configz(msgspec.Struct):
     kubeletconfig: _Kubelet
 
 
-async def lasting(
+async def audit_cluster(
     api: ApiClient,
     *,
     namespace: str,
@@ -78,6 +80,7 @@ async def gather(
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
     pods, _ = await list_all(api, PODS, Pod)
+    reader = PodReader(load_dialects(dialect_names(advertised=True)))
     policies: dict[str, str] = {}
     notes: list[str] = []
     for node in sorted(names):
@@ -87,9 +90,9 @@ async def gather(
             notes.append(f"the kubelet of {node} was not asked for its configuration: {exc}")
     return Evidence(
         assemble(chosen, inspection.unit_bytes),
-        [pod for pod in pods if pod.spec.node_name in names and not pod.terminal],
+        [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
         {
-            node.name: allocations.get(node.name, "its agent passes nothing on")
+            node.name: allocations.get(node.name, AssignmentError("its agent passes nothing on"))
             for node in chosen
             if node.state == "shared"
         },
@@ -99,15 +102,15 @@ async def gather(
     )
 
 
-async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | str]:
+async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    found: dict[str, Allocations | str] = {}
+    found: dict[str, Allocations | AssignmentError] = {}
     for entry in (await list_all(api, path, ConfigMap, query={"labelSelector": selector}))[0]:
         try:
             found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
         except AssignmentError as exc:
-            found[entry.metadata.name] = str(exc)
+            found[entry.metadata.name] = exc
     return found
 
 

@@ -59,4 +59,4 @@ class BindingArgs(msgspec.Struct):
 class BindingResult(msgspec.Struct):
     """ExtenderBindingResult; an empty error is success."""
 
-    Error: str
+    Error: str = ""

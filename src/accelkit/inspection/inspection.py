@@ -14,7 +14,7 @@ from accelkit.ledger.holding import CardUse, Holding, NodeEntry, Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health
 from accelkit.model.pod import Node, Pod
-from accelkit.placement.misfit import Reason
+from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
 
 INSPECTION_VERSION = 1
@@ -216,7 +216,7 @@ def _stray(pod: Unassigned) -> StrayView:
 def _state(entry: NodeEntry) -> str:
     if entry.problem is None:
         return "shared"
-    return "none" if entry.problem.reason in (Reason.NO_INVENTORY, Reason.UNKNOWN_NODE) else "unknown"
+    return "none" if entry.problem.reason in (MisfitReason.NO_INVENTORY, MisfitReason.UNKNOWN_NODE) else "unknown"
 
 
 def _problem(entry: NodeEntry) -> str:

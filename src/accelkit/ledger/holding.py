@@ -6,27 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import msgspec
-
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
 from accelkit.placement.fit import CardState
-from accelkit.placement.misfit import Misfit, Reason
-
-
-class PodRef(msgspec.Struct, frozen=True):
-    """A pod; the UID tells it from another of the same name."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+from accelkit.placement.misfit import Misfit, MisfitReason
 
 
 class Stage(StrEnum):
@@ -127,7 +115,7 @@ class NodeEntry:
     @property
     def gone(self) -> bool:
         """Whether the node does not exist any more and nothing is held there."""
-        unknown = self.problem is not None and self.problem.reason is Reason.UNKNOWN_NODE
+        unknown = self.problem is not None and self.problem.reason is MisfitReason.UNKNOWN_NODE
         return unknown and not self.holdings and not self.unassigned
 
     def cards(self) -> tuple[Card, ...]:

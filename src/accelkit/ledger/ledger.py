@@ -14,15 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Holding, NodeEntry, PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Holding, NodeEntry, Stage, Unassigned
 from accelkit.ledger.table import Table
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.model.units import unit_name
 from accelkit.placement.charges import charges
 from accelkit.placement.fit import empty_states, kinds, place
-from accelkit.placement.misfit import Misfit, MisfitError, Reason
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 
@@ -51,9 +52,9 @@ class Ledger:
             if isinstance(inventory, Inventory):
                 entry.inventory, entry.problem = inventory, self._unit_problem(inventory)
             elif inventory is None:
-                entry.inventory, entry.problem = None, Misfit(Reason.NO_INVENTORY, resolvable=False)
+                entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
-                entry.problem = Misfit(Reason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
+                entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
             # Nodes report their status all day; what changes no card must not have verdicts made anew.
             if (entry.inventory, entry.problem) != before:
                 self.table.update(entry)
@@ -63,7 +64,7 @@ class Ledger:
         with self._lock:
             if name in self._nodes:
                 entry = self._nodes[name]
-                entry.inventory, entry.problem = None, Misfit(Reason.UNKNOWN_NODE, resolvable=False)
+                entry.inventory, entry.problem = None, Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
                 self.table.update(entry)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
@@ -83,10 +84,10 @@ class Ledger:
             if held is not None and held.node == node:
                 return held.assignment
             if held is not None:
-                raise MisfitError(Misfit(Reason.HELD_ELSEWHERE, detail=held.node))
+                raise MisfitError(Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node))
             entry = self._nodes.get(node)
             if entry is None:
-                raise MisfitError(Misfit(Reason.UNKNOWN_NODE, detail=node, resolvable=False))
+                raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
             placed = self.place(entry, request, policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
@@ -201,7 +202,7 @@ class Ledger:
     def _entry(self, name: str) -> NodeEntry:
         entry = self._nodes.get(name)
         if entry is None:
-            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(Reason.UNKNOWN_NODE, resolvable=False))
+            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False))
             self._nodes[name] = entry
             self._by_row.append(entry)
             self._names.append(name)
@@ -215,4 +216,4 @@ class Ledger:
             return None
         else:
             detail = f"it still has {unit_name(inventory.unit_bytes)}"
-        return Misfit(Reason.UNIT, detail=detail, resolvable=False)
+        return Misfit(MisfitReason.UNIT, detail=detail, resolvable=False)

@@ -17,7 +17,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import FITS, FULL, NEVER, PROBLEM, is_simple
 from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy
 
 FITTING: Final = -1
@@ -85,9 +85,9 @@ class Verdicts:
     def _judge_simple(self, verdict: Verdict, request: PodRequest) -> None:
         container, table = request.containers[0], self._ledger.table
         if container.whole:
-            reason = Reason.WHOLE_CARDS
+            reason = MisfitReason.WHOLE_CARDS
         else:
-            reason = Reason.MEMORY if container.cards == 1 else Reason.MEMORY_CARDS
+            reason = MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS
         numbers = {
             FITS: FITTING,
             FULL: verdict.number(Misfit(reason, container.cards)),

@@ -8,6 +8,17 @@ from __future__ import annotations
 import msgspec
 
 
+class PodRef(msgspec.Struct, frozen=True):
+    """A pod; the UID tells it from another of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class ObjectMeta(msgspec.Struct, rename="camel", omit_defaults=True):
     """metadata of an object."""
 
@@ -55,6 +66,11 @@ class Pod(msgspec.Struct, omit_defaults=True):
     metadata: ObjectMeta
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def ref(self) -> PodRef:
+        """The pod's identity."""
+        return PodRef(self.metadata.namespace, self.metadata.name, self.metadata.uid)
 
     @property
     def terminal(self) -> bool:

@@ -15,24 +15,26 @@ import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.vendors.annotations import Annotations
 
-_COMMON: Final[Mapping[Reason, str]] = MappingProxyType(
+_COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
     {
-        Reason.MEMORY: "insufficient memory in one card",
-        Reason.MEMORY_CARDS: "insufficient memory on {cards} cards",
-        Reason.WHOLE_CARDS: "insufficient free cards",
-        Reason.COMPUTE: "insufficient compute on {cards} card(s)",
-        Reason.MODEL: "no card of model {detail}",
-        Reason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
-        Reason.REUSE: "container {detail} cannot take over the devices of an init container that lie on several cards",
-        Reason.TOO_COMPLEX: "the request has too many combinations to search",
-        Reason.NO_INVENTORY: "node has no accelkit inventory",
-        Reason.BAD_INVENTORY: "node's accelkit inventory is unknown",
-        Reason.UNIT: "node does not use the cluster's memory unit: {detail}",
-        Reason.UNKNOWN_NODE: "node is not known to accelkit",
-        Reason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
+        MisfitReason.MEMORY: "insufficient memory in one card",
+        MisfitReason.MEMORY_CARDS: "insufficient memory on {cards} cards",
+        MisfitReason.WHOLE_CARDS: "insufficient free cards",
+        MisfitReason.COMPUTE: "insufficient compute on {cards} card(s)",
+        MisfitReason.MODEL: "no card of model {detail}",
+        MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
+        MisfitReason.REUSE: (
+            "container {detail} cannot take over the devices of an init container that lie on several cards"
+        ),
+        MisfitReason.TOO_COMPLEX: "the request has too many combinations to search",
+        MisfitReason.NO_INVENTORY: "node has no accelkit inventory",
+        MisfitReason.BAD_INVENTORY: "node's accelkit inventory is unknown",
+        MisfitReason.UNIT: "node does not use the cluster's memory unit: {detail}",
+        MisfitReason.UNKNOWN_NODE: "node is not known to accelkit",
+        MisfitReason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
     }
 )
 
@@ -97,7 +99,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     resources: ResourceNames
     one_card_per_pod: bool
-    texts: dict[Reason, str]
+    texts: dict[MisfitReason, str]
     advertised: bool = True
     node_label: str = ""
     logs: Logs = Logs()

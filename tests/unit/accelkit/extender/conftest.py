@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from accelkit.errors import ApiError
+from accelkit.errors import AccelkitError, ApiError, NotLeadingError
 from accelkit.extender import binder as module
 from accelkit.extender.binder import Binder
+from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -72,7 +73,21 @@ class World:
             self.ledger.put_node(node, Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
         loaded = load_dialects(dialects)
         self.feed = LedgerFeed(self.ledger, loaded)
-        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK)
+        self.synced, self.silence, self.pods_current, self.leader = True, 0.0, True, ""
+        self.readiness = Readiness(
+            synced=lambda: self.synced,
+            silent_seconds=lambda: self.silence,
+            leadership=self,
+            pods_current=lambda: self.pods_current,
+        )
+        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK, readiness=self.readiness)
+
+    def leads(self):
+        return not self.leader
+
+    def check(self):
+        if self.leader:
+            raise NotLeadingError(f"{self.leader} leads")
 
     def create(self, name="p", memory=4, *, watched=True, resource="accelkit.io/memory", **annotations):
         self.api.pods[name] = {
@@ -85,8 +100,13 @@ class World:
     def show(self, name, kind="ADDED"):
         self.feed.pod_event(kind, msgspec.convert(self.api.pods[name], Pod))
 
-    def bind(self, name="p", node="n", uid=""):
-        return self.binder.bind(BindingArgs(name, "d", uid or f"uid-{name}", node))
+    async def bind(self, name="p", node="n", uid=""):
+        """Bind a pod; return the sentence that kube-scheduler reads, empty for success."""
+        try:
+            await self.binder.bind(BindingArgs(name, "d", uid or f"uid-{name}", node))
+        except AccelkitError as exc:
+            return str(exc)
+        return ""
 
     def bound_elsewhere(self, node="m", name="p"):
         self.api.pods[name]["spec"]["nodeName"] = node

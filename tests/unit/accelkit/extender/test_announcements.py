@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import msgspec
+
+from accelkit.errors import RequestError
 from accelkit.extender.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
 from accelkit.ledger.feed import Pending
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.pod_reading import PodReader
 
 NATIVE = load_dialect("native")
 
@@ -92,6 +96,12 @@ def test_a_failure_is_forgotten_where_nobody_waits_any_more():
     assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
 
 
+BODY = {
+    "metadata": {"name": "p", "namespace": "d", "uid": "p"},
+    "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": 1}}}]},
+}
+
+
 class Pods:
     def __init__(self):
         self.ledger = Ledger(unit_bytes=1)
@@ -101,7 +111,8 @@ class Pods:
 
     def create(self, name, memory):
         request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),)) if memory else None
-        self.pending[name] = Pending(PodRef("d", name, name), request, NATIVE, "" if memory else "nonsense")
+        pod = PodReader([NATIVE]).read(msgspec.convert(BODY, Pod))
+        self.pending[name] = Pending(pod, request, None if memory else RequestError("nonsense"))
 
     def looks(self):
         self.waiting.look(self.pending)

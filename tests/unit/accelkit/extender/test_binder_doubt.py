@@ -111,7 +111,7 @@ async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, clo
     world.create()
     assert await world.bind() == ""
     for held in world.feed.replace_pods([]):
-        world.binder.doubt(held)
+        world.binder.recheck(held)
     await settle()
     assert world.stage() is Stage.BOUND
 

@@ -95,7 +95,7 @@ async def test_a_released_share_wakes_a_pod_that_fits_then(world):
     world.cards()
     world.pod("first", 10)
     request = world.feed.pending["first"].request
-    world.ledger.reserve(world.feed.pending["first"].pod, "n", request, Policy.BINPACK)
+    world.ledger.reserve(world.feed.pending["first"].pod.ref, "n", request, Policy.BINPACK)
     world.pod("second", 10)
     assert await world.turns(100) == []
     world.pod("first", 10, kind="DELETED")

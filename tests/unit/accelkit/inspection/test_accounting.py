@@ -5,11 +5,12 @@ import pytest
 from accelkit.errors import InventoryError
 from accelkit.inspection.accounting import FindingKind, check
 from accelkit.inspection.inspection import view
-from accelkit.ledger.holding import PodRef, Unassigned
+from accelkit.ledger.holding import Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 
 GIB = 2**30

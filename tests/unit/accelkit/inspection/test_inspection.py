@@ -10,11 +10,12 @@ from rich.console import Console
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import Inspection, Totals, inspect_cluster, view
 from accelkit.inspection.table import inspection_table
-from accelkit.ledger.holding import PodRef, Unassigned
+from accelkit.ledger.holding import Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 

@@ -5,11 +5,12 @@ import pytest
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.freed import FreedNodes
-from accelkit.ledger.holding import PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Stage, Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 

@@ -7,16 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Stage, Unassigned
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import Verdicts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.placement.fit import empty_states, kinds, place
-from accelkit.placement.misfit import Misfit, MisfitError, Reason
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 NODES = ["n0", "n1"]
@@ -113,7 +114,7 @@ class LedgerMachine(RuleBasedStateMachine):
         answer = self.ask(pod, node, request, policy)
         if isinstance(answer, Misfit):
             assert self.state() == before
-            assert (answer.reason is Reason.HELD_ELSEWHERE) == (held is not None)
+            assert (answer.reason is MisfitReason.HELD_ELSEWHERE) == (held is not None)
             return
         assert held is None or self.state() == before
         after = self.state()
