@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
 
 import msgspec
 
@@ -26,9 +25,8 @@ from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResul
 from accelkit.inspection.inspection import assemble, view_node, worth_showing
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.ledger.ledger import Ledger
+from accelkit.vendors.dialects import extender_paths
 
-# Ours at the root; the others are where the extenders that we replace answered.
-PREFIXES: Final = ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler")
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
 
@@ -65,6 +63,8 @@ class Routes:
         readiness: Readiness,
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
     ) -> None:
+        # Ours answers at the root; these are where the extenders that we replace answered.
+        self._prefixes = extender_paths()
         self._foreign = foreign
         self._readiness = readiness
         self._ledger = ledger
@@ -89,7 +89,7 @@ class Routes:
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         """Answer one request."""
-        route = _strip_prefix(path)
+        route = self._strip_prefix(path)
         if (post := self._posts.get(route)) is not None:
             return await self._verb(method, path, route, body, post)
         if method != "GET":
@@ -185,10 +185,12 @@ class Routes:
 
     def _inspect_foreign(self, foreign: ForeignInspect, name: str) -> Reply:
         self._readiness.check_synced()
-        status, answer = (
-            foreign.one(self._ledger.node(name), name) if name else (200, foreign.all(self._ledger.nodes()))
-        )
-        return Reply(status, self._encode(answer))
+        if not name:
+            return Reply(200, self._encode(foreign.view_nodes(self._ledger.nodes())))
+        entry = self._ledger.node(name)
+        if entry is None or entry.inventory is None:
+            return self._refuse(404, foreign.unknown_node(name))
+        return Reply(200, self._encode(foreign.view_node(entry)))
 
     async def _version(self) -> Reply:
         return Reply(200, f"v{__version__}\n".encode(), "text/plain; charset=utf-8")
@@ -207,9 +209,8 @@ class Routes:
             status, text = 503, str(exc)
         return Reply(status, f"{text}\n".encode(), "text/plain; charset=utf-8")
 
-
-def _strip_prefix(path: str) -> str:
-    for prefix in PREFIXES:
-        if path.startswith(prefix + "/"):
-            return path.removeprefix(prefix)
-    return path
+    def _strip_prefix(self, path: str) -> str:
+        for prefix in self._prefixes:
+            if path.startswith(prefix + "/"):
+                return path.removeprefix(prefix)
+        return path

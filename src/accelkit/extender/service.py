@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
-from accelkit.extender.foreign_inspect import foreign_inspects
+from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.listen import Listen
 from accelkit.extender.metrics import Metrics
@@ -120,7 +120,7 @@ class _Service:
             self._binder,
             metrics,
             readiness=self._readiness,
-            foreign=foreign_inspects(options.dialects, lambda uid: feed.created.get(uid, "")),
+            foreign=make_foreign_inspects(options.dialects, feed.created.get),
         )
         self._server = HttpServer(options.listen, self._routes.handle)
         self._probes = HttpServer(options.probes, self._routes.handle_probe) if options.probes else None

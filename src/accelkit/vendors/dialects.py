@@ -1,4 +1,4 @@
-"""Dialects: the resource names and sentences of a system whose pods we read.
+"""Reads dialects: the resource names and sentences of a system whose pods we read.
 
 Our own is `native`. A dialect is a YAML file beside this module; texts it does not give are the common ones below.
 """
@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from accelkit.errors import ProfileError
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.vendors.annotations import Annotations
+from accelkit.vendors.inspect_formats import InspectFormat
 
 _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
     {
@@ -95,6 +96,8 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         pod_rules: annotations that bound the choice of cards.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
         unhealthy_cards: name of the ConfigMap in kube-system that lists a node's bad cards, with `{node}`.
+        extender_path: the path below which its extender answered; empty for none.
+        inspect: how that one answered `inspect`; None where it did not.
     """
 
     resources: ResourceNames
@@ -108,6 +111,8 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pod_rules: PodRules | None = None
     disabled_cards: str = ""
     unhealthy_cards: str = ""
+    extender_path: str = ""
+    inspect: InspectFormat | None = None
     name: str = ""
 
     def text(self, misfit: Misfit) -> str:
@@ -141,6 +146,12 @@ def load_dialect(name: str) -> Dialect:
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
     """Read several dialects, each once, in the order given."""
     return tuple(load_dialect(name) for name in dict.fromkeys(names))
+
+
+def extender_paths() -> tuple[str, ...]:
+    """Return the paths below which the extenders of other systems answered, each once."""
+    dialects = load_dialects(dialect_names())
+    return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))
 
 
 def _folder() -> resources.abc.Traversable:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 
 import msgspec
 import pytest
 
 from accelkit import __version__
 from accelkit.errors import InventoryError
+from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import Metrics
-from accelkit.extender.routes import PREFIXES, Routes
+from accelkit.extender.routes import Routes
 from accelkit.extender.verbs import Verbs
 from accelkit.placement.policies import Policy
 
@@ -19,10 +21,14 @@ MALFORMED = [b"", b"{", b"null", b"[]", b"nonsense", b"\x00", b'{"Pod": 1, "PodN
 @pytest.fixture
 async def service(world):
     """A world behind its routes."""
+    world.routes = make_routes(world)
+    return world
+
+
+def make_routes(world, foreign=MappingProxyType({})):
     metrics = Metrics(world.ledger, lambda: 0.0)
     verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
-    world.routes = Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness)
-    return world
+    return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
 
 
 async def call(service, method, path, body=b""):
@@ -34,7 +40,7 @@ def asking(service, name="p", nodes=("n",)):
     return {"Pod": service.api.pods[name], "NodeNames": list(nodes)}
 
 
-@pytest.mark.parametrize("prefix", ["", *PREFIXES])
+@pytest.mark.parametrize("prefix", ["", "/gcushare-scheduler", "/gpushare-scheduler", "/scheduler"])
 async def test_every_verb_answers_under_every_prefix(service, prefix):
     service.create()
     assert await call(service, "POST", f"{prefix}/filter", asking(service)) == (200, {"NodeNames": ["n"]})
@@ -151,7 +157,18 @@ async def test_unless_ready_nothing_is_filtered_or_bound_and_readyz_says_why(ser
     assert await call(service, "POST", "/bind", binding) == (200, {"Error": ""})
 
 
-@pytest.mark.parametrize("path", ["/inspect", "/inspect/n"])
+@pytest.mark.parametrize("name", ["absent", "plain"])
+async def test_below_the_path_of_another_system_inspect_answers_as_that_did(service, name):
+    service.ledger.put_node("plain", None)
+    service.routes = make_routes(service, make_foreign_inspects(["gcushare"], {}.get))
+    status, answer = await call(service, "GET", f"/gcushare-scheduler/inspect/{name}")
+    assert (status, answer) == (404, {"error": f"node: {name} is not the gcushare node"})
+    for path, count in (("/gcushare-scheduler/inspect", 2), ("/gcushare-scheduler/inspect/n/", 1)):
+        status, answer = await call(service, "GET", path)
+        assert (status, [node["totalGCU"] for node in answer["nodes"]]) == (200, [32] * count)
+
+
+@pytest.mark.parametrize("path", ["/inspect", "/inspect/n", "/gcushare-scheduler/inspect"])
 async def test_nothing_is_shown_before_the_cluster_was_read(service, path):
     service.silence = 60.0
     assert (await call(service, "GET", path))[0] == 200
