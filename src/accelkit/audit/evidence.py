@@ -1,4 +1,4 @@
-"""Gathers what the audit compares: from the API server, and from what the node agents pass on."""
+"""Gathers what the audit compares, from the API server and from what the node agents pass on, and runs it."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Binder:
         except ApiError as exc:
             await self._after_failure(ref, node, exc)
         else:
-            self._ledger.accepted(ref.uid)
+            self._ledger.accept(ref.uid)
 
     def _annotations(self, pod: CardPod, node: str, assignment: Assignment) -> dict[str, str]:
         ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
@@ -254,7 +254,7 @@ class Binder:
 
     def _take_read(self, ref: PodRef, pod: Pod) -> None:
         # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
-        self._feed.pod_read(pod)
+        self._feed.take_pod(pod)
         held = self._ledger.holding(ref.uid)
         if held is not None and held.stage is Stage.BOUND:
             self._unsettled[ref.uid] = time.monotonic()

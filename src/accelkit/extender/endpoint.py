@@ -1,4 +1,4 @@
-"""The Service's EndpointSlice, written by the leader: requests go to the replica that may bind."""
+"""Writes the Service's EndpointSlice, so that requests go to the replica that may bind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP server: granian in this process and this event loop, so that the ledger has one writer.
+"""Serves HTTP: granian in this process and this event loop, so that the ledger has one writer.
 
 TLS with client certificates is the rule. Plain HTTP is served on the loopback address alone, for the sandbox.
 """

@@ -1,4 +1,4 @@
-"""GPU-memory accounting: which cards hold more than they have, and which are short of room."""
+"""Checks the accounting of memory: which cards hold more than they have, and which have little left."""
 
 from __future__ import annotations
 
@@ -47,11 +47,9 @@ def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Finding]:
             findings.append(Finding(node.name, "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0))
         for card in node.cards:
             findings += _check_card(node, card, min_free_bytes)
-        for stray in node.unassigned:
-            message = (
-                f"pod {stray.namespace}/{stray.pod} holds cards of {node.name}, but which is not known: {stray.problem}"
-            )
-            findings.append(Finding(node.name, "", FindingKind.UNASSIGNED_POD, message, 0, stray.memory_bytes, 0))
+        for pod in node.unassigned:
+            message = f"pod {pod.namespace}/{pod.pod} holds cards of {node.name}, but which is not known: {pod.problem}"
+            findings.append(Finding(node.name, "", FindingKind.UNASSIGNED_POD, message, 0, pod.memory_bytes, 0))
     return findings
 
 

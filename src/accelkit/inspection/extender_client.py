@@ -68,7 +68,7 @@ async def ask_extender(at: Address, node: str | None) -> Inspection:
         raise ServiceError(f"{at.url} does not answer as an accelkit extender does: {exc}") from exc
 
 
-def tls_of(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """Return what the given files make of a connection; None where none are given.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tables as other systems' tools print them, for scripts and eyes that know them."""
+"""Tables as the tools of other systems print them, for scripts and people that know those."""
 
 from __future__ import annotations
 

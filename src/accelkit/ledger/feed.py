@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import msgspec
 
 from accelkit.errors import AssignmentError, InventoryError, RequestError
-from accelkit.ledger.holding import Holding, Stage, Unassigned
+from accelkit.ledger.holding import Holding, Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment
-from accelkit.model.cordon import cordoned, with_cordon
+from accelkit.model.cordon import apply_cordon, read_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
@@ -100,12 +100,10 @@ class LedgerFeed:
             self._withhold(found[0], frozenset() if kind == "DELETED" else found[1])
 
     def _bad_cards(self, config_map: ConfigMap) -> tuple[str, frozenset[str]] | None:
-        for dialect in self._dialects:
-            before, mark, after = dialect.unhealthy_cards.partition("{node}")
-            name = config_map.metadata.name
-            if mark and name.startswith(before) and name.endswith(after):
-                words = (word.strip() for word in (config_map.data or {}).get("gpus", "").split(","))
-                return name.removeprefix(before).removesuffix(after), frozenset(word for word in words if word)
+        for lists in (dialect.unhealthy_cards for dialect in self._dialects):
+            if lists is not None and (node := lists.find_node(config_map.metadata.name)) is not None:
+                words = (word.strip() for word in (config_map.data or {}).get(lists.key, "").split(","))
+                return node, frozenset(word for word in words if word)
         return None
 
     def _withhold(self, name: str, words: frozenset[str]) -> None:
@@ -131,7 +129,7 @@ class LedgerFeed:
         else:
             self._put_pod(pod)
 
-    def pod_read(self, pod: Pod) -> None:
+    def take_pod(self, pod: Pod) -> None:
         """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list."""
         self._put_pod(pod, Stage.BOUND)
 
@@ -161,7 +159,7 @@ class LedgerFeed:
     def _cordon(self, node: Node) -> frozenset[str]:
         labels = node.metadata.labels or {}
         prefixes = [dialect.disabled_cards for dialect in self._dialects if dialect.disabled_cards]
-        return cordoned(node) | {key.partition(prefix)[2] for key in labels for prefix in prefixes if prefix in key}
+        return read_cordon(node) | {key.partition(prefix)[2] for key in labels for prefix in prefixes if prefix in key}
 
     def _withheld_cards(self, name: str) -> frozenset[str]:
         return self._inventories[name][1] | self._withheld.get(name, frozenset())
@@ -214,7 +212,7 @@ class LedgerFeed:
             request, problem = _request_by_limits(pod, unit_bytes), str(exc)
         if request is not None:
             log.warning("pod %s is bound to %s without a usable assignment: %s", pod.ref, pod.node, problem)
-            self._ledger.confirm_unassigned(Unassigned(pod.ref, pod.node, request, problem))
+            self._ledger.confirm_unassigned(UnassignedPod(pod.ref, pod.node, request, problem))
 
     def _unit_bytes(self, node: str) -> int:
         """Return the unit of the node, where it is known, else the cluster's."""
@@ -273,7 +271,7 @@ def _request_by_limits(pod: CardPod, unit_bytes: int) -> PodRequest | None:
 def _read_inventory(text: str, cordon: frozenset[str], node: str) -> Inventory | InventoryError:
     try:
         inventory = decode_inventory(text)
-        return msgspec.structs.replace(inventory, cards=with_cordon(inventory.cards, cordon))
+        return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, cordon))
     except InventoryError as exc:
         log.warning("inventory of node %s is unknown: %s", node, exc)
         return exc

@@ -1,4 +1,4 @@
-"""The ledger: all assignments of a cluster in memory, the single writer of "free".
+"""Keeps all assignments of a cluster in memory: the ledger, the single writer of "free".
 
 Invariants:
 - A reservation is decided and recorded in one critical section, so no two pods are promised the same memory.
@@ -14,15 +14,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Holding, NodeEntry, Stage, Unassigned
+from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
 from accelkit.ledger.table import Table
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.model.units import unit_name
-from accelkit.placement.charges import charges
-from accelkit.placement.fit import empty_states, kinds, place
+from accelkit.placement.charges import count_charges
+from accelkit.placement.fit import empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -91,7 +91,7 @@ class Ledger:
             placed = self.place(entry, request, policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
-            self._hold(Holding(pod, node, placed, charges(kinds(request), placed.containers), Stage.RESERVED))
+            self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
             return placed
 
     def place(self, entry: NodeEntry, request: PodRequest, policy: Policy) -> Assignment | Misfit:
@@ -107,7 +107,7 @@ class Ledger:
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
-    def accepted(self, uid: str) -> None:
+    def accept(self, uid: str) -> None:
         """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""
         with self._lock:
             held = self.holding(uid)
@@ -130,15 +130,15 @@ class Ledger:
                 if held.stage not in (stage, Stage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
-            self._hold(Holding(pod, node, assignment, charges(order, assignment.containers), stage))
+            self._hold(Holding(pod, node, assignment, count_charges(order, assignment.containers), stage))
 
-    def confirm_unassigned(self, stray: Unassigned) -> None:
+    def confirm_unassigned(self, pod: UnassignedPod) -> None:
         """Take over a bound pod whose cards nobody has written down."""
         with self._lock:
-            self.release(stray.pod.uid)
-            entry = self._entry(stray.node)
-            entry.unassigned[stray.pod.uid] = stray
-            self._where[stray.pod.uid] = stray.node
+            self.release(pod.pod.uid)
+            entry = self._entry(pod.node)
+            entry.unassigned[pod.pod.uid] = pod
+            self._where[pod.pod.uid] = pod.node
             self.table.update(entry)
 
     def release(self, uid: str) -> bool:

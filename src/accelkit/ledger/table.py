@@ -63,7 +63,7 @@ class Table:
     def update(self, entry: NodeEntry) -> None:
         """Copy a node's present state into its row."""
         self.tick += 1
-        entry.changed()
+        entry.invalidate()
         row, states = entry.row, entry.states()
         if len(states) > self._free.shape[1]:
             self._grow(len(self._known), len(states))

@@ -1,4 +1,4 @@
-"""Verdicts on all nodes for one shape of request, kept while the nodes do not change.
+"""Judges all nodes for one shape of request, and keeps the verdicts while the nodes do not change.
 
 Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, later
 ones only where nodes changed since. Simple shapes are judged by the table; others node by node with `fit.place`, once

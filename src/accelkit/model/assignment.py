@@ -1,4 +1,4 @@
-"""Which cards each container of a pod got: the annotation `accelkit.io/assignment`, the only durable record."""
+"""Assignments: which cards each container of a pod got, in the annotation `accelkit.io/assignment`, the only record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a pod fits the cards of one node, and on which it goes.
+"""Decides whether a pod fits the cards of one node, and on which it goes.
 
 Containers are placed in the kubelet's order, cards tried in the policy's order, depth first, so the first complete
 choice is the one the policy likes best. The kubelet passes the devices of a plain init container on to the containers
@@ -15,7 +15,7 @@ import msgspec
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import CardTally
 from accelkit.placement.misfit import Misfit, MisfitReason
@@ -242,8 +242,3 @@ def _copy(tally: CardTally) -> CardTally:
     return CardTally(
         tally.memory_bytes, tally.compute, tally.whole, tally.memory_pool, tally.compute_pool, tally.whole_pool
     )
-
-
-def kinds(request: PodRequest) -> list[tuple[str, Kind]]:
-    """Return container names and kinds in the kubelet's order."""
-    return [(container.container, container.kind) for container in request.containers]

@@ -1,4 +1,4 @@
-"""Why a pod does not fit a node."""
+"""Reasons why a pod does not fit a node."""
 
 from __future__ import annotations
 

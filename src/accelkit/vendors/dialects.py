@@ -82,6 +82,24 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_agent: str = "accelkit-node-agent"
 
 
+class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ConfigMap in kube-system that lists the bad cards of one node.
+
+    Attributes:
+        config_map: its name, with `{node}`.
+        key: the entry with the IDs or numbers of the cards, separated by commas.
+    """
+
+    config_map: str
+    key: str
+
+    def find_node(self, config_map: str) -> str | None:
+        """Return the name of the node that a ConfigMap of this name is about; None where it is another one."""
+        before, _, after = self.config_map.partition("{node}")
+        named = config_map.startswith(before) and config_map.endswith(after)
+        return config_map.removeprefix(before).removesuffix(after) if named else None
+
+
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How pods of one system ask and what their users read.
 
@@ -95,7 +113,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that bound the choice of cards.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
-        unhealthy_cards: name of the ConfigMap in kube-system that lists a node's bad cards, with `{node}`.
+        unhealthy_cards: where it lists the bad cards of nodes; None where it does not.
         extender_path: the path below which its extender answered; empty for none.
         inspect: how that one answered `inspect`; None where it did not.
     """
@@ -110,7 +128,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     pod_rules: PodRules | None = None
     disabled_cards: str = ""
-    unhealthy_cards: str = ""
+    unhealthy_cards: UnhealthyCards | None = None
     extender_path: str = ""
     inspect: InspectFormat | None = None
     name: str = ""

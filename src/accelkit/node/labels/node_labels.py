@@ -18,7 +18,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import NODES
 from accelkit.logs import Trouble
 from accelkit.model.card import Card
-from accelkit.model.label_record import LABELS_ANNOTATION, label_record
+from accelkit.model.label_record import LABELS_ANNOTATION, read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.cards import card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
@@ -84,7 +84,7 @@ class NodeLabels:
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))
-        recorded = label_record(node)
+        recorded = read_label_record(node)
         through_nfd = bool(self._namespace) and await self._has_nfd()
         present = node.metadata.labels or {}
         # Of two objects that name one label its master takes either, so vendors' keys do not go through it.

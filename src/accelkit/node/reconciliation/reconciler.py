@@ -23,7 +23,7 @@ from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.reconciliation.corrections import Correction, Judged, plan
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, believed
-from accelkit.placement.constraints import broken
+from accelkit.placement.constraints import find_broken_constraints
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.pod_reading import CardPod
@@ -124,7 +124,7 @@ class Reconciler:
         except RequestError as exc:
             sentences: tuple[str, ...] = (str(exc),)
         else:
-            sentences = broken(request, true, node.cards) if request else ()
+            sentences = find_broken_constraints(request, true, node.cards) if request else ()
         return msgspec.structs.replace(true, broken=sentences or msgspec.UNSET)
 
     async def _write(self, each: NodePod, correction: Correction) -> bool:

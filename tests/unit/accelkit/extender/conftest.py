@@ -134,7 +134,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def settle(world, monkeypatch):
-    """Let the settling task look at everything that is in doubt."""
+    """Let the settling task look at everything that is unsettled."""
     monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
 
     async def settle():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Stage, Unassigned
+from accelkit.ledger.holding import Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
@@ -139,7 +139,7 @@ def test_a_card_given_whole_twice_stays_taken_until_both_are_gone(ledger):
 def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, stray):
     for pod in (P, Q):
         if stray:
-            ledger.confirm_unassigned(Unassigned(pod, "n", wants(MAX_AMOUNT), "it has none"))
+            ledger.confirm_unassigned(UnassignedPod(pod, "n", wants(MAX_AMOUNT), "it has none"))
         else:
             ledger.confirm(pod, "n", assigned(Share("0", MAX_AMOUNT)), ORDER)
     assert refusal(ledger, R, 1).reason is MisfitReason.MEMORY
@@ -150,7 +150,7 @@ def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, stray)
 
 def test_a_pod_whose_cards_nobody_wrote_down_is_counted_on_every_card(ledger):
     ledger.put_node("n", inventory(16, 16))
-    ledger.confirm_unassigned(Unassigned(P, "n", wants(6), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(P, "n", wants(6), "it has none"))
     assert free(ledger) == [10, 10]
     assert refusal(ledger, Q).reason is MisfitReason.WHOLE_CARDS
 
@@ -158,12 +158,12 @@ def test_a_pod_whose_cards_nobody_wrote_down_is_counted_on_every_card(ledger):
 def test_a_whole_card_that_nobody_wrote_down_may_be_any_empty_one(ledger):
     ledger.put_node("n", inventory(16, 16))
     ledger.confirm(P, "n", assigned(Share("0", 4)), ORDER)
-    ledger.confirm_unassigned(Unassigned(Q, "n", wants(), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(Q, "n", wants(), "it has none"))
     assert free(ledger) == [12, 0]
 
 
 def test_compute_that_nobody_wrote_down_is_counted_too(ledger):
-    ledger.confirm_unassigned(Unassigned(P, "n", wants(2, compute=700), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(P, "n", wants(2, compute=700), "it has none"))
     with pytest.raises(MisfitError) as raised:
         ledger.reserve(Q, "n", wants(2, compute=400), Policy.BINPACK)
     assert raised.value.misfit.reason is MisfitReason.COMPUTE
@@ -173,7 +173,7 @@ def test_a_list_releases_what_was_confirmed_and_keeps_what_is_younger(ledger):
     ledger.confirm(P, "n", assigned(Share("0", 2)), ORDER)
     reserve(ledger, Q, 4)
     reserve(ledger, R, 6)
-    ledger.accepted(R.uid)
+    ledger.accept(R.uid)
     assert {held.pod.uid: held.stage for held in ledger.keep_pods([])} == {
         Q.uid: Stage.RESERVED,
         R.uid: Stage.BOUND,
@@ -184,7 +184,7 @@ def test_a_list_releases_what_was_confirmed_and_keeps_what_is_younger(ledger):
 def test_a_pod_that_is_gone_before_its_binding_is_accepted_stays_gone(ledger):
     reserve(ledger, P, 4)
     ledger.release(P.uid)
-    ledger.accepted(P.uid)
+    ledger.accept(P.uid)
     assert ledger.holding(P.uid) is None
     assert free(ledger) == [16]
 

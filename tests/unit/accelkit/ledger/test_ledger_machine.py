@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Stage, Unassigned
+from accelkit.ledger.holding import Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import Verdicts
 from accelkit.model.assignment import Assignment, Share
@@ -16,7 +16,7 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
-from accelkit.placement.fit import empty_states, kinds, place
+from accelkit.placement.fit import empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -128,8 +128,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return error.misfit
 
     @rule(pod=st.sampled_from(PODS))
-    def accepted(self, pod):
-        self.ledger.accepted(pod.uid)
+    def accept(self, pod):
+        self.ledger.accept(pod.uid)
         held = self.ledger.holding(pod.uid)
         assert held is None or held.stage is not Stage.RESERVED
 
@@ -152,7 +152,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(pod=st.sampled_from(PODS), node=st.sampled_from(NODES), request=shapes)
     def confirm_without_assignment(self, pod, node, request):
         self.bound_past_us = True
-        self.ledger.confirm_unassigned(Unassigned(pod, node, request, "it has none"))
+        self.ledger.confirm_unassigned(UnassignedPod(pod, node, request, "it has none"))
         assert self.ledger.holding(pod.uid) is None
 
     @rule(pod=st.sampled_from(PODS))
@@ -274,6 +274,6 @@ TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-def test_kinds_are_in_the_kubelets_order():
+def test_the_containers_of_a_request_are_in_the_kubelets_order():
     containers = tuple(ContainerRequest(kind.value, kind, 1, 1) for kind in Kind)
-    assert kinds(PodRequest(containers)) == [("init", Kind.INIT), ("sidecar", Kind.SIDECAR), ("app", Kind.APP)]
+    assert PodRequest(containers).order == [("init", Kind.INIT), ("sidecar", Kind.SIDECAR), ("app", Kind.APP)]
