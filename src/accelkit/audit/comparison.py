@@ -54,7 +54,7 @@ class Audit(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class AuditEvidence(msgspec.Struct, frozen=True):
     """What each side says.
 
     Attributes:
@@ -74,7 +74,7 @@ class Evidence(msgspec.Struct, frozen=True):
     notes: Sequence[str] = ()
 
 
-def audit(evidence: Evidence) -> Audit:
+def audit(evidence: AuditEvidence) -> Audit:
     """Compare all sides."""
     findings = [
         AuditFinding(found.node, found.card, "", found.kind, found.message) for found in check(evidence.assigned)

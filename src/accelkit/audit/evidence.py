@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from accelkit.audit.comparison import Audit, Evidence, audit
+from accelkit.audit.comparison import Audit, AuditEvidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
 from accelkit.kube.client import ApiClient
@@ -68,7 +68,7 @@ async def audit_cluster(
 
 async def gather(
     api: ApiClient, *, namespace: str, ledger: Inspection | None = None, nodes: frozenset[str] = frozenset()
-) -> Evidence:
+) -> AuditEvidence:
     """Read all sides of the named nodes, else of all that have cards.
 
     Raises:
@@ -88,7 +88,7 @@ async def gather(
             policies[node] = await _topology_policy(api, node)
         except (ApiError, msgspec.MsgspecError) as exc:
             notes.append(f"the kubelet of {node} was not asked for its configuration: {exc}")
-    return Evidence(
+    return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
         [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
         {

@@ -11,14 +11,15 @@ import asyncio
 import logging
 import re
 import time
+from http import HTTPStatus
 
 import msgspec
 
 from accelkit.errors import ApiError, AssignmentError, BindingError, NotLeadingError, NotReadyError, PodGoneError
+from accelkit.extender.bindings import read_pod, write_binding
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
-from accelkit.kube.reflector import UNREADABLE
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
@@ -32,18 +33,12 @@ from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
 
-# The API server gives up on a write after this long; `_SETTLE_SECONDS` after sending it can no longer take effect.
-_WRITE_SECONDS = 5
+# So long after a Binding was sent it can no longer take effect.
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL = 1.0
-# For so long after our start a Binding that our predecessor sent just before it was killed may still appear.
-PREDECESSOR_SECONDS = _WRITE_SECONDS + 1.0
-_CONFLICT, _NOT_FOUND = 409, 404
 
 # Names stand in paths of the API server, where anything else would lead elsewhere.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-
-_pod = msgspec.json.Decoder(Pod)
 
 
 class Binder:
@@ -139,7 +134,7 @@ class Binder:
         ref = PodRef(args.PodNamespace, args.PodName, args.PodUID)
         pending = self._feed.pending.get(ref.uid)
         if pending is None:
-            pod = await self._read(ref)
+            pod = await read_pod(self._api, ref)
             if pod.spec.node_name:
                 self._take_bound(ref, pod, args.Node)
                 return
@@ -168,12 +163,6 @@ class Binder:
             raise BindingError(pending.pod.dialect.text(exc.misfit)) from exc
 
     async def _write(self, ref: PodRef, node: str, annotations: dict[str, str]) -> None:
-        metadata: dict[str, object] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
-        if annotations:
-            metadata["annotations"] = annotations
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}/binding"
         try:
             self._readiness.check_binding()
         except (NotLeadingError, NotReadyError):
@@ -181,11 +170,7 @@ class Binder:
                 self._ledger.release(ref.uid)
             raise
         try:
-            # No byte of it leaves later: whoever binds after us counts on that.
-            async with asyncio.timeout(PREDECESSOR_SECONDS):
-                await self._api.post(path, binding, query={"timeout": f"{_WRITE_SECONDS}s"})
-        except TimeoutError:
-            await self._after_failure(ref, node, ApiError(f"no answer within {PREDECESSOR_SECONDS:.0f} s"))
+            await write_binding(self._api, ref, node, annotations)
         except ApiError as exc:
             await self._after_failure(ref, node, exc)
         else:
@@ -215,7 +200,7 @@ class Binder:
         held, ours = self._ledger.holding(ref.uid), self._ours(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
-        elif failure.status not in {_CONFLICT, _NOT_FOUND}:
+        elif failure.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
             if ours:
                 self._ledger.release(ref.uid)
             raise BindingError(sentence) from failure
@@ -223,7 +208,7 @@ class Binder:
             # Counted from the last Binding sent: any of them may still take effect.
             self._unsettled[ref.uid] = time.monotonic()
         try:
-            pod = await self._read(ref)
+            pod = await read_pod(self._api, ref)
         except ApiError:
             # The reservation stays; the settling task goes on asking.
             raise BindingError(sentence) from failure
@@ -266,7 +251,7 @@ class Binder:
         ref = held.pod
         pod: Pod | None = None
         try:
-            pod = await self._read(ref)
+            pod = await read_pod(self._api, ref)
         except PodGoneError:
             pass
         except ApiError as exc:
@@ -283,22 +268,3 @@ class Binder:
             log.info("the reservation of %s on %s is released", ref, held.node)
             self._ledger.release(ref.uid)
             self._unsettled.pop(ref.uid, None)
-
-    async def _read(self, ref: PodRef) -> Pod:
-        """Return the pod with this UID.
-
-        Raises:
-            PodGoneError: it does not exist any more.
-            ApiError: the API server refused or did not answer.
-        """
-        try:
-            pod = _pod.decode(await self._api.get(f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"))
-        except UNREADABLE as exc:
-            raise ApiError(f"pod {ref} cannot be read: {exc}") from exc
-        except ApiError as exc:
-            if exc.status != _NOT_FOUND:
-                raise
-            raise PodGoneError(f"pod {ref} does not exist any more") from exc
-        if pod.metadata.uid != ref.uid:
-            raise PodGoneError(f"pod {ref} is another one now (UID {pod.metadata.uid}, not {ref.uid})")
-        return pod

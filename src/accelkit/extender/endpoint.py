@@ -19,7 +19,7 @@ _NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LeaderEndpoint:
     """Where the leader is reached.
 
     Args:
@@ -45,7 +45,7 @@ class EndpointWriter:
         endpoint: where we are reached.
     """
 
-    def __init__(self, api: ApiClient, endpoint: Endpoint) -> None:
+    def __init__(self, api: ApiClient, endpoint: LeaderEndpoint) -> None:
         self._api = api
         self._endpoint = endpoint
 

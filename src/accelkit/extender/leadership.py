@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from accelkit.errors import ConfigurationError, NotLeadingError
-from accelkit.extender.endpoint import Endpoint, EndpointWriter
+from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
@@ -20,7 +20,7 @@ class Replica:
 
     lease: LeaseName
     identity: str
-    endpoint: Endpoint | None = None
+    endpoint: LeaderEndpoint | None = None
 
 
 def parse_replica(
@@ -46,7 +46,7 @@ def parse_replica(
         raise ConfigurationError(
             f"--service needs our address, and {advertise or ''!r} is none", next_step="give --advertise, or set POD_IP"
         ) from exc
-    return Replica(name, identity, Endpoint(name.namespace, service, address, port, identity))
+    return Replica(name, identity, LeaderEndpoint(name.namespace, service, address, port, identity))
 
 
 class Leadership:

@@ -1,4 +1,4 @@
-"""Metrics of the extender, in a registry of its own."""
+"""ExtenderMetrics of the extender, in a registry of its own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _LedgerCollector(Collector):
         )
 
 
-class Metrics:
+class ExtenderMetrics:
     """What the extender counts.
 
     Args:

@@ -18,7 +18,7 @@ from accelkit import __version__
 from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotReadyError
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import ForeignInspect
-from accelkit.extender.metrics import CONTENT_TYPE, Metrics
+from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
@@ -58,7 +58,7 @@ class Routes:
         ledger: Ledger,
         verbs: Verbs,
         binder: Binder,
-        metrics: Metrics,
+        metrics: ExtenderMetrics,
         *,
         readiness: Readiness,
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),

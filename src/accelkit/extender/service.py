@@ -9,16 +9,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
+from accelkit.extender.binder import Binder
+from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.listen import Listen
-from accelkit.extender.metrics import Metrics
+from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.routes import Routes
 from accelkit.extender.server import HttpServer
 from accelkit.extender.verbs import Verbs
-from accelkit.extender.waker import Waker
+from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
@@ -100,7 +101,7 @@ class _Service:
             if any(dialect.unhealthy_cards for dialect in dialects)
             else None
         )
-        metrics = Metrics(ledger, self._silent_seconds, self._readiness.leads)
+        metrics = ExtenderMetrics(ledger, self._silent_seconds, self._readiness.leads)
         self._waker = (
             Waker(
                 api,

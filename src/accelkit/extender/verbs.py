@@ -11,7 +11,7 @@ from accelkit.errors import BadArgsError
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import Verdict, Verdicts
+from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy, node_score
@@ -33,7 +33,7 @@ class Verbs:
     def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: Policy) -> None:
         self._ledger = ledger
         self._feed = feed
-        self._verdicts = Verdicts(ledger)
+        self._verdicts = ShapeVerdicts(ledger)
         self._scores = {each: _Scores(each) for each in Policy}
         self.policy = policy
 
@@ -131,12 +131,12 @@ def _answer(names: list[str], whole: list[msgspec.Raw] | None, fits: Sequence[bo
     return FilterResult(Nodes=RawNodes(list(compress(whole, fits))))
 
 
-def _failing(verdict: Verdict, names: Iterable[str]) -> dict[str, int]:
+def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:
     unknown = verdict.number(_UNKNOWN)
     return {name: verdict.failing.get(name, unknown) for name in names}
 
 
-def _explain(result: FilterResult, failing: dict[str, int], verdict: Verdict, dialect: Dialect) -> None:
+def _explain(result: FilterResult, failing: dict[str, int], verdict: ShapeVerdict, dialect: Dialect) -> None:
     """Give each node its sentence; schedulers before 1.21 read FailedNodes only, later ones let the other map win."""
     texts = [dialect.text(reason) for reason in verdict.reasons]
     numbers = set(failing.values())

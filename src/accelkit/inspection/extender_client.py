@@ -33,7 +33,7 @@ def extender_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Address:
-    """Where an extender answers; `server_name` is the name in its certificate, empty for the URL's."""
+    """Where an extender answers; `server_name` is the name in its certificate, None for the URL's."""
 
     url: str
     tls: ssl.SSLContext | None = None

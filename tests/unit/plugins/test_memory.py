@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _inspection
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
-from accelkit.audit.comparison import Evidence
+from accelkit.audit.comparison import AuditEvidence
 from accelkit.errors import ApiError
 from accelkit.inspection.inspection import CardView, NodeView, Totals, assemble
 from accelkit.model.observed_allocations import Allocations, StrangeProcess
@@ -44,7 +44,7 @@ def _cluster(monkeypatch, tmp_path):
 
     async def gather(_api, *, namespace, nodes):
         assert namespace == "accelkit"
-        return Evidence(assemble([], GIB), [], dict.fromkeys(nodes or ("a", "b"), ALLOCATIONS), None, {})
+        return AuditEvidence(assemble([], GIB), [], dict.fromkeys(nodes or ("a", "b"), ALLOCATIONS), None, {})
 
     monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
     monkeypatch.setattr(_inspection, "gather", gather)
@@ -99,7 +99,7 @@ def test_check_of_sound_nodes_passes(run_module):
 def test_check_names_what_the_kubelets_gave_otherwise(run_module, monkeypatch):
     async def gather(_api, **_more):
         process = StrangeProcess("a-0", 7, "miner")
-        return Evidence(assemble([], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
+        return AuditEvidence(assemble([], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
 
     monkeypatch.setattr(_inspection, "gather", gather)
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})

@@ -9,7 +9,7 @@ import pytest
 from accelkit import __version__
 from accelkit.errors import InventoryError
 from accelkit.extender.foreign_inspect import make_foreign_inspects
-from accelkit.extender.metrics import Metrics
+from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.routes import Routes
 from accelkit.extender.verbs import Verbs
 from accelkit.placement.policies import Policy
@@ -26,7 +26,7 @@ async def service(world):
 
 
 def make_routes(world, foreign=MappingProxyType({})):
-    metrics = Metrics(world.ledger, lambda: 0.0)
+    metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
     verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
     return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
 

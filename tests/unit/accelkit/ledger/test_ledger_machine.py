@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import Verdicts
+from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.inventory import Inventory
@@ -85,7 +85,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.ledger = Ledger(unit_bytes=1)
-        self.verdicts = Verdicts(self.ledger)
+        self.verdicts = ShapeVerdicts(self.ledger)
         self.bound_past_us = False
 
     @initialize(

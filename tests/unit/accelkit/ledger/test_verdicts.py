@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import _SHAPES, Verdicts
+from accelkit.ledger.verdicts import _SHAPES, ShapeVerdicts
 from accelkit.model.card import Card, Link
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
@@ -27,7 +27,7 @@ def setup(**nodes):
     ledger = Ledger(unit_bytes=1)
     for name, inventory in nodes.items():
         ledger.put_node(name, inventory)
-    return ledger, Verdicts(ledger)
+    return ledger, ShapeVerdicts(ledger)
 
 
 def judge(verdicts, request):

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from prometheus_client import Counter
 
 from accelkit.errors import ApiError
-from accelkit.extender.announcements import Announcements, Waiting
+from accelkit.extender.waking.announcements import Announcements, Waiting
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import NODES, LedgerFeed
 from accelkit.ledger.freed import FreedNodes

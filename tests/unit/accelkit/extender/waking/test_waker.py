@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from accelkit.errors import ApiError
-from accelkit.extender.waker import Waker
+from accelkit.extender.waking.waker import Waker
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.errors import RequestError
-from accelkit.extender.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
+from accelkit.extender.waking.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card

@@ -11,7 +11,7 @@ from typing import Final
 
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import Verdicts
+from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.policies import Policy
 
@@ -82,7 +82,7 @@ class Waiting:
     def __init__(self, ledger: Ledger, policy: Policy) -> None:
         self._ledger = ledger
         self._policy = policy
-        self._verdicts = Verdicts(ledger)
+        self._verdicts = ShapeVerdicts(ledger)
         self._pending: set[str] = set()
         self._shapes: set[PodRequest] = set()
 
