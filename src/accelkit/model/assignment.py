@@ -1,4 +1,4 @@
-"""Assignments: which cards each container of a pod got, in the annotation `accelkit.io/assignment`, the only record."""
+"""Assignments: the cards of each container of a pod, in `accelkit.io/assignment`, the only durable record."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
     assert result.FailedAndUnresolvableNodes is None
 
 
-def test_no_nodes_are_no_trouble(verbs):
+def test_no_nodes_are_no_error(verbs):
     assert encoded(verbs.filter(args([]))) == {"NodeNames": []}
 
 

@@ -85,11 +85,11 @@ def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
 
 def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
     ledger.confirm_unassigned(UnassignedPod(ref("p"), "n", wants(4 * GIB), "it has none"))
-    (stray,) = node_of(ledger).unassigned
-    assert (stray.pod, stray.memory_bytes, stray.whole, stray.problem) == ("p", 4 * GIB, False, "it has none")
+    (found,) = node_of(ledger).unassigned
+    assert (found.pod, found.memory_bytes, found.whole, found.problem) == ("p", 4 * GIB, False, "it has none")
 
 
-def test_a_node_in_trouble_keeps_its_cards_and_says_what_is_wrong(ledger):
+def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong(ledger):
     ledger.put_node("n", InventoryError("garbled"))
     node = node_of(ledger)
     assert (node.state, node.problem) == ("unknown", "node's accelkit inventory is unknown: garbled")

@@ -248,14 +248,14 @@ def test_a_request_that_cannot_be_granted_is_refused_to_whoever_asks(world):
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from("pq"), st.sampled_from(["wait", "bound", "stray", "ended", "deleted"])), max_size=12
+    st.tuples(st.sampled_from("pq"), st.sampled_from(["wait", "bound", "unassigned", "ended", "deleted"])), max_size=12
 )
 
 
 def show(name, state):
     if state == "wait":
         return pod(name, on="")
-    assignment = None if state == "stray" else shares("ab"[name == "q"])
+    assignment = None if state == "unassigned" else shares("ab"[name == "q"])
     return pod(name, assignment=assignment, phase="Failed" if state == "ended" else "")
 
 
@@ -278,21 +278,21 @@ def free(world):
     return [state.free_bytes for state in world.ledger.node("n").states()]
 
 
-def test_a_stray_is_charged_as_if_its_split_had_not_been_seen_to(world):
+def test_an_unassigned_pod_is_charged_as_if_its_split_had_not_been_seen_to(world):
     world.feed.pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
     assert free(world) == [8, 8]
 
 
-def test_a_stray_whose_limits_make_no_sense_may_hold_everything(world):
-    stray = pod()
-    stray.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
-    world.feed.pod_event("ADDED", stray)
+def test_an_unassigned_pod_whose_limits_make_no_sense_may_hold_everything(world):
+    unassigned = pod()
+    unassigned.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
+    world.feed.pod_event("ADDED", unassigned)
     states = world.ledger.node("n").states()
     assert all(state.free_bytes <= 0 and not state.empty for state in states)
 
 
 @pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
-def test_an_assignment_that_leaves_out_what_is_asked_for_is_not_believed(world, text):
+def test_an_assignment_that_leaves_out_what_is_asked_for_does_not_count(world, text):
     world.feed.pod_event("ADDED", pod(assignment=text))
     assert "gives container c no accelkit.io/memory" in world.ledger.node("n").unassigned["uid-p"].problem
     assert free(world) == [12, 12]
@@ -304,7 +304,7 @@ def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
     assert len([record for record in caplog.records if "inventory" in record.message]) == 1
 
 
-def test_a_stray_is_charged_in_the_unit_of_its_node(world):
+def test_an_unassigned_pod_is_charged_in_the_unit_of_its_node(world):
     world.feed.node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
     world.feed.pod_event("ADDED", pod(memory=4))
     assert world.ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8

@@ -89,7 +89,7 @@ def test_an_unknown_node_takes_nothing(ledger):
         (msgspec.structs.replace(inventory(16), problem="too many devices"), MisfitReason.UNIT),
     ],
 )
-def test_a_node_in_trouble_keeps_its_holdings_and_takes_no_new_share(ledger, inventory, reason):
+def test_a_node_without_usable_cards_keeps_its_holdings_and_takes_no_new_share(ledger, inventory, reason):
     reserve(ledger, P, 4)
     ledger.put_node("n", inventory)
     assert refusal(ledger, Q, 4).reason is reason
@@ -135,10 +135,10 @@ def test_a_card_given_whole_twice_stays_taken_until_both_are_gone(ledger):
     assert reserve(ledger, R, 16)
 
 
-@pytest.mark.parametrize("stray", [False, True])
-def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, stray):
+@pytest.mark.parametrize("unassigned", [False, True])
+def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, unassigned):
     for pod in (P, Q):
-        if stray:
+        if unassigned:
             ledger.confirm_unassigned(UnassignedPod(pod, "n", wants(MAX_AMOUNT), "it has none"))
         else:
             ledger.confirm(pod, "n", assigned(Share("0", MAX_AMOUNT)), ORDER)
