@@ -109,43 +109,43 @@ class PodReader:
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = tuple(dialects)
-        self._asking = [frozenset(dialect.resources.asking) for dialect in dialects]
-        self._resources = frozenset().union(*self._asking)
+        # The first dialect that has a resource, by its place.
+        self._places: dict[str, int] = {}
+        for place, dialect in enumerate(dialects):
+            for resource in dialect.resources.asking:
+                self._places.setdefault(resource, place)
+        self._resources = frozenset(self._places)
 
     def read(self, pod: Pod) -> CardPod | None:
         """Return the pod's reading; None where it names no resource of a card and carries no annotation of ours."""
-        asks = self._asks(pod)
+        place = self._find_dialect(pod)
         annotations = pod.metadata.annotations or _NONE
-        if not asks and ASSIGNMENT_ANNOTATION not in annotations and REQUEST_ANNOTATION not in annotations:
+        if place is None and ASSIGNMENT_ANNOTATION not in annotations and REQUEST_ANNOTATION not in annotations:
             return None
-        containers = tuple(_read_containers(pod))
         return CardPod(
             pod.ref,
             pod.spec.node_name,
             pod.metadata.creation_timestamp or "",
             pod.status.start_time is not None,
-            asks,
-            self._choose_dialect(containers),
+            place is not None,
+            self._dialects[place or 0],
             self._dialects,
-            containers,
+            tuple(_read_containers(pod)),
             annotations,
             _read_assignment(annotations),
         )
 
-    def _asks(self, pod: Pod) -> bool:
-        # Most pods of a cluster have no cards: this is all that is done for them.
-        resources = self._resources
+    def _find_dialect(self, pod: Pod) -> int | None:
+        """Return the place of the first dialect whose resources the pod names."""
+        found: int | None = None
+        places, resources = self._places, self._resources
         for containers in (pod.spec.containers, pod.spec.init_containers or ()):
             for container in containers:
+                # Most pods of a cluster have no cards: this is all that is done for them.
                 if (limits := container.resources.limits) and not resources.isdisjoint(limits):
-                    return True
-        return False
-
-    def _choose_dialect(self, containers: Sequence[CardContainer]) -> Dialect:
-        for dialect, asking in zip(self._dialects, self._asking, strict=True):
-            if any(not asking.isdisjoint(container.limits) for container in containers):
-                return dialect
-        return self._dialects[0]
+                    first = min(places[name] for name in resources.intersection(limits))
+                    found = first if found is None else min(first, found)
+        return found
 
 
 def _read_containers(pod: Pod) -> Iterator[CardContainer]:
