@@ -12,6 +12,12 @@ AccelkitError
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         one of our own services answered with an error or not at all
+  NotReadyError        the extender cannot decide now
+  NotLeadingError      another replica of the extender answers
+  BadArgsError         kube-scheduler's arguments lack what the verb needs
+  BindingError         a pod cannot be bound to the node asked for
+    PodGoneError       it does not exist any more
+  MisfitError          a pod does not fit its node any more (in accelkit.placement.misfit)
   CacheError           a kernel cache, its image or its folder is not what it should be
   RegistryError        an image registry refused, lied or could not be reached
   SignatureError       an image's signature does not satisfy the signer policy, or cannot be judged
@@ -80,6 +86,26 @@ class SandboxError(AccelkitError):
 
 class ServiceError(AccelkitError):
     """One of our own services answered with an error or not at all."""
+
+
+class NotReadyError(AccelkitError):
+    """The extender cannot decide now; the message says what it waits for."""
+
+
+class NotLeadingError(AccelkitError):
+    """Another replica of the extender answers; the message says which."""
+
+
+class BadArgsError(AccelkitError):
+    """The arguments of a verb lack what it needs; the message says what."""
+
+
+class BindingError(AccelkitError):
+    """A pod cannot be bound to the node asked for."""
+
+
+class PodGoneError(BindingError):
+    """The pod does not exist any more, or another one has its name."""
 
 
 class ApiError(AccelkitError):

@@ -1,4 +1,4 @@
-"""The Service's EndpointSlice, written by the leader: requests go to the replica that may bind."""
+"""Writes the Service's EndpointSlice, so that requests go to the replica that may bind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHECK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LeaderEndpoint:
     """Where the leader is reached.
 
     Args:
@@ -46,7 +46,7 @@ class EndpointWriter:
         endpoint: where we are reached.
     """
 
-    def __init__(self, api: ApiClient, endpoint: Endpoint) -> None:
+    def __init__(self, api: ApiClient, endpoint: LeaderEndpoint) -> None:
         self._api = api
         self._endpoint = endpoint
 

@@ -1,4 +1,4 @@
-"""Tables as other systems' tools print them, for scripts that read them.
+"""Prints tables as other systems' tools print them, for scripts that read them.
 
 Padded by hand: the bytes are those of the other tool.
 """

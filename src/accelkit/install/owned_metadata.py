@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
-from accelkit.model.label_record import LABELS_ANNOTATION, our_labels
+from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import Dialect, load_dialect
 
@@ -73,4 +73,4 @@ class OwnedMetadata:
     def _find_labels(self, node: Node) -> dict[str, str]:
         present = node.metadata.labels or {}
         keys = [SHARE_LABEL, node.annotation(SHARED_AS) or ""]
-        return our_labels(node) | {key: present[key] for key in keys if key in present}
+        return find_owned_labels(node) | {key: present[key] for key in keys if key in present}

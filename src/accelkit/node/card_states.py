@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from accelkit.model.card import Card, Health
-from accelkit.model.cordon import with_cordon
+from accelkit.model.cordon import apply_cordon
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import Profile
 
@@ -70,7 +70,7 @@ class CardStates:
             self._with_state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each))
             for each in ordered
         ]
-        return [replace(each, card=card) for each, card in zip(ordered, with_cordon(cards, cordon), strict=True)]
+        return [replace(each, card=card) for each, card in zip(ordered, apply_cordon(cards, cordon), strict=True)]
 
     def _with_state(
         self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool, enforcement: str | None

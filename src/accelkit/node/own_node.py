@@ -11,7 +11,7 @@ import msgspec
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import node_path
-from accelkit.model.cordon import cordoned
+from accelkit.model.cordon import read_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import Node
 
@@ -62,7 +62,7 @@ class OwnNode:
 
     def _take(self, node: Node) -> None:
         self._read_at = self._clock()
-        self.cordon = cordoned(node)
+        self.cordon = read_cordon(node)
         text = node.annotation(INVENTORY_ANNOTATION)
         try:
             self.inventory = None if text is None else decode_inventory(text)

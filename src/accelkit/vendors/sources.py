@@ -1,4 +1,4 @@
-"""Where facts of a card stand, as profiles name it: entries of YAML such as `{from: file, path: unique_id}`."""
+"""Sources of facts of a card, as profiles name them: entries of YAML such as `{from: file, path: unique_id}`."""
 
 from __future__ import annotations
 

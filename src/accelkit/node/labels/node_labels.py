@@ -18,7 +18,7 @@ from accelkit.kube.objects import patch_or_create
 from accelkit.kube.paths import collection, group, node_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
-from accelkit.model.label_record import LABELS_ANNOTATION, label_record
+from accelkit.model.label_record import LABELS_ANNOTATION, read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.cards import build_card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
@@ -100,7 +100,7 @@ class NodeLabels:
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(node_path(self._name)))
-        recorded = label_record(node)
+        recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
         # Of two objects that name one label its master takes either, so vendors' keys do not go through it.

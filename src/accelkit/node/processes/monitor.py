@@ -18,7 +18,7 @@ from accelkit.node.device_plugin.enforcement import limit_pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.metrics import Metrics
-from accelkit.node.pods import NodePod, NodePods, cgroup_uid
+from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.processes.nvml import read_used_memory
 from accelkit.node.processes.scan import Processes, add_nvml, find_card_processes
 from accelkit.node.processes.usage import OverUse, find_over_use, find_strange_processes
@@ -72,7 +72,7 @@ class ProcessMonitor:
         except DevicePluginError as exc:
             self._report(str(exc))
             return
-        pods = {cgroup_uid(each.pod): each for each in self._pods.all()}
+        pods = {each.cgroup_uid: each for each in self._pods.all()}
         # Some that cannot be looked into may be anybody's, so none is called strange or harmless.
         if seen.unread:
             self._report(f"{seen.unread} processes cannot be looked into")
@@ -86,12 +86,12 @@ class ProcessMonitor:
         """Hold pods to their memory where the kernel can, and return by what each is held."""
         cards = {each.card.id: each for each in found}
         enforced: dict[tuple[str, str], str] = {}
-        for uid, each in {cgroup_uid(pod.pod): pod for pod in self._pods.all()}.items():
+        for uid, each in {pod.cgroup_uid: pod for pod in self._pods.all()}.items():
             granted = {card: amount for (_, card), amount in _sum_granted({uid: each}).items()}
             own = [cards[card] for card in granted if card in cards]
             if not own or len(own) != len(granted):
                 continue
-            name = each.pod.metadata.namespace, each.pod.metadata.name
+            name = each.pod.ref.namespace, each.pod.ref.name
             if all(card.card.enforcement == "mps" for card in own):
                 enforced[name] = "mps"
             elif all(card.card.bdf and "dmem" in card.profile.enforcement for card in own) and limit_pod(
@@ -119,18 +119,16 @@ class ProcessMonitor:
             pod = pods.get(each.pod_uid)
             if pod is None:
                 continue
-            meta = pod.pod.metadata
-            self._metrics.over_use.labels(meta.namespace, meta.name, each.card).set(
-                each.used_bytes - each.granted_bytes
-            )
+            ref = pod.pod.ref
+            self._metrics.over_use.labels(ref.namespace, ref.name, each.card).set(each.used_bytes - each.granted_bytes)
             if (each.pod_uid, each.card) not in self._told:
                 least = "at least " if each.at_least else ""
                 message = (
                     f"uses {least}{format_bytes(each.used_bytes)} of card {each.card}, "
                     f"of which it was given {format_bytes(each.granted_bytes)}"
                 )
-                log.warning("pod %s/%s %s", meta.namespace, meta.name, message)
-                subject = ObjectReference("Pod", meta.name, meta.namespace, meta.uid)
+                log.warning("pod %s %s", ref, message)
+                subject = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
                 await self._events.record(subject, "MemoryOverUse", message, warning=True)
         self._told = {(each.pod_uid, each.card) for each in over}
 

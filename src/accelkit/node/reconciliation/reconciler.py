@@ -15,7 +15,7 @@ from accelkit.kube.events import Events, ObjectReference
 from accelkit.kube.paths import pod_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
-from accelkit.model.pod import Pod
+from accelkit.model.pod import Pod, PodRef
 from accelkit.model.units import format_bytes
 from accelkit.node._proto import podresources_pb2 as resources_api
 from accelkit.node.kubelet import ObservedAllocations
@@ -23,10 +23,10 @@ from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, observe_assignment
-from accelkit.placement.constraints import broken
+from accelkit.placement.constraints import find_broken_constraints
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import containers_in_order, read_request
+from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Reconciler:
         node = self._cards()
         if node is None:
             return False
-        pods = {each.pod.metadata.uid: each for each in self._pods.all()}
+        pods = {each.pod.ref.uid: each for each in self._pods.all()}
         observed = [found for each in pods.values() if (found := self._observe(each, held, node))]
         unsettled = [each for each in pods.values() if not each.admitted]
         awaited = {
@@ -110,35 +110,33 @@ class Reconciler:
     def _observe(
         self, each: NodePod, held: Mapping[PodName, Mapping[str, ContainerDevices]], node: NodeCards
     ) -> ObservedPod | None:
-        meta = each.pod.metadata
-        devices = held.get((meta.namespace, meta.name))
+        ref = each.pod.ref
+        devices = held.get((ref.namespace, ref.name))
         # Before its admission a pod may be taken for the one of the same name that has just ended.
         if devices is None or not each.admitted:
             return None
         written = each.assigned.assignment if each.assigned else None
-        order = [(container.name, kind) for container, kind in containers_in_order(each.pod)]
-        observed = observe_assignment(written, order, devices, node)
-        return ObservedPod(meta.uid, written, self._with_broken(each.pod, observed, node)) if observed else None
+        observed = observe_assignment(written, each.pod.order, devices, node)
+        return ObservedPod(ref.uid, written, self._with_broken(each.pod, observed, node)) if observed else None
 
-    def _with_broken(self, pod: Pod, observed: Assignment, node: NodeCards) -> Assignment:
+    def _with_broken(self, pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
         try:
-            request = read_request(pod, [self._dialect], node.unit_bytes)
+            request = pod.request(node.unit_bytes)
         except RequestError as exc:
             sentences: tuple[str, ...] = (str(exc),)
         else:
-            sentences = broken(request, observed, node.cards) if request else ()
+            sentences = find_broken_constraints(request, observed, node.cards) if request else ()
         return msgspec.structs.replace(observed, broken=sentences or msgspec.UNSET)
 
     async def _write(self, each: NodePod, correction: Correction) -> bool:
-        meta = each.pod.metadata
         try:
-            await self._annotate(each.pod, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
+            await self._annotate(each.pod.ref, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return True
             self._forbidden = exc.forbidden
             self._metrics.failures.inc()
-            sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
+            sentence = f"the assignment of pod {each.pod.ref} cannot be corrected: {exc}"
             self._errors.report(str(exc), sentence)
             return False
         self._errors.clear()
@@ -146,33 +144,29 @@ class Reconciler:
             await self._tell(each, correction.assignment)
         return True
 
-    async def _annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        meta = pod.metadata
+    async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         # The UID is a precondition: another pod of this name is left alone.
-        body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
-        answer = await self._api.patch(pod_path(meta.namespace, meta.name), body)
+        body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
+        answer = await self._api.patch(pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
     async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
         """Write the annotations by which the dialect says that the pod has its cards, and which."""
         codec = self._dialect.annotations
-        each = next((pod for pod in self._pods.all() if pod.pod.metadata.uid == observed.uid), None)
+        each = next((pod for pod in self._pods.all() if pod.pod.ref.uid == observed.uid), None)
         if codec is None or each is None:
             return
-        meta = each.pod.metadata
-        granted = Granted(
-            observed.observed, [container.name for container in each.pod.spec.containers], node.cards, node.unit_bytes
-        )
+        granted = Granted(observed.observed, each.pod.app_containers, node.cards, node.unit_bytes)
         try:
-            changes = codec.settle(meta.annotations or {}, granted, time.time_ns())
+            changes = codec.settle(each.pod.annotations, granted, time.time_ns())
             if changes:
-                await self._annotate(each.pod, changes)
+                await self._annotate(each.pod.ref, changes)
         except (ApiError, AssignmentError) as exc:
-            log.info("pod %s/%s is not written as %s does: %s", meta.namespace, meta.name, self._dialect.name, exc)
+            log.info("pod %s is not written as %s does: %s", each.pod.ref, self._dialect.name, exc)
 
     async def _tell(self, each: NodePod, observed: Assignment) -> None:
-        meta = each.pod.metadata
-        subject = ObjectReference("Pod", meta.name, meta.namespace, meta.uid)
+        ref = each.pod.ref
+        subject = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
         if each.assigned is None:
             self._metrics.recorded.inc()
             reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_describe(observed)}"
@@ -180,7 +174,7 @@ class Reconciler:
             self._metrics.corrections.inc()
             reason = "AssignmentCorrected"
             message = f"assigned {_describe(each.assigned.assignment)}; the kubelet gave {_describe(observed)}"
-        log.info("pod %s/%s: %s", meta.namespace, meta.name, message)
+        log.info("pod %s: %s", ref, message)
         await self._events.record(subject, reason, message)
         if observed.broken:
             await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 from fake_api.server import FakeApi
 
+from accelkit.errors import AccelkitError, NotLeadingError
 from accelkit.extender import binder as module
 from accelkit.extender.binder import Binder
+from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.paths import PODS, pod_path
 from accelkit.ledger.feed import LedgerFeed
@@ -72,7 +74,21 @@ class World:
             self.ledger.put_node(node, Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
         loaded = load_dialects(dialects)
         self.feed = LedgerFeed(self.ledger, loaded)
-        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK)
+        self.synced, self.silence, self.pods_current, self.leader = True, 0.0, True, ""
+        self.readiness = Readiness(
+            synced=lambda: self.synced,
+            silent_seconds=lambda: self.silence,
+            leadership=self,
+            pods_current=lambda: self.pods_current,
+        )
+        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK, readiness=self.readiness)
+
+    def leads(self):
+        return not self.leader
+
+    def check(self):
+        if self.leader:
+            raise NotLeadingError(f"{self.leader} leads")
 
     def create(self, name="p", memory=4, *, watched=True, resource="accelkit.io/memory", **annotations):
         metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
@@ -84,8 +100,13 @@ class World:
     def show(self, name, kind="ADDED"):
         self.feed.pod_event(kind, msgspec.convert(self.api.pods[name], Pod))
 
-    def bind(self, name="p", node="n", uid=""):
-        return self.binder.bind(BindingArgs(name, "d", uid or f"uid-{name}", node))
+    async def bind(self, name="p", node="n", uid=""):
+        """Bind a pod; return the sentence that kube-scheduler reads, empty for success."""
+        try:
+            await self.binder.bind(BindingArgs(name, "d", uid or f"uid-{name}", node))
+        except AccelkitError as exc:
+            return str(exc)
+        return ""
 
     def bound_elsewhere(self, node="m", name="p"):
         self.api.pods[name]["spec"]["nodeName"] = node
@@ -113,7 +134,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def settle(world, monkeypatch):
-    """Let the settling task look at everything that is in doubt."""
+    """Let the settling task look at everything that is unsettled."""
     monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
 
     async def settle():

@@ -4,7 +4,7 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ConfigurationError
-from accelkit.extender.binder import PREDECESSOR_SECONDS
+from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.kube.lease import LEASE_SECONDS, TERM_SECONDS, Elector, LeaseName, parse_lease
 from accelkit.kube.paths import leases, member
 

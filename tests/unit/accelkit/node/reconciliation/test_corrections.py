@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.request import Kind
 from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
-from accelkit.placement.charges import charges
+from accelkit.placement.charges import count_charges
 
 
 def on(cards, **more):
@@ -25,7 +25,9 @@ def shown(writes):
 
 
 def charged(assignment):
-    return {card: charge.memory_bytes for card, charge in charges([("c", Kind.APP)], assignment.containers).items()}
+    return {
+        card: charge.memory_bytes for card, charge in count_charges([("c", Kind.APP)], assignment.containers).items()
+    }
 
 
 def test_true_assignments_are_left_alone():

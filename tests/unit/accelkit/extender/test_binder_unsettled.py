@@ -113,7 +113,7 @@ async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, clo
     world.create()
     assert await world.bind() == ""
     for held in world.feed.replace_pods([]):
-        world.binder.doubt(held)
+        world.binder.recheck(held)
     await settle()
     assert world.stage() is Stage.BOUND
 
@@ -131,7 +131,7 @@ async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserve
     world.create()
     world.api.before_post = [LOST]
     await world.bind()
-    world.binder._refusal = lambda: "another replica leads"
+    world.leader = "another replica"
     assert await world.bind() == "another replica leads"
     assert (world.used(), world.stage()) == ({"a": 4}, Stage.RESERVED)
 

@@ -8,7 +8,7 @@ from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, Counter
 
 from accelkit.errors import ApiError
-from accelkit.extender.waker import Waker
+from accelkit.extender.waking.waker import Waker
 from accelkit.kube.paths import NODES
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -89,7 +89,7 @@ async def test_a_released_share_wakes_a_pod_that_fits_then(world):
     world.cards()
     world.pod("first", 10)
     request = world.feed.pending["first"].request
-    world.ledger.reserve(world.feed.pending["first"].pod, "n", request, Policy.BINPACK)
+    world.ledger.reserve(world.feed.pending["first"].pod.ref, "n", request, Policy.BINPACK)
     world.pod("second", 10)
     assert await world.turns(100) == []
     world.pod("first", 10, kind="DELETED")
