@@ -59,8 +59,8 @@ class StaticPod:
         pod.take_volume(former)
         pod.take_dns_policy(former)
         # The recorded bytes come back where nothing but layout differs, as the place of a comment behind a value.
-        if recorded is not None and former is not None and _words_of(pod) == _words_of(former):
-            return recorded
+        if former is not None and pod.says_the_same_as(former) and pod.comments == former.comments:
+            return former.source
         return pod.text()
 
     def is_switched(self, current: str) -> bool:
@@ -71,10 +71,6 @@ class StaticPod:
 def _is_switched(pod: PodManifest) -> bool:
     annotations = (pod.root.get("metadata") or {}).get("annotations") or {}
     return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.options())
-
-
-def _words_of(pod: PodManifest) -> list[list[str]]:
-    return [line.split() for line in pod.rewritten().splitlines()]
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:

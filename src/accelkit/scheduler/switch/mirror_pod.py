@@ -14,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
@@ -106,9 +105,10 @@ class MirrorPod:
     def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the whole command is compared
         """Wait until it runs with this manifest; see Waiter."""
         if text is not None:
-            asyncio.run(self._wait(host, PodManifest(text, self.path), YAML(typ="safe", pure=True).load(text)))
+            asyncio.run(self._wait(host, PodManifest(text, self.path)))
 
-    async def _wait(self, host: Host, manifest: PodManifest, document: dict[str, Any]) -> None:
+    async def _wait(self, host: Host, manifest: PodManifest) -> None:
+        document = manifest.root
         name = f"{document['metadata']['name']}-{self.node}"
         path = f"/api/v1/namespaces/{document['metadata'].get('namespace', 'default')}/pods/{quote(name)}"
         commands = {

@@ -46,7 +46,7 @@ def test_the_dns_policy_is_set_and_taken_back():
 def test_a_dns_policy_that_was_there_comes_back():
     manifest = PLAIN.replace("  hostNetwork: true\n", "  dnsPolicy: Default  # theirs\n  hostNetwork: true\n")
     plan = planned(manifest=manifest)
-    assert "dnsPolicy: ClusterFirstWithHostNet # theirs\n" in plan.launch_text
+    assert "dnsPolicy: ClusterFirstWithHostNet  # theirs\n" in plan.launch_text
     assert "    accelkit.io/former-dns-policy: Default\n" in plan.launch_text
     assert StaticPod().unswitched(plan.launch_text, manifest) == manifest
 
