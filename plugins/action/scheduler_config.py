@@ -16,72 +16,13 @@ IMPORT_ERROR = None
 try:
     from accelkit.errors import AccelkitError
     from accelkit.kube.connection import load_connection
+    from accelkit.scheduler.arguments import argument_spec, decode_module_arguments
     from accelkit.scheduler.host.shell import ShellHost
-    from accelkit.scheduler.node_pod.objects import PodImage
     from accelkit.scheduler.node_pod.run import run_in_pod
-    from accelkit.scheduler.switch.spec import decode_spec, perform
+    from accelkit.scheduler.perform import perform
 except ImportError as exc:
     IMPORT_ERROR = exc
 
-ARGUMENTS = {
-    "state": {"type": "str", "choices": ["present", "verified", "absent"], "default": "present"},
-    "launch": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "kind": {
-                "type": "str",
-                "choices": ["static_pod", "systemd", "k3s", "rke2", "config_file"],
-                "default": "static_pod",
-            },
-            "path": {"type": "str", "default": ""},
-            "unit": {"type": "str", "default": ""},
-            "state_path": {"type": "str", "default": ""},
-        },
-        "apply_defaults": True,
-    },
-    "node": {"type": "str", "default": ""},
-    "kubeconfig": {"type": "path"},
-    "kubernetes_version": {"type": "str", "default": ""},
-    "extender": {
-        "type": "dict",
-        "options": {
-            "url_prefix": {"type": "str", "required": True},
-            "server_name": {"type": "str", "default": ""},
-            "weight": {"type": "int", "default": 1},
-            "http_timeout": {"type": "str", "default": "10s"},
-            "node_cache_capable": {"type": "bool", "default": True},
-            "ignorable": {"type": "bool", "default": False},
-            "managed_resources": {
-                "type": "list",
-                "elements": "str",
-                "default": ["accelkit.io/memory", "accelkit.io/cards"],
-            },
-        },
-    },
-    "credentials": {
-        "type": "dict",
-        "no_log": True,
-        "options": {
-            "ca": {"type": "str", "required": True},
-            "certificate": {"type": "str", "required": True},
-            "key": {"type": "str", "required": True, "no_log": True},
-        },
-    },
-    "pod": {
-        "type": "dict",
-        "options": {
-            "image": {"type": "str", "default": ""},
-            "pull_secrets": {"type": "list", "elements": "str", "no_log": False, "default": []},
-            "host_folders": {"type": "list", "elements": "path", "default": []},
-        },
-    },
-    "dns_policy": {"type": "str", "choices": ["", "ClusterFirstWithHostNet"], "default": ""},
-    "folder": {"type": "str", "default": "/etc/kubernetes/accelkit"},
-    "backup_dir": {"type": "str", "default": "/var/lib/accelkit/backup"},
-    "timeout": {"type": "int", "default": 120},
-    "adopt_gcushare": {"type": "bool", "default": False},
-}
 # By state and check mode.
 ACTIONS = {
     ("present", False): "apply",
@@ -106,7 +47,7 @@ class ActionModule(ActionBase):
                 f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
             )
         _result, arguments = self.validate_argument_spec(
-            argument_spec=ARGUMENTS,
+            argument_spec=argument_spec(),
             required_if=[
                 ("state", "present", ["extender", "kubernetes_version"]),
                 ("state", "verified", ["extender", "kubernetes_version"]),
@@ -114,23 +55,23 @@ class ActionModule(ActionBase):
         )
         # Through JSON, because Ansible's strings carry tags that writers of YAML and JSON do not know.
         given = json.loads(json.dumps(arguments))
-        state, kubeconfig, pod = given.pop("state"), given.pop("kubeconfig"), given.pop("pod")
         try:
-            result = self._do(ACTIONS[state, bool(self._task.check_mode)], given, kubeconfig, pod)
+            reach, spec = decode_module_arguments(given)
+            result = self._do(ACTIONS[reach.state, bool(self._task.check_mode)], reach, spec)
         except AccelkitError as exc:
             # Ansible would print the sentences of all causes one after the other.
             raise AnsibleActionFail(str(exc)) from None
-        if state == "verified" and result["changed"]:
+        if reach.state == "verified" and result["changed"]:
             paths = ", ".join(change["after_header"] for change in result["diff"])
             raise AnsibleActionFail(f"not as it should be: {paths}; run site.yml", result={**result, "changed": False})
         problems = result.pop("problems")
         return {**result, "warnings": problems} if problems else result
 
-    def _do(self, action, given, kubeconfig, pod):
-        spec = decode_spec(given)
-        connection = load_connection(Path(kubeconfig) if kubeconfig else None) if spec.node or pod else None
-        if pod:
-            return run_in_pod(connection, action, spec, PodImage(**pod))
+    def _do(self, action, reach, spec):
+        kubeconfig = Path(reach.kubeconfig) if reach.kubeconfig else None
+        connection = load_connection(kubeconfig) if spec.node or reach.pod else None
+        if reach.pod:
+            return run_in_pod(connection, action, spec, reach.pod)
         return perform(action, spec, ShellHost(self._shell), connection)
 
     def _shell(self, script, content):

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from accelkit.scheduler.arguments import FOLDER
 from accelkit.scheduler.configuration.extender_entry import Extender
-
-FOLDER = "/etc/kubernetes/accelkit"
 
 # Reads a file of the host, None where there is none. A ConfigMap is read as `configmap:<namespace>/<name>/<key>`.
 Read = Callable[[str], bytes | None]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
 
+from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
-from accelkit.scheduler.switch.spec import Spec
 
 # Where static pods are, and where system priorities are allowed.
 NAMESPACE: Final = "kube-system"
@@ -26,21 +25,6 @@ _SPEC_KEY: Final = "spec.json"
 _LABELS: Final = {"app.kubernetes.io/name": "accelkit-config-manager", "app.kubernetes.io/part-of": "accelkit"}
 # Files of a control plane belong to root and are closed to everybody else.
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
-
-
-@dataclass(frozen=True)
-class PodImage:
-    """What the pod is made of.
-
-    Attributes:
-        image: accelkit's; empty: that of the node agents which are installed.
-        pull_secrets: names of Secrets in kube-system.
-        host_folders: further folders of the host that the pod may read, as where an existing `--config` lies.
-    """
-
-    image: str
-    pull_secrets: Sequence[str] = ()
-    host_folders: Sequence[str] = ()
 
 
 def pod_name(node: str) -> str:

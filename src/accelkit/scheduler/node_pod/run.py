@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,8 +14,8 @@ import msgspec
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
-from accelkit.scheduler.node_pod.objects import NAMESPACE, PodImage, deadline_seconds, objects, pod_name
-from accelkit.scheduler.switch.spec import Spec
+from accelkit.scheduler.arguments import PodImage, Spec
+from accelkit.scheduler.node_pod.objects import NAMESPACE, deadline_seconds, objects, pod_name
 
 _AGENTS: Final = "/apis/apps/v1/daemonsets"
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
@@ -97,7 +96,7 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
             return {"changed": False, "restored": False, "diff": [], "problems": [await _nothing_to_run(api, spec)]}
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
-        wanted = objects(action, spec, replace(source, image=image))
+        wanted = objects(action, spec, msgspec.structs.replace(source, image=image))
         await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
         try:
             for collection, body in wanted:

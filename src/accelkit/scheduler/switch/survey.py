@@ -75,13 +75,13 @@ class Intent:
 class Survey:
     """One host, seen through its launch file; the arguments are those of Switch."""
 
-    def __init__(self, host: Host, launch: Launch, *, backup_folder: str, folder: str, adopt_gcushare: bool) -> None:
+    def __init__(self, host: Host, launch: Launch, *, backup_dir: str, folder: str, adopt_gcushare: bool) -> None:
         self._host = host
         self._launch = launch
-        self._backup_folder = backup_folder
+        self._backup_dir = backup_dir
         self._folder = folder
         self._adopt = adopt_gcushare
-        self.place = record_path(backup_folder, launch.path)
+        self.place = record_path(backup_dir, launch.path)
 
     def find(self) -> Found:
         """Look at the launch file and its record.
@@ -104,7 +104,7 @@ class Survey:
         return Found(status, current, record, recorded, safe)
 
     def _kept(self, sha256: str) -> str | None:
-        place = original_path(self._backup_folder, sha256)
+        place = original_path(self._backup_dir, sha256)
         content = self._host.read(place)
         if content is None or digest(content) != sha256:
             raise ConfigurationError(
@@ -181,12 +181,12 @@ class Survey:
         A run that was cut off before it could record anything may have made them.
         """
         ours: list[str] = []
-        for folder in (PurePosixPath(self._backup_folder), *PurePosixPath(self._backup_folder).parents):
+        for folder in (PurePosixPath(self._backup_dir), *PurePosixPath(self._backup_dir).parents):
             place = str(folder)
             names = self._host.names(place)
-            if place == self._backup_folder and not any(_is_record(name) for name in names):
+            if place == self._backup_dir and not any(_is_record(name) for name in names):
                 names = [name for name in names if not _is_leftover(name)]
-            mine = self._host.status(place) is None or place == self._backup_folder or "accelkit" in folder.name
+            mine = self._host.status(place) is None or place == self._backup_dir or "accelkit" in folder.name
             if not mine or {str(folder / name) for name in names} - set(ours):
                 break
             ours.insert(0, place)
@@ -194,15 +194,15 @@ class Survey:
 
     def lost_originals(self) -> list[str]:
         """Return the originals that no record names: of a run that was cut off, or of what others changed since."""
-        names = self._host.names(self._backup_folder)
+        names = self._host.names(self._backup_dir)
         kept = set()
         for name in names:
             if _is_record(name):
-                place = str(PurePosixPath(self._backup_folder, name))
+                place = str(PurePosixPath(self._backup_dir, name))
                 record = decode_record(self._host.read(place) or b"", place)
                 kept |= {f"{sha256}{ORIGINAL_SUFFIX}" for sha256 in (record.sha256, record.previous) if sha256}
         lost = (name for name in names if name.endswith(ORIGINAL_SUFFIX) and name not in kept)
-        return [str(PurePosixPath(self._backup_folder, name)) for name in lost]
+        return [str(PurePosixPath(self._backup_dir, name)) for name in lost]
 
     def former(self, found: Found) -> tuple[str | None, bool]:
         """Return the launch file as it is to be without us, and whether that is the recorded original."""

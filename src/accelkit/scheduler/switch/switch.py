@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from accelkit.errors import AccelkitError, ServiceError
+from accelkit.scheduler.arguments import BACKUP_DIR, FOLDER
 from accelkit.scheduler.host.host import Host, Status, make_folders, sweep
-from accelkit.scheduler.launch.form import FOLDER, Launch, Wanted
+from accelkit.scheduler.launch.form import Launch, Wanted
 from accelkit.scheduler.switch.record import Record, digest, encode_record, original_path
 from accelkit.scheduler.switch.survey import Change, Found, Intent, Survey, decoded
-
-BACKUP_FOLDER: Final = "/var/lib/accelkit/backup"
 
 
 class Waiter(Protocol):
@@ -62,7 +61,7 @@ class Switch:
         host: where it runs.
         launch: how it is started.
         waiter: knows whether it runs.
-        backup_folder: for the record; never the launch file's folder.
+        backup_dir: for the record; never the launch file's folder.
         folder: of our files on the host.
         adopt_gcushare: whether an installation of GCUShare is taken over: its original becomes ours.
     """
@@ -73,16 +72,16 @@ class Switch:
         launch: Launch,
         waiter: Waiter,
         *,
-        backup_folder: str = BACKUP_FOLDER,
+        backup_dir: str = BACKUP_DIR,
         folder: str = FOLDER,
         adopt_gcushare: bool = False,
     ) -> None:
         self._host = host
         self._launch = launch
         self._waiter = waiter
-        self._backup_folder = backup_folder
+        self._backup_dir = backup_dir
         self._folder = folder
-        self._survey = Survey(host, launch, backup_folder=backup_folder, folder=folder, adopt_gcushare=adopt_gcushare)
+        self._survey = Survey(host, launch, backup_dir=backup_dir, folder=folder, adopt_gcushare=adopt_gcushare)
 
     def compare(self, wanted: Wanted) -> Outcome:
         """Return what apply() would do; change nothing.
@@ -173,10 +172,10 @@ class Switch:
     def _keep(self, record: Record, *texts: str | None) -> None:
         """Write a record, and before it the launch files that it names."""
         uid, gid = self._owner(record)
-        make_folders(self._host, self._backup_folder, mode="0700")
-        sweep(self._host, self._backup_folder)
+        make_folders(self._host, self._backup_dir, mode="0700")
+        sweep(self._host, self._backup_dir)
         for content in (text.encode() for text in texts if text is not None):
-            place = original_path(self._backup_folder, digest(content))
+            place = original_path(self._backup_dir, digest(content))
             if self._host.status(place) is None:
                 self._host.write(place, content, mode="0600", uid=uid, gid=gid)
         if self._host.read(self._survey.place) != encode_record(record):
@@ -245,7 +244,7 @@ class Switch:
         except AccelkitError as exc:
             raise ServiceError(
                 f"{why.message}; and putting back what was there before failed as well: {exc.message}",
-                next_step=f"look at {self._launch.path} on the host; its original lies in {self._backup_folder}",
+                next_step=f"look at {self._launch.path} on the host; its original lies in {self._backup_dir}",
             ) from exc
 
     def _tidy(self, record: Record, intent: Intent) -> None:
@@ -262,7 +261,7 @@ class Switch:
 
     def _forget(self, record: Record | None) -> None:
         """Delete record, originals and folders; the record goes after all that only it names."""
-        for folder in (self._folder, self._backup_folder, str(PurePosixPath(self._launch.path).parent)):
+        for folder in (self._folder, self._backup_dir, str(PurePosixPath(self._launch.path).parent)):
             sweep(self._host, folder)
         folders = (self._folder,) if record is None else record.folders
         for folder in reversed(folders):

@@ -4,8 +4,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.arguments import ExtenderSpec, Spec
+from accelkit.scheduler.perform import wanted_of
 from accelkit.scheduler.second_scheduler import second_scheduler_configuration
-from accelkit.scheduler.switch.spec import ExtenderSpec, Spec, wanted_of
 
 PLACE = {"name": "ours", "namespace": "there", "credentials": "/etc/accelkit/client"}
 

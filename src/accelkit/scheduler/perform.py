@@ -1,92 +1,29 @@
-"""What is to be done to one host, as the Ansible action and the pod of `accelkit config-manager` are told it."""
+"""Does to one host what its arguments say, for the Ansible action and for `accelkit config-manager`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.kube.connection import Connection
-from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, Extender
+from accelkit.scheduler.arguments import Spec
+from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.config_file import ConfigFile
-from accelkit.scheduler.launch.form import FOLDER, Credentials, Launch, Wanted
+from accelkit.scheduler.launch.form import Credentials, Launch, Wanted
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
 from accelkit.scheduler.launch.rancher import Rancher
 from accelkit.scheduler.launch.systemd import SystemdUnit
 from accelkit.scheduler.switch.mirror_pod import MirrorPod
 from accelkit.scheduler.switch.survey import Change
-from accelkit.scheduler.switch.switch import BACKUP_FOLDER, Outcome, Switch, Waiter
+from accelkit.scheduler.switch.switch import Outcome, Switch, Waiter
 from accelkit.scheduler.switch.waiting import StateFile, SystemdService
 
-Kind = Literal["static_pod", "systemd", "k3s", "rke2", "config_file"]
 _SERVICES: Final = {"k3s": "k3s.service", "rke2": "rke2-server.service"}
-
-
-class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler is started.
-
-    Attributes:
-        kind: what starts it.
-        path: of the manifest or configuration; empty: the usual one.
-        unit: systemd's unit; empty: the usual one.
-        state_path: with config_file: where its runner says how it runs.
-    """
-
-    kind: Kind = "static_pod"
-    path: str = ""
-    unit: str = ""
-    state_path: str = ""
-
-
-class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler calls the extender; see Extender. `server_name` is checked in its certificate."""
-
-    url_prefix: str
-    server_name: str = ""
-    weight: int = 1
-    http_timeout: str = "10s"
-    node_cache_capable: bool = True
-    ignorable: bool = False
-    managed_resources: tuple[str, ...] = OWN_RESOURCES
-
-
-class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PEM texts; see Credentials."""
-
-    ca: str
-    certificate: str
-    key: str
-
-
-class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that Switch needs to know; without `extender` a host can only be switched back."""
-
-    launch: LaunchSpec = LaunchSpec()
-    node: str = ""
-    kubernetes_version: str = ""
-    extender: ExtenderSpec | None = None
-    credentials: CredentialsSpec | None = None
-    dns_policy: Literal["", "ClusterFirstWithHostNet"] = ""
-    folder: str = FOLDER
-    backup_dir: str = BACKUP_FOLDER
-    timeout: float = 120
-    adopt_gcushare: bool = False
-
-
-def decode_spec(given: Any) -> Spec:
-    """Check what was given as JSON-like data.
-
-    Raises:
-        ConfigurationError: a field is missing, unknown or of the wrong type.
-    """
-    try:
-        return msgspec.convert(given, Spec)
-    except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"the specification is wrong: {exc}") from exc
 
 
 def wanted_of(spec: Spec) -> Wanted:
@@ -146,7 +83,7 @@ def switch_of(spec: Spec, host: Host, connection: Connection | None) -> Switch:
         host,
         launch,
         waiter,
-        backup_folder=spec.backup_dir,
+        backup_dir=spec.backup_dir,
         folder=spec.folder,
         adopt_gcushare=spec.adopt_gcushare,
     )
