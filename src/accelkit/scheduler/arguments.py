@@ -54,7 +54,7 @@ class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PEM texts; see Credentials."""
+    """PEM texts; see TlsCredentials."""
 
     ca: str
     certificate: str

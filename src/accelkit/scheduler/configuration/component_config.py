@@ -62,7 +62,7 @@ def with_extender(text: str, extender: Extender) -> str:
     return document.text()
 
 
-def without_extender(text: str, url_prefix: str = "") -> str:
+def without_extender(text: str, url_prefix: str | None = None) -> str:
     """Return the configuration without our entry, recognised by our resources or by `url_prefix`.
 
     Raises:
@@ -88,7 +88,7 @@ def api_version_of(text: str) -> str:
     return str(_read(text).root["apiVersion"])
 
 
-def has_extender(text: str, url_prefix: str = "") -> bool:
+def has_extender(text: str, url_prefix: str | None = None) -> bool:
     """Return whether our entry is in the configuration.
 
     Raises:
@@ -120,5 +120,5 @@ def _entries(document: Document) -> list[dict[str, Any]]:
     return entries
 
 
-def _ours(entries: Sequence[dict[str, Any]], url_prefix: str) -> list[int]:
+def _ours(entries: Sequence[dict[str, Any]], url_prefix: str | None) -> list[int]:
     return [index for index, entry in enumerate(entries) if is_ours(entry, url_prefix)]

@@ -21,7 +21,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.text_edits import TextEdits
-from accelkit.scheduler.configuration.yaml_layout import Layout, Node, read_comments, read_layout
+from accelkit.scheduler.configuration.yaml_layout import Layout, YamlNode, read_comments, read_layout
 
 
 class Document:
@@ -97,7 +97,7 @@ class _Edit:
         self._change(self._layout.root, old, new)
         return self._edits.apply()
 
-    def _change(self, node: Node, old: Any, new: Any) -> None:
+    def _change(self, node: YamlNode, old: Any, new: Any) -> None:
         """Change a mapping that keeps some of its keys, or a list that has items before and after."""
         self._check_unshared(node)
         if isinstance(new, dict):
@@ -105,11 +105,11 @@ class _Edit:
         else:
             self._change_sequence(node, old, new)
 
-    def _check_unshared(self, node: Node) -> None:
+    def _check_unshared(self, node: YamlNode) -> None:
         if node.kind == "alias" or node.anchor in self._layout.aliased:
             raise _SharedError
 
-    def _change_mapping(self, node: Node, old: dict[str, Any], new: dict[str, Any]) -> None:
+    def _change_mapping(self, node: YamlNode, old: dict[str, Any], new: dict[str, Any]) -> None:
         places = {key.name: at for at, (key, _) in enumerate(node.pairs)}
         changed = [key for key in old if key not in new or old[key] != new[key]]
         if not all(key in places for key in changed):
@@ -132,7 +132,7 @@ class _Edit:
         lines = [line for key, value in added.items() for line in self._pair_lines(key, value)]
         self._edits.insert_lines(end, lines, self._edits.column(node.pairs[0][0].start))
 
-    def _change_value(self, parent: Node, at: int, old: Any, new: Any) -> None:
+    def _change_value(self, parent: YamlNode, at: int, old: Any, new: Any) -> None:
         key, value = parent.pairs[at]
         if _has_common_parts(old, new):
             self._change(value, old, new)
@@ -151,7 +151,7 @@ class _Edit:
         self._edits.replace(start, end, words and f" {words}")
         self._edits.insert_lines(self._edits.line_end(value.end), lines, self._edits.column(key.start))
 
-    def _change_sequence(self, node: Node, old: list[Any], new: list[Any]) -> None:
+    def _change_sequence(self, node: YamlNode, old: list[Any], new: list[Any]) -> None:
         gone: list[int] = []
         added: dict[int, list[Any]] = {}
         for start, stop, first, last in _differences(old, new):
@@ -172,7 +172,7 @@ class _Edit:
             place = self._edits.line_end(node.items[at - 1].end) if at else self._item_start(node.items[0])
             self._insert_items(node, place, values)
 
-    def _change_item(self, node: Node, at: int, old: Any, new: Any) -> None:
+    def _change_item(self, node: YamlNode, at: int, old: Any, new: Any) -> None:
         item = node.items[at]
         if _has_common_parts(old, new):
             self._change(item, old, new)
@@ -183,11 +183,11 @@ class _Edit:
             self._delete_item(node, at)
             self._insert_items(node, self._item_start(item), [new])
 
-    def _delete_item(self, node: Node, at: int) -> None:
+    def _delete_item(self, node: YamlNode, at: int) -> None:
         item = node.items[at]
         self._edits.replace(self._item_start(item), self._edits.line_end(item.end), "")
 
-    def _insert_items(self, node: Node, place: int, values: Sequence[Any]) -> None:
+    def _insert_items(self, node: YamlNode, place: int, values: Sequence[Any]) -> None:
         first = node.items[0]
         dash = self._dash(first)
         beside = self._edits.line_start(dash) == self._edits.line_start(first.start)
@@ -197,7 +197,7 @@ class _Edit:
             lines = ["-" + " " * (width - 1) + head, *(" " * width + line for line in rest)]
             self._edits.insert_lines(place, lines, self._edits.column(dash))
 
-    def _item_start(self, item: Node) -> int:
+    def _item_start(self, item: YamlNode) -> int:
         """Return where the first line of an item starts."""
         dash = self._dash(item)
         start = self._edits.line_start(dash)
@@ -205,7 +205,7 @@ class _Edit:
             raise ValueError("the item's dash does not begin its line")
         return start
 
-    def _dash(self, item: Node) -> int:
+    def _dash(self, item: YamlNode) -> int:
         """Return where an item's dash stands, which may be above it, with comments in between."""
         start, end = self._edits.line_start(item.start), item.start
         while (head := self._text[start:end].split("#")[0].rstrip()) == "" and start:
@@ -214,7 +214,7 @@ class _Edit:
             raise ValueError("the item's dash is not found")
         return start + len(head) - 1
 
-    def _delete_pair(self, node: Node, at: int) -> None:
+    def _delete_pair(self, node: YamlNode, at: int) -> None:
         key, value = node.pairs[at]
         start = self._edits.line_start(key.start)
         if not self._text[start : key.start].strip():
@@ -239,7 +239,7 @@ class _Edit:
         indent = " " * (self._offset if isinstance(value, list) else 2)
         return [indent + line for line in _rendered(value)]
 
-    def _list_offsets(self, node: Node) -> Iterator[int]:
+    def _list_offsets(self, node: YamlNode) -> Iterator[int]:
         """Yield how far the lists of the document are indented from their keys."""
         for key, value in node.pairs:
             if value.items and not value.flow:

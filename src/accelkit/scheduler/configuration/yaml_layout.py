@@ -22,7 +22,7 @@ _COMMENT: Final = re.compile(r"#.*")
 
 
 @dataclass(kw_only=True)
-class Node:
+class YamlNode:
     """A scalar, a mapping, a sequence, or an alias of one of these.
 
     Attributes:
@@ -42,15 +42,15 @@ class Node:
     name: str = ""
     flow: bool = False
     anchor: str | None = None
-    pairs: list[tuple[Node, Node]] = field(default_factory=list)
-    items: list[Node] = field(default_factory=list)
+    pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
+    items: list[YamlNode] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """A document: its root, the offset behind its last line, and the anchors that aliases refer to."""
 
-    root: Node
+    root: YamlNode
     end: int
     aliased: frozenset[str]
 
@@ -78,19 +78,19 @@ def read_comments(text: str) -> list[str]:
     return sorted(found.rstrip() for gap in (*gaps, text[end:]) for found in _COMMENT.findall(gap))
 
 
-def _read_node(text: str, event: Any, events: Iterator[Any]) -> Node:
+def _read_node(text: str, event: Any, events: Iterator[Any]) -> YamlNode:
     start, end = event.start_mark.index, event.end_mark.index
     if isinstance(event, AliasEvent):
-        return Node(kind="alias", start=start, end=end, anchor=event.anchor)
+        return YamlNode(kind="alias", start=start, end=end, anchor=event.anchor)
     if isinstance(event, ScalarEvent):
         # A block scalar reaches to the next token; its blank lines at the end are its own with `|+` only.
         if event.style in {"|", ">"} and not event.value.endswith("\n\n"):
             end = start + len(text[start:end].rstrip())
-        return Node(kind="scalar", start=start, end=end, name=event.value, anchor=event.anchor)
+        return YamlNode(kind="scalar", start=start, end=end, name=event.value, anchor=event.anchor)
     if isinstance(event, SequenceStartEvent):
         items, closed = _read_until(SequenceEndEvent, text, events)
         end = closed.end_mark.index if event.flow_style else max(item.end for item in items)
-        return Node(kind="sequence", start=start, end=end, flow=event.flow_style, anchor=event.anchor, items=items)
+        return YamlNode(kind="sequence", start=start, end=end, flow=event.flow_style, anchor=event.anchor, items=items)
     assert isinstance(event, MappingStartEvent), event  # noqa: S101 - the parser has no other kind of node
     nodes, closed = _read_until(MappingEndEvent, text, events)
     pairs = list(zip(nodes[::2], nodes[1::2], strict=True))
@@ -99,12 +99,12 @@ def _read_node(text: str, event: Any, events: Iterator[Any]) -> Node:
             # The parser puts an empty value where the next token is.
             value.start = value.end = text.find(":", key.end) + 1 or key.end
     end = closed.end_mark.index if event.flow_style else max(value.end for _, value in pairs)
-    return Node(kind="mapping", start=start, end=end, flow=event.flow_style, anchor=event.anchor, pairs=pairs)
+    return YamlNode(kind="mapping", start=start, end=end, flow=event.flow_style, anchor=event.anchor, pairs=pairs)
 
 
-def _read_until(last: type, text: str, events: Iterator[Any]) -> tuple[list[Node], Any]:
+def _read_until(last: type, text: str, events: Iterator[Any]) -> tuple[list[YamlNode], Any]:
     """Return the nodes up to the event that closes what holds them, and that event."""
-    nodes: list[Node] = []
+    nodes: list[YamlNode] = []
     for event in events:
         if isinstance(event, last):
             return nodes, event

@@ -19,7 +19,7 @@ Read = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Credentials:
+class TlsCredentials:
     """PEM files by which kube-scheduler and extender know each other."""
 
     ca: bytes
@@ -28,7 +28,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class DesiredSettings:
     """What a host's kube-scheduler shall be told.
 
     Attributes:
@@ -41,7 +41,7 @@ class Wanted:
 
     extender: Extender
     kubernetes_version: str
-    credentials: Credentials | None = None
+    credentials: TlsCredentials | None = None
     folder: str = FOLDER
     dns_policy: str = ""
 
@@ -80,10 +80,10 @@ class Launch(Protocol):
     def path(self) -> str:
         """The launch file on the host."""
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
         """Return the plan.
 
-        Planned from `unswitched(current, recorded)`, so that the same input gives the same bytes, again and again.
+        Planned from `unswitch(current, recorded)`, so that the same input gives the same bytes, again and again.
 
         Args:
             current: the launch file as it is; None where absent.
@@ -95,7 +95,7 @@ class Launch(Protocol):
             ConfigurationError: the file cannot be understood or edited safely, or a foreign extender binds.
         """
 
-    def unswitched(self, current: str, recorded: str | None) -> str | None:
+    def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return the launch file without what is ours, None where it then must not exist.
 
         What others changed since stays. Options of ours that took the place of others' are turned back to `recorded`.

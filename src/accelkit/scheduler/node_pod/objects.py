@@ -32,7 +32,7 @@ def pod_name(node: str) -> str:
     return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
-def objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
+def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
     """Return the collections to post to, and the objects, the pod last."""
     name = pod_name(spec.node)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}
