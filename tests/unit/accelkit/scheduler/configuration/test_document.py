@@ -123,7 +123,7 @@ def take_out(root):
             collection[:] = [item for item in collection if not (isinstance(item, dict) and item.get("name") == MARK)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(text=documents(), data=st.data(), place=st.integers(0, 9))
 def test_what_is_put_in_leaves_every_other_line_as_it_is(text, data, place):
     document = Document(text, "the document")
@@ -134,7 +134,7 @@ def test_what_is_put_in_leaves_every_other_line_as_it_is(text, data, place):
     assert count_outside_one_run(lines_of(text), lines_of(after)) >= len(lines_of(text)) - 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(text=documents(), data=st.data(), place=st.integers(0, 9))
 def test_what_was_put_in_is_taken_out_without_a_trace(text, data, place):
     text = text.rstrip("\r\n") + ("\r\n" if "\r\n" in text else "\n")
@@ -145,7 +145,7 @@ def test_what_was_put_in_is_taken_out_without_a_trace(text, data, place):
     assert again.text() == text
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(text=documents(), data=st.data())
 def test_a_value_is_written_over_in_its_own_lines(text, data):
     document = Document(text, "the document")
@@ -168,7 +168,7 @@ def test_a_value_is_written_over_in_its_own_lines(text, data):
     assert changed[0][0].rpartition("#")[2].rstrip() in changed[0][1] or "#" not in changed[0][0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(text=documents(), data=st.data())
 def test_what_is_taken_out_takes_no_other_line_with_it(text, data):
     document = Document(text, "the document")
