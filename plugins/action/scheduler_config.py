@@ -11,17 +11,15 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.accelkit.kubernetes.plugins.modules.scheduler_config import DOCUMENTATION
-from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import argument_spec
 
 IMPORT_ERROR = None
 try:
     from accelkit.errors import AccelkitError
     from accelkit.kube.connection import load_connection
+    from accelkit.scheduler.arguments import argument_spec, decode_module_arguments
     from accelkit.scheduler.host.shell import ShellHost
-    from accelkit.scheduler.node_pod.objects import PodImage
     from accelkit.scheduler.node_pod.run import run_in_pod
-    from accelkit.scheduler.switch.spec import decode_spec, perform
+    from accelkit.scheduler.perform import perform
 except ImportError as exc:
     IMPORT_ERROR = exc
 
@@ -49,7 +47,7 @@ class ActionModule(ActionBase):
                 f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
             )
         _result, arguments = self.validate_argument_spec(
-            argument_spec=argument_spec(DOCUMENTATION),
+            argument_spec=argument_spec(),
             required_if=[
                 ("state", "present", ["extender", "kubernetes_version"]),
                 ("state", "verified", ["extender", "kubernetes_version"]),
@@ -57,13 +55,13 @@ class ActionModule(ActionBase):
         )
         # A round trip through JSON drops the tags of Ansible's strings, which other serialisers do not know.
         given = json.loads(json.dumps(arguments))
-        state, kubeconfig, pod = given.pop("state"), given.pop("kubeconfig"), given.pop("pod")
         try:
-            result = self._do(ACTIONS[state, bool(self._task.check_mode)], given, kubeconfig, pod)
+            reach, spec = decode_module_arguments(given)
+            result = self._do(ACTIONS[reach.state, bool(self._task.check_mode)], reach, spec)
         except AccelkitError as exc:
             # Ansible would print the sentences of all causes one after the other.
             raise AnsibleActionFail(str(exc)) from None
-        if state == "verified" and result["changed"]:
+        if reach.state == "verified" and result["changed"]:
             paths = ", ".join(change["after_header"] for change in result["diff"])
             raise AnsibleActionFail(
                 f"kube-scheduler's configuration differs: {paths}; run site.yml", result={**result, "changed": False}
@@ -71,11 +69,11 @@ class ActionModule(ActionBase):
         problems = result.pop("problems")
         return {**result, "warnings": problems} if problems else result
 
-    def _do(self, action, given, kubeconfig, pod):
-        spec = decode_spec(given)
-        connection = load_connection(Path(kubeconfig) if kubeconfig else None) if spec.node or pod else None
-        if pod:
-            return run_in_pod(connection, action, spec, PodImage(**pod))
+    def _do(self, action, reach, spec):
+        kubeconfig = Path(reach.kubeconfig) if reach.kubeconfig else None
+        connection = load_connection(kubeconfig) if spec.node or reach.pod else None
+        if reach.pod:
+            return run_in_pod(connection, action, spec, reach.pod)
         return perform(action, spec, ShellHost(self._shell), connection)
 
     def _shell(self, script, content):

@@ -54,8 +54,8 @@ from ansible.errors import AnsibleFilterError
 IMPORT_ERROR = None
 try:
     from accelkit.errors import AccelkitError
+    from accelkit.scheduler.arguments import decode_spec
     from accelkit.scheduler.second_scheduler import second_scheduler_configuration
-    from accelkit.scheduler.switch.spec import decode_spec
 except ImportError as exc:
     IMPORT_ERROR = exc
 

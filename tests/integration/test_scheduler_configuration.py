@@ -15,7 +15,7 @@ from accelkit.sandbox.certificates import Authority, kubeconfig
 from accelkit.scheduler.configuration.command_line import parse
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.versions import minor_of
-from accelkit.scheduler.launch.form import Credentials, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, TlsCredentials
 from accelkit.scheduler.launch.manifest import StaticPod
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "accelkit" / "scheduler"))
@@ -55,10 +55,10 @@ def written(tmp_path, version, *, existing):
         manifest = with_mount(with_options(manifest, "--config=/etc/own.yaml"), "/opt/own.yaml", "/etc/own.yaml")
         text = CONFIGURATION.replace("/etc/kubernetes/scheduler.conf", str(credentials))
         files["/opt/own.yaml"] = text.encode()
-    wanted = Wanted(
+    wanted = DesiredSettings(
         extender=Extender(url_prefix="https://10.96.0.7:32766", tls_config={"serverName": "extender.svc"}),
         kubernetes_version=version,
-        credentials=Credentials(ca=authority.certificate, certificate=client.certificate, key=client.key),
+        credentials=TlsCredentials(ca=authority.certificate, certificate=client.certificate, key=client.key),
         folder=str(tmp_path / "accelkit"),
     )
     plan = StaticPod().plan(manifest, None, files.get, wanted)

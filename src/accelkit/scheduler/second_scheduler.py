@@ -6,9 +6,10 @@ import dataclasses
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.arguments import Spec
 from accelkit.scheduler.configuration.component_config import new_configuration
 from accelkit.scheduler.configuration.versions import POLICY, minor_of, written_format
-from accelkit.scheduler.switch.spec import Spec, wanted_of
+from accelkit.scheduler.perform import build_desired_settings
 
 _CREDENTIALS: Final = {"caFile": "ca.crt", "certFile": "tls.crt", "keyFile": "tls.key"}
 
@@ -25,7 +26,7 @@ def second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, cre
     Raises:
         ConfigurationError: the extender or the version is not given, or the version has no such configuration.
     """
-    wanted = wanted_of(spec)
+    wanted = build_desired_settings(spec)
     api_version = written_format(minor_of(wanted.kubernetes_version))
     if api_version == POLICY:
         raise ConfigurationError(

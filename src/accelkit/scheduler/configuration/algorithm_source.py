@@ -30,9 +30,7 @@ class MergedSource:
         return document.text()
 
 
-def merged_algorithm_source(
-    text: str, extender: Extender, policy_text: Callable[[dict[str, Any]], str]
-) -> MergedSource:
+def merge_algorithm_source(text: str, extender: Extender, policy_text: Callable[[dict[str, Any]], str]) -> MergedSource:
     """Merge our entry into the Policy that a v1alpha1 configuration names, or into a new one.
 
     Raises:

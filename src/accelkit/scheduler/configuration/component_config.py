@@ -1,23 +1,19 @@
 """Our entry in the `extenders:` of a KubeSchedulerConfiguration, put in and taken out of its text.
 
-The text is edited at the lines of that entry alone, found by the positions of the parsed nodes, so that every other
-byte stays: comments, order, quotes, indentation. The result is parsed again and compared; where lines cannot be edited
-(flow style, say), the document is written anew by ruamel.yaml, which keeps comments and order.
+Document changes the lines of that entry alone: every other byte of the configuration stays.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.configuration.document import Document
 from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, Extender, check_binds_alone, is_ours
-from accelkit.scheduler.configuration.splice import Splice
 
 __all__ = [
     "OWN_RESOURCES",
@@ -31,6 +27,7 @@ __all__ = [
 
 KIND: Final = "KubeSchedulerConfiguration"
 GROUP: Final = "kubescheduler.config.k8s.io/"
+_KEY: Final = "extenders"
 
 
 def new_configuration(api_version: str, fields: dict[str, Any], extender: Extender) -> str:
@@ -44,8 +41,9 @@ def new_configuration(api_version: str, fields: dict[str, Any], extender: Extend
     yaml = YAML()
     yaml.width = 4096
     stream = io.StringIO()
-    yaml.dump({"apiVersion": GROUP + api_version, "kind": KIND, **fields}, stream)
-    return with_extender(stream.getvalue(), extender)
+    entry = _entry(GROUP + api_version, extender)
+    yaml.dump({"apiVersion": GROUP + api_version, "kind": KIND, **fields, _KEY: [entry]}, stream)
+    return stream.getvalue()
 
 
 def with_extender(text: str, extender: Extender) -> str:
@@ -54,32 +52,31 @@ def with_extender(text: str, extender: Extender) -> str:
     Raises:
         ConfigurationError: no KubeSchedulerConfiguration, or another extender binds already.
     """
-    document = _document(text)
+    document = _read(text)
     entries = _entries(document)
     ours = _ours(entries, extender.url_prefix)
-    check_binds_alone(entry for index, entry in enumerate(entries) if index not in ours)
-    legacy = document["apiVersion"] == GROUP + "v1alpha2"
-    wanted = extender.legacy_entry() if legacy else extender.entry()
-    if [entries[index] for index in ours] == [wanted]:
-        return text
-    place = ours[0] if ours else len(entries)
-    after = [entry for index, entry in enumerate(entries) if index not in ours]
-    after.insert(place, wanted)
-    return _edited(text, after, lambda splice: splice.put(wanted, ours), lambda items: _put(items, wanted, ours))
+    others = [entry for index, entry in enumerate(entries) if index not in ours]
+    check_binds_alone(others)
+    others.insert(ours[0] if ours else len(entries), _entry(str(document.root["apiVersion"]), extender))
+    document.root[_KEY] = others
+    return document.text()
 
 
-def without_extender(text: str, url_prefix: str = "") -> str:
+def without_extender(text: str, url_prefix: str | None = None) -> str:
     """Return the configuration without our entry, recognised by our resources or by `url_prefix`.
 
     Raises:
         ConfigurationError: no KubeSchedulerConfiguration.
     """
-    entries = _entries(_document(text))
+    document = _read(text)
+    entries = _entries(document)
     ours = _ours(entries, url_prefix)
     if not ours:
         return text
-    after = [entry for index, entry in enumerate(entries) if index not in ours]
-    return _edited(text, after, lambda splice: splice.take(ours), lambda items: _take(items, ours))
+    document.root[_KEY] = [entry for index, entry in enumerate(entries) if index not in ours]
+    if not document.root[_KEY]:
+        del document.root[_KEY]
+    return document.text()
 
 
 def api_version_of(text: str) -> str:
@@ -88,89 +85,40 @@ def api_version_of(text: str) -> str:
     Raises:
         ConfigurationError: no KubeSchedulerConfiguration.
     """
-    return str(_document(text)["apiVersion"])
+    return str(_read(text).root["apiVersion"])
 
 
-def has_extender(text: str, url_prefix: str = "") -> bool:
+def has_extender(text: str, url_prefix: str | None = None) -> bool:
     """Return whether our entry is in the configuration.
 
     Raises:
         ConfigurationError: no KubeSchedulerConfiguration.
     """
-    return bool(_ours(_entries(_document(text)), url_prefix))
+    return bool(_ours(_entries(_read(text)), url_prefix))
 
 
-def _document(text: str) -> dict[str, Any]:
-    try:
-        document = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as exc:
-        raise ConfigurationError(f"the scheduler configuration is not one YAML document: {exc}") from exc
-    if not isinstance(document, dict) or document.get("kind") != KIND:
+def _read(text: str) -> Document:
+    document = Document(text, "the scheduler configuration")
+    if document.root.get("kind") != KIND:
         raise ConfigurationError(
             f"the file holds no {KIND}", next_step="give the path that kube-scheduler has in its option --config"
         )
-    if not str(document.get("apiVersion", "")).startswith(GROUP):
-        raise ConfigurationError(f"apiVersion {document.get('apiVersion')!r} is none of {GROUP}*")
+    api_version = document.root.get("apiVersion")
+    if not str(api_version or "").startswith(GROUP):
+        raise ConfigurationError(f"apiVersion {api_version!r} is none of {GROUP}*")
     return document
 
 
-def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
-    entries = document.get("extenders") or []
+def _entry(api_version: str, extender: Extender) -> dict[str, Any]:
+    return extender.legacy_entry() if api_version == GROUP + "v1alpha2" else extender.entry()
+
+
+def _entries(document: Document) -> list[dict[str, Any]]:
+    entries = document.root.get(_KEY) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigurationError("`extenders` of the scheduler configuration is not a list of mappings")
     return entries
 
 
-def _ours(entries: Sequence[dict[str, Any]], url_prefix: str) -> list[int]:
+def _ours(entries: Sequence[dict[str, Any]], url_prefix: str | None) -> list[int]:
     return [index for index, entry in enumerate(entries) if is_ours(entry, url_prefix)]
-
-
-def _edited(
-    text: str,
-    entries: list[dict[str, Any]],
-    by_lines: Callable[[Splice], str],
-    by_document: Callable[[CommentedSeq], None],
-) -> str:
-    expected = {**_document(text), "extenders": entries}
-    edits: tuple[Callable[[], str], ...] = (lambda: by_lines(Splice(text)), lambda: _rewritten(text, by_document))
-    for edit in edits:
-        try:
-            result = edit()
-            document = _document(result)
-        except (ConfigurationError, ValueError):
-            continue
-        if {**document, "extenders": document.get("extenders") or []} == expected:
-            return result
-    raise ConfigurationError(
-        "the scheduler configuration cannot be edited safely",
-        next_step="write its `extenders` as a plain block list, or empty",
-    )
-
-
-def _rewritten(text: str, change: Callable[[CommentedSeq], None]) -> str:
-    yaml = YAML()
-    yaml.indent(mapping=2, sequence=2, offset=0)
-    yaml.width = 4096
-    yaml.preserve_quotes = True
-    yaml.explicit_start = text.startswith("---")
-    document: CommentedMap = yaml.load(text)
-    items = document.get("extenders")
-    if not isinstance(items, CommentedSeq):
-        items = CommentedSeq()
-        document["extenders"] = items
-    change(items)
-    if not items:
-        del document["extenders"]
-    stream = io.StringIO()
-    yaml.dump(document, stream)
-    return stream.getvalue()
-
-
-def _put(items: CommentedSeq, wanted: dict[str, Any], ours: Sequence[int]) -> None:
-    _take(items, ours)
-    items.insert(ours[0] if ours else len(items), wanted)
-
-
-def _take(items: CommentedSeq, ours: Sequence[int]) -> None:
-    for index in reversed(ours):
-        del items[index]

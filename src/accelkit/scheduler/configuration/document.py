@@ -1,26 +1,27 @@
-"""A YAML document that keeps its comments, order and quotes through an edit, and the bytes of all other lines.
+"""A YAML document edited as plain data, whose lines stay as they are, byte for byte, where nothing in them changes.
 
-The edit is made on ruamel.yaml's round-trip tree. What it changes in ruamel.yaml's own layout of the document is then
-done to the lines of the text as it is, so that even what ruamel.yaml does not keep stays: `null`, spacing, comments
-above the document. Where lines do not match, the document is written in ruamel.yaml's layout. Either is read back.
+`root` is changed as a dictionary is. text() compares it with what the document said, and makes each difference where it
+stands in the text: a value is written over, an item's lines are put in or taken out. So comments, order, quotes,
+spacing and line ends of all else stay. The result is parsed again, and refused where it does not say what `root` says.
+
+Libraries that keep comments, ruamel.yaml among them, write the whole document in a layout of their own.
 """
 
 from __future__ import annotations
 
+import copy
 import io
-import re
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any, Final
+from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.tokens import AliasToken
 
 from accelkit.errors import ConfigurationError
-
-_LIST: Final = re.compile(r"^(?P<key> *(?:- +)?)[^\s#'\"-][^\n]*:[ ]*\n(?P<dash> *)-(?P<gap> +)\S", re.MULTILINE)
+from accelkit.scheduler.configuration.text_edits import TextEdits
+from accelkit.scheduler.configuration.yaml_layout import Layout, YamlNode, read_comments, read_layout
 
 
 class Document:
@@ -37,138 +38,245 @@ class Document:
     def __init__(self, text: str, what: str) -> None:
         self._what = what
         self._source = text
-        self._plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
-        self._yaml = _yaml(self._plain)
         try:
-            self._has_aliases = any(isinstance(token, AliasToken) for token in YAML(pure=True).scan(self._plain))
-            root = self._yaml.load(self._plain)
+            root = YAML(typ="safe", pure=True).load(text)
         except YAMLError as exc:
             raise ConfigurationError(f"{what} is not one YAML document: {' '.join(str(exc).split())}") from exc
         except ValueError as exc:
             raise ConfigurationError(f"{what} cannot be read as YAML: {exc}") from exc
-        if not isinstance(root, CommentedMap):
+        if not isinstance(root, dict):
             raise ConfigurationError(f"{what} holds no mapping")
-        self.root: CommentedMap = root
-        self._original = plain_data(root)
+        self.root: dict[str, Any] = root
+        self._original = copy.deepcopy(root)
 
     def text(self) -> str:
         """Return the document as it is now; the very text it was read from where nothing changed.
 
         Raises:
-            ConfigurationError: it cannot be written so that it reads back the same.
+            ConfigurationError: a change lies in what an alias or merge shares, or in lines that cannot be edited.
         """
-        wanted = plain_data(self.root)
-        if wanted == self._original:
+        if self.root == self._original:
             return self._source
-        written = self.rewritten()
-        before = _dumped(self._yaml, _yaml(self._plain).load(self._plain))
-        for candidate in (_patched(self._source, before, written), written):
-            if candidate is not None and _reads_as(candidate, wanted):
-                return candidate
+        try:
+            result = _Edit(self._source, read_layout(self._source)).apply(self._original, self.root)
+            if YAML(typ="safe", pure=True).load(result) == self.root:
+                return result
+        except _SharedError as exc:
+            raise ConfigurationError(
+                f"{self._what} uses a YAML alias where it would have to be edited",
+                next_step="write the aliased part out",
+            ) from exc
+        except (YAMLError, ValueError):
+            # Laid out in a way that is not known here; said below.
+            pass
         raise ConfigurationError(
             f"{self._what} cannot be edited safely", next_step="write it in plain block style, without aliases"
         )
 
-    def rewritten(self) -> str:
-        """Return the document in ruamel.yaml's layout, changed or not."""
-        return _dumped(self._yaml, self.root)
+    @property
+    def comments(self) -> list[str]:
+        """The comments of the text that it was read from, sorted."""
+        return read_comments(self._source)
 
-    def check_unshared(self, *places: object) -> None:
-        """Refuse to edit what the document reaches by an alias or merge, since that would change more than one place.
 
-        Raises:
-            ConfigurationError: one of `places` is such.
-        """
-        if not self._has_aliases:
+class _SharedError(Exception):
+    """A value to be changed is used in more than one place."""
+
+
+class _Edit:
+    """One change of one text. ValueError where it is not laid out in lines that could be edited."""
+
+    def __init__(self, text: str, layout: Layout) -> None:
+        self._text = text
+        self._layout = layout
+        self._edits = TextEdits(text)
+        self._offset = next(self._list_offsets(layout.root), 0)
+
+    def apply(self, old: dict[str, Any], new: dict[str, Any]) -> str:
+        """Return the text of `old` as one of `new`."""
+        self._change(self._layout.root, old, new)
+        return self._edits.apply()
+
+    def _change(self, node: YamlNode, old: Any, new: Any) -> None:
+        """Change a mapping that keeps some of its keys, or a list that has items before and after."""
+        self._check_unshared(node)
+        if isinstance(new, dict):
+            self._change_mapping(node, old, new)
+        else:
+            self._change_sequence(node, old, new)
+
+    def _check_unshared(self, node: YamlNode) -> None:
+        if node.kind == "alias" or node.anchor in self._layout.aliased:
+            raise _SharedError
+
+    def _change_mapping(self, node: YamlNode, old: dict[str, Any], new: dict[str, Any]) -> None:
+        places = {key.name: at for at, (key, _) in enumerate(node.pairs)}
+        changed = [key for key in old if key not in new or old[key] != new[key]]
+        if not all(key in places for key in changed):
+            # What is not written here is merged into it from elsewhere.
+            raise _SharedError
+        gone = [places[key] for key in changed if key not in new]
+        added = {key: value for key, value in new.items() if key not in old}
+        for key in changed:
+            if key in new:
+                self._change_value(node, places[key], old[key], new[key])
+        if node.flow:
+            spans = [(key.start, value.end) for key, value in node.pairs]
+            words = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in added.items())
+            self._edits.change_list(spans, gone, {len(spans): words} if added else {})
             return
-        counts: dict[int, int] = {}
-        _count(self.root, counts)
-        for place in places:
-            if counts.get(id(place), 0) > 1 or getattr(place, "merge", None):
-                raise ConfigurationError(
-                    f"{self._what} uses a YAML alias where it would have to be edited",
-                    next_step="write the aliased part out",
-                )
+        for at in gone:
+            self._delete_pair(node, at)
+        # What stands behind the last value of a document, as a comment, is about that.
+        end = self._layout.end if node is self._layout.root else self._edits.line_end(node.end)
+        lines = [line for key, value in added.items() for line in self._pair_lines(key, value)]
+        self._edits.insert_lines(end, lines, self._edits.column(node.pairs[0][0].start))
+
+    def _change_value(self, parent: YamlNode, at: int, old: Any, new: Any) -> None:
+        key, value = parent.pairs[at]
+        if _has_common_parts(old, new):
+            self._change(value, old, new)
+            return
+        self._check_unshared(value)
+        if parent.flow:
+            self._edits.replace(value.start, value.end, json.dumps(new))
+            return
+        lines = self._block_lines(new)
+        words = "" if lines else _inline(new)
+        if (value.pairs or value.items) and not value.flow:
+            start = end = self._text.index(":", key.end) + 1
+            self._edits.replace(self._edits.line_end(start), self._edits.line_end(value.end), "")
+        else:
+            start, end = len(self._text[: value.start].rstrip(" \t")), value.end
+        self._edits.replace(start, end, words and f" {words}")
+        self._edits.insert_lines(self._edits.line_end(value.end), lines, self._edits.column(key.start))
+
+    def _change_sequence(self, node: YamlNode, old: list[Any], new: list[Any]) -> None:
+        gone: list[int] = []
+        added: dict[int, list[Any]] = {}
+        for start, stop, first, last in _differences(old, new):
+            # Written over where it can be, since a comment belongs to the item that it follows.
+            both = min(stop - start, last - first)
+            for index in range(both):
+                self._change_item(node, start + index, old[start + index], new[first + index])
+            gone += range(start + both, stop)
+            if first + both < last:
+                added[stop] = new[first + both : last]
+        if node.flow:
+            spans = [(item.start, item.end) for item in node.items]
+            self._edits.change_list(spans, gone, {at: json.dumps(values)[1:-1] for at, values in added.items()})
+            return
+        for at in gone:
+            self._delete_item(node, at)
+        for at, values in added.items():
+            place = self._edits.line_end(node.items[at - 1].end) if at else self._item_start(node.items[0])
+            self._insert_items(node, place, values)
+
+    def _change_item(self, node: YamlNode, at: int, old: Any, new: Any) -> None:
+        item = node.items[at]
+        if _has_common_parts(old, new):
+            self._change(item, old, new)
+        elif node.flow or (item.kind == "scalar" and item.start < item.end and not isinstance(new, dict | list)):
+            self._check_unshared(item)
+            self._edits.replace(item.start, item.end, json.dumps(new) if node.flow else _inline(new))
+        else:
+            self._delete_item(node, at)
+            self._insert_items(node, self._item_start(item), [new])
+
+    def _delete_item(self, node: YamlNode, at: int) -> None:
+        item = node.items[at]
+        self._edits.replace(self._item_start(item), self._edits.line_end(item.end), "")
+
+    def _insert_items(self, node: YamlNode, place: int, values: Sequence[Any]) -> None:
+        first = node.items[0]
+        dash = self._dash(first)
+        beside = self._edits.line_start(dash) == self._edits.line_start(first.start)
+        width = first.start - dash if beside and first.end > first.start else 2
+        for value in values:
+            head, *rest = _rendered(value)
+            lines = ["-" + " " * (width - 1) + head, *(" " * width + line for line in rest)]
+            self._edits.insert_lines(place, lines, self._edits.column(dash))
+
+    def _item_start(self, item: YamlNode) -> int:
+        """Return where the first line of an item starts."""
+        dash = self._dash(item)
+        start = self._edits.line_start(dash)
+        if self._text[start:dash].strip():
+            raise ValueError("the item's dash does not begin its line")
+        return start
+
+    def _dash(self, item: YamlNode) -> int:
+        """Return where an item's dash stands, which may be above it, with comments in between."""
+        start, end = self._edits.line_start(item.start), item.start
+        while (head := self._text[start:end].split("#")[0].rstrip()) == "" and start:
+            start, end = self._edits.line_start(start - 1), start
+        if not head.endswith("-"):
+            raise ValueError("the item's dash is not found")
+        return start + len(head) - 1
+
+    def _delete_pair(self, node: YamlNode, at: int) -> None:
+        key, value = node.pairs[at]
+        start = self._edits.line_start(key.start)
+        if not self._text[start : key.start].strip():
+            self._edits.replace(start, self._edits.line_end(value.end), "")
+            return
+        # The key stands behind a dash: the next one takes its place, or follows comments that are kept.
+        following = node.pairs[at + 1][0].start if at + 1 < len(node.pairs) else key.start
+        behind = self._edits.line_end(value.end)
+        if "#" in self._text[behind:following]:
+            self._edits.replace(key.start, behind, self._edits.newline)
+        else:
+            self._edits.replace(key.start, following, "")
+
+    def _pair_lines(self, key: str, value: Any) -> list[str]:
+        lines = self._block_lines(value)
+        return [f"{_inline(key)}:", *lines] if lines else [f"{_inline(key)}: {_inline(value)}"]
+
+    def _block_lines(self, value: Any) -> list[str]:
+        """Return the lines of a value below its key, none where it stands beside it."""
+        if not isinstance(value, dict | list) or not value:
+            return []
+        indent = " " * (self._offset if isinstance(value, list) else 2)
+        return [indent + line for line in _rendered(value)]
+
+    def _list_offsets(self, node: YamlNode) -> Iterator[int]:
+        """Yield how far the lists of the document are indented from their keys."""
+        for key, value in node.pairs:
+            if value.items and not value.flow:
+                yield max(self._edits.column(self._dash(value.items[0])) - self._edits.column(key.start), 0)
+            yield from self._list_offsets(value)
+        for item in node.items:
+            yield from self._list_offsets(item)
 
 
-def assign(items: CommentedSeq, wanted: Sequence[str]) -> None:
-    """Make a list of words `wanted`, touching only the items that differ."""
-    matcher = SequenceMatcher(None, list(items), list(wanted), autojunk=False)
-    for tag, start, stop, from_, to in reversed(matcher.get_opcodes()):
-        if tag == "equal":
-            continue
-        # Written over where it can be, since a comment belongs to the item that it follows.
-        kept = min(stop - start, to - from_)
-        for index in range(kept):
-            items[start + index] = wanted[from_ + index]
-        for index in range(stop - 1, start + kept - 1, -1):
-            del items[index]
-        for index in range(kept, to - from_):
-            items.insert(start + index, wanted[from_ + index])
+def _has_common_parts(old: Any, new: Any) -> bool:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return bool(old.keys() & new.keys())
+    return isinstance(old, list) and isinstance(new, list) and bool(old) and bool(new)
 
 
-def plain_data(value: Any) -> Any:
-    """Return the mappings, lists and scalars of a document without what ruamel.yaml keeps beside them."""
-    if isinstance(value, dict):
-        return {plain_data(key): plain_data(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [plain_data(each) for each in value]
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return value
+def _differences(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield which part of a list, from where to where, makes way for which part of another one."""
+    words = [[json.dumps(item, sort_keys=True, default=str) for item in items] for items in (old, new)]
+    for tag, *places in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
+        if tag != "equal":
+            start, stop, first, last = places
+            yield start, stop, first, last
 
 
-def _patched(source: str, before: str, after: str) -> str | None:
-    """Do to the lines of `source` what leads from `before` to `after`; None where they do not match."""
-    newline = "\r\n" if "\r\n" in source else "\n"
-    lines = source.splitlines(keepends=True)
-    old, new = before.splitlines(), after.splitlines()
-    same = SequenceMatcher(None, old, [line.rstrip("\r\n") for line in lines], autojunk=False).get_matching_blocks()
-    place = {block.a + i: block.b + i for block in same for i in range(block.size)}
-    for tag, start, stop, from_, to in reversed(SequenceMatcher(None, old, new, autojunk=False).get_opcodes()):
-        if tag == "equal":
-            continue
-        touched = [place.get(index) for index in range(start, stop)]
-        behind = place[start - 1] + 1 if start - 1 in place else place.get(start)
-        first = touched[0] if touched else behind
-        if first is None or touched != list(range(first, first + len(touched))):
-            return None
-        if first and not lines[first - 1].endswith("\n"):
-            lines[first - 1] += newline
-        lines[first : first + len(touched)] = [line + newline for line in new[from_:to]]
-    return "".join(lines)
+def _inline(value: Any) -> str:
+    """Return a scalar, or an empty mapping or list, as it stands beside its key."""
+    lines = _rendered(value)
+    return lines[0] if len(lines) == 1 else json.dumps(value)
 
 
-def _reads_as(text: str, wanted: Any) -> bool:
-    try:
-        return bool(YAML(typ="safe", pure=True).load(text) == wanted)
-    except YAMLError:
-        return False
-
-
-def _yaml(plain: str) -> YAML:
-    """Return a round-trip dumper that indents lists as the text does."""
+def _rendered(value: Any) -> list[str]:
+    """Return a value as lines in block style."""
+    if value is None:
+        return ["null"]
     yaml = YAML()
-    offset, gap = 0, 1
-    if match := _LIST.search(plain):
-        offset, gap = max(len(match["dash"]) - len(match["key"]), 0), len(match["gap"])
-    yaml.indent(mapping=2, sequence=offset + 1 + gap, offset=offset)
+    yaml.indent(mapping=2, sequence=2, offset=0)
     yaml.width = 4096
-    yaml.preserve_quotes = True
-    first = next((line for line in plain.splitlines() if line.strip() and not line.startswith("#")), "")
-    yaml.explicit_start = first.startswith("---")
-    return yaml
-
-
-def _dumped(yaml: YAML, root: object) -> str:
     stream = io.StringIO()
-    yaml.dump(root, stream)
-    return stream.getvalue()
-
-
-def _count(value: object, counts: dict[int, int]) -> None:
-    if isinstance(value, dict | list):
-        counts[id(value)] = counts.get(id(value), 0) + 1
-        for child in value.values() if isinstance(value, dict) else value:
-            _count(child, counts)
+    yaml.dump([value], stream)
+    return [line[2:] for line in stream.getvalue().splitlines()]

@@ -69,11 +69,11 @@ class Extender:
         """Return the entry as a Policy, and v1alpha2, spell it: other keys for two fields, and nanoseconds."""
         entry = self.entry()
         entry["enableHttps"] = entry.pop("enableHTTPS")
-        entry["httpTimeout"] = nanoseconds(self.http_timeout)
+        entry["httpTimeout"] = parse_duration(self.http_timeout)
         return entry
 
 
-def is_ours(entry: dict[str, Any], url_prefix: str = "") -> bool:
+def is_ours(entry: dict[str, Any], url_prefix: str | None = None) -> bool:
     """Return whether an extender's entry is ours, told by our resources or by `url_prefix`."""
     if url_prefix and str(entry.get("urlPrefix", "")).rstrip("/") == url_prefix.rstrip("/"):
         return True
@@ -95,7 +95,7 @@ def check_binds_alone(others: Iterable[dict[str, Any]]) -> None:
             )
 
 
-def nanoseconds(duration: str) -> int:
+def parse_duration(duration: str) -> int:
     """Return a Go duration, as `1m30s`, in nanoseconds.
 
     Raises:

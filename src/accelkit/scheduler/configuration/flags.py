@@ -23,14 +23,14 @@ _WITH_INSECURE_PORT: Final = frozenset({"v1beta1", "v1beta2"})
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedFlags:
     """The fields of a new configuration that say what the flags said, and what no field can say."""
 
     fields: dict[str, Any]
     problems: tuple[str, ...] = ()
 
 
-def carried(options: Iterable[Option], api_version: str, minor: int) -> Carried:
+def carry_flags(options: Iterable[Option], api_version: str, minor: int) -> CarriedFlags:
     """Return the fields for the flags that --config puts out of force.
 
     Args:
@@ -51,7 +51,7 @@ def carried(options: Iterable[Option], api_version: str, minor: int) -> Carried:
         fields.update(_insecure_serving(options))
     if profile := _profile(options):
         fields["profiles"] = [profile]
-    return Carried(fields, tuple(_problems(options)))
+    return CarriedFlags(fields, tuple(_problems(options)))
 
 
 def _boolean(value: str) -> bool:

@@ -26,7 +26,7 @@ ANSWER_SECONDS: Final = 5
 
 
 @dataclass(frozen=True)
-class Status:
+class FileStatus:
     """What lies at a path. `mode` as four octal digits."""
 
     kind: Literal["file", "folder", "link", "other"]
@@ -41,7 +41,7 @@ class Host(Protocol):
     Every operation raises ConfigurationError where the host refuses it, with the host's own words.
     """
 
-    def status(self, path: str) -> Status | None:
+    def status(self, path: str) -> FileStatus | None:
         """Return what lies at a path, without following a link; None where nothing does."""
 
     def read(self, path: str) -> bytes | None:
@@ -75,7 +75,7 @@ class LocalHost:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
 
-    def status(self, path: str) -> Status | None:
+    def status(self, path: str) -> FileStatus | None:
         """Return what lies at a path; see Host."""
         try:
             found = self._at(path).lstat()
@@ -90,7 +90,7 @@ class LocalHost:
             kind = "folder"
         elif modes.S_ISLNK(found.st_mode):
             kind = "link"
-        return Status(kind, f"{modes.S_IMODE(found.st_mode):04o}", found.st_uid, found.st_gid)
+        return FileStatus(kind, f"{modes.S_IMODE(found.st_mode):04o}", found.st_uid, found.st_gid)
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; see Host."""

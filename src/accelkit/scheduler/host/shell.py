@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Final, Literal
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.host.host import ANSWER_SECONDS, UNFINISHED_PREFIX, Status
+from accelkit.scheduler.host.host import ANSWER_SECONDS, UNFINISHED_PREFIX, FileStatus
 
 # Runs a script with some bytes as its standard input; returns the exit status, its output and its errors.
 Execute = Callable[[str, bytes], tuple[int, str, str]]
@@ -66,7 +66,7 @@ class ShellHost:
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
 
-    def status(self, path: str) -> Status | None:
+    def status(self, path: str) -> FileStatus | None:
         """Return what lies at a path; see Host."""
         output = self._answer(f"{_unless_there(path)}LC_ALL=C ls -ldn -- {_q(path)}", "cannot be looked at", path)
         if output.strip() == _ABSENT:
@@ -74,7 +74,9 @@ class ShellHost:
         match = _LISTED.match(output)
         if match is None:
             raise ConfigurationError(f"{path} cannot be looked at: the host's ls answered {output.strip()[:200]!r}")
-        return Status(_KINDS.get(match["kind"], "other"), _octal(match["mode"]), int(match["uid"]), int(match["gid"]))
+        return FileStatus(
+            _KINDS.get(match["kind"], "other"), _octal(match["mode"]), int(match["uid"]), int(match["gid"])
+        )
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; see Host."""

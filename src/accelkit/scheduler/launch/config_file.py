@@ -13,7 +13,7 @@ from accelkit.scheduler.configuration.component_config import (
     without_extender,
 )
 from accelkit.scheduler.configuration.versions import check_readable, minor_of
-from accelkit.scheduler.launch.form import Plan, Read, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.replacement import with_credentials
 
 
@@ -27,9 +27,9 @@ class ConfigFile:
     """
 
     path: str
-    url_prefix: str = ""
+    url_prefix: str | None = None
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:  # noqa: ARG002
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:  # noqa: ARG002
         """Return the plan; its marker is the SHA-256 of the configuration. See Launch."""
         if current is None:
             raise ConfigurationError(
@@ -41,7 +41,7 @@ class ConfigFile:
         text = with_extender(current, extender)
         return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
 
-    def unswitched(self, current: str, recorded: str | None) -> str:  # noqa: ARG002
+    def unswitch(self, current: str, recorded: str | None) -> str:  # noqa: ARG002
         """Return the configuration without our entry; see Launch."""
         return without_extender(current, self.url_prefix)
 

@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from accelkit.scheduler.arguments import FOLDER
 from accelkit.scheduler.configuration.extender_entry import Extender
-
-FOLDER = "/etc/kubernetes/accelkit"
 
 # Reads a file of the host, None where there is none. A ConfigMap is read as `configmap:<namespace>/<name>/<key>`.
 Read = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Credentials:
+class TlsCredentials:
     """PEM files by which kube-scheduler and extender know each other."""
 
     ca: bytes
@@ -29,7 +28,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class DesiredSettings:
     """What a host's kube-scheduler shall be told.
 
     Attributes:
@@ -42,7 +41,7 @@ class Wanted:
 
     extender: Extender
     kubernetes_version: str
-    credentials: Credentials | None = None
+    credentials: TlsCredentials | None = None
     folder: str = FOLDER
     dns_policy: str = ""
 
@@ -81,10 +80,10 @@ class Launch(Protocol):
     def path(self) -> str:
         """The launch file on the host."""
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
         """Return the plan.
 
-        Planned from `unswitched(current, recorded)`, so that the same input gives the same bytes, again and again.
+        Planned from `unswitch(current, recorded)`, so that the same input gives the same bytes, again and again.
 
         Args:
             current: the launch file as it is; None where absent.
@@ -96,7 +95,7 @@ class Launch(Protocol):
             ConfigurationError: the file cannot be understood or edited safely, or a foreign extender binds.
         """
 
-    def unswitched(self, current: str, recorded: str | None) -> str | None:
+    def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return the launch file without what is ours, None where it then must not exist.
 
         What others changed since stays. Options of ours that took the place of others' are turned back to `recorded`.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import SOURCES, CommandLine, Option
-from accelkit.scheduler.launch.form import Plan, Read, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.name_resolution import check_name_resolution
 from accelkit.scheduler.launch.pod_manifest import DNS_ANNOTATION, PodManifest
-from accelkit.scheduler.launch.replacement import Replacement, replacement
+from accelkit.scheduler.launch.replacement import Replacement, make_replacement
 
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 
@@ -21,14 +21,14 @@ class StaticPod:
 
     path: str = MANIFEST
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if current is None:
             raise ConfigurationError(
                 f"there is no manifest {self.path}",
                 next_step="name the control-plane hosts, or the way in which kube-scheduler is started on them",
             )
-        pod = PodManifest(self.unswitched(current, recorded), self.path)
+        pod = PodManifest(self.unswitch(current, recorded), self.path)
 
         def open_file(path: str) -> str:
             host_path = pod.host_path(path)
@@ -38,7 +38,7 @@ class StaticPod:
             return content.decode()
 
         options = pod.options()
-        ours = replacement(options, wanted, open_file=open_file, read=read, owner=pod.run_as_user)
+        ours = make_replacement(options, wanted, open_file=open_file, read=read, owner=pod.run_as_user)
         problems = check_name_resolution(pod, options, wanted, read)
         _switch(pod, ours)
         pod.add_volume(wanted.folder)
@@ -47,7 +47,7 @@ class StaticPod:
         text = current if pod.says_the_same_as(PodManifest(current, self.path)) else pod.text()
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
 
-    def unswitched(self, current: str, recorded: str | None) -> str:
+    def unswitch(self, current: str, recorded: str | None) -> str:
         """Return the manifest without what is ours; see Launch."""
         pod = PodManifest(current, self.path)
         if not _is_switched(pod):
@@ -55,12 +55,12 @@ class StaticPod:
         former = None if recorded is None else PodManifest(recorded, self.path)
         former_lines = {} if former is None else former.command_lines()
         for holder, line in pod.command_lines().items():
-            pod.set_command_line(holder, rejoined(line, former_lines.get(holder), lambda option: option.is_ours))
+            pod.set_command_line(holder, rejoin(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
         # The recorded bytes come back where nothing but layout differs, as the place of a comment behind a value.
-        if recorded is not None and former is not None and _words_of(pod) == _words_of(former):
-            return recorded
+        if former is not None and pod.says_the_same_as(former) and pod.comments == former.comments:
+            return former.source
         return pod.text()
 
     def is_switched(self, current: str) -> bool:
@@ -71,10 +71,6 @@ class StaticPod:
 def _is_switched(pod: PodManifest) -> bool:
     annotations = (pod.root.get("metadata") or {}).get("annotations") or {}
     return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.options())
-
-
-def _words_of(pod: PodManifest) -> list[list[str]]:
-    return [line.split() for line in pod.rewritten().splitlines()]
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
@@ -89,7 +85,7 @@ def _switch(pod: PodManifest, ours: Replacement) -> None:
             pod.set_command_line(holder, line.without(lambda option: option.name in ours.replaced))
 
 
-def rejoined(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:
+def rejoin(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:
     """Return the words without some options, and with those of `former` whose place they took."""
     if not any(drop(option) for option in line.options):
         return line

@@ -17,14 +17,16 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option, value_of
-from accelkit.scheduler.launch.form import Read, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 
 CLUSTER_FIRST: Final = "ClusterFirstWithHostNet"
 _HOSTS: Final = "/etc/hosts"
 
 
-def check_name_resolution(pod: PodManifest, options: Sequence[Option], wanted: Wanted, read: Read) -> tuple[str, ...]:
+def check_name_resolution(
+    pod: PodManifest, options: Sequence[Option], wanted: DesiredSettings, read: Read
+) -> tuple[str, ...]:
     """Return what deserves notice about names.
 
     Raises:
@@ -44,7 +46,9 @@ def check_name_resolution(pod: PodManifest, options: Sequence[Option], wanted: W
     return _check_cluster_dns(pod, options, wanted, read) if wanted.dns_policy else ()
 
 
-def _check_cluster_dns(pod: PodManifest, options: Sequence[Option], wanted: Wanted, read: Read) -> tuple[str, ...]:
+def _check_cluster_dns(
+    pod: PodManifest, options: Sequence[Option], wanted: DesiredSettings, read: Read
+) -> tuple[str, ...]:
     if not wanted.extender.managed_resources and not wanted.extender.ignorable:
         raise ConfigurationError(
             f"with dns_policy {CLUSTER_FIRST} every pod, also those of the cluster's DNS, would wait for an extender "

@@ -6,11 +6,9 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import PROGRAM, CommandLine, Option, parse, program_index
-from accelkit.scheduler.configuration.document import Document, assign, plain_data
+from accelkit.scheduler.configuration.document import Document
 
 VOLUME: Final = "accelkit"
 # Holds the dnsPolicy that ours took the place of, empty where there was none.
@@ -30,21 +28,22 @@ class PodManifest:
     """
 
     def __init__(self, text: str, path: str) -> None:
+        self.source = text
         self._what = f"the manifest {path}"
         self._document = Document(text, self._what)
         self.root = self._document.root
         spec = self.root.get("spec")
-        if self.root.get("kind") != "Pod" or not isinstance(spec, CommentedMap):
+        if self.root.get("kind") != "Pod" or not isinstance(spec, dict):
             raise ConfigurationError(
                 f"{self._what} is of kind {self.root.get('kind')!r} and not of a Pod",
                 next_step="give the path of kube-scheduler's static-pod manifest",
             )
-        self.spec = spec
-        self.container: CommentedMap = self._scheduler_container()
+        self.spec: dict[str, Any] = spec
+        self.container = self._scheduler_container()
 
-    def _scheduler_container(self) -> CommentedMap:
+    def _scheduler_container(self) -> dict[str, Any]:
         containers = self.spec.get("containers")
-        if not isinstance(containers, CommentedSeq) or not all(isinstance(each, CommentedMap) for each in containers):
+        if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
             raise ConfigurationError(f"{self._what} has no list of containers")
         for container in containers:
             for holder in _HOLDERS:
@@ -60,7 +59,7 @@ class PodManifest:
                 f"one container of {self._what} must run {PROGRAM} by its command, {found}",
                 next_step=f"write `command` as a list that names {PROGRAM}, in one container",
             )
-        scheduler: CommentedMap = running[0]
+        scheduler: dict[str, Any] = running[0]
         return scheduler
 
     def command_lines(self) -> dict[str, CommandLine]:
@@ -80,10 +79,7 @@ class PodManifest:
 
     def set_command_line(self, holder: str, line: CommandLine) -> None:
         """Make the list at `holder` hold `line`."""
-        items = self.container[holder]
-        if list(items) != line.words:
-            self._document.check_unshared(self.container, items)
-            assign(items, line.words)
+        self.container[holder] = line.words
 
     def host_path(self, path: str) -> str:
         """Return where a file that kube-scheduler sees at `path` lies on the host.
@@ -123,26 +119,25 @@ class PodManifest:
 
     def add_volume(self, folder: str) -> None:
         """Mount a folder of the host, to be read at the same path."""
-        volume = CommentedMap(hostPath=CommentedMap(path=folder, type="Directory"), name=VOLUME)
-        mount = CommentedMap(mountPath=folder, name=VOLUME, readOnly=True)
-        self._append(self.spec, "volumes", volume)
-        self._append(self.container, "volumeMounts", mount)
+        volume = {"hostPath": {"path": folder, "type": "Directory"}, "name": VOLUME}
+        mount = {"mountPath": folder, "name": VOLUME, "readOnly": True}
+        _append(self.spec, "volumes", volume)
+        _append(self.container, "volumeMounts", mount)
 
     def take_volume(self, former: PodManifest | None, names: Collection[str] = (VOLUME,)) -> None:
         """Take volumes and their mounts away, ours if not told which; lists left empty go, unless `former` has them."""
-        self._take(self.spec, "volumes", names, None if former is None else former.spec)
-        self._take(self.container, "volumeMounts", names, None if former is None else former.container)
+        _take(self.spec, "volumes", names, None if former is None else former.spec)
+        _take(self.container, "volumeMounts", names, None if former is None else former.container)
 
     def set_dns_policy(self, policy: str) -> None:
         """Set the pod's dnsPolicy and note the former one."""
         former = str(self.spec.get("dnsPolicy") or "")
         if former == policy:
             return
-        metadata = self.root.setdefault("metadata", CommentedMap())
+        metadata = self.root.setdefault("metadata", {})
         annotations = metadata.get("annotations")
-        if not isinstance(annotations, CommentedMap):
-            annotations = metadata["annotations"] = CommentedMap()
-        self._document.check_unshared(self.spec, metadata, annotations)
+        if not isinstance(annotations, dict):
+            annotations = metadata["annotations"] = {}
         annotations[DNS_ANNOTATION] = former
         self.spec["dnsPolicy"] = policy
 
@@ -174,32 +169,29 @@ class PodManifest:
 
     def says_the_same_as(self, other: PodManifest) -> bool:
         """Return whether two manifests differ in layout and comments only."""
-        return bool(plain_data(self.root) == plain_data(other.root))
+        return self.root == other.root
 
-    def rewritten(self) -> str:
-        """Return the manifest as an edit would lay it out, changed or not."""
-        return self._document.rewritten()
-
-    def _append(self, parent: CommentedMap, key: str, item: CommentedMap) -> None:
-        items = parent.get(key)
-        if not isinstance(items, CommentedSeq):
-            items = parent[key] = CommentedSeq()
-        self._document.check_unshared(parent, items)
-        if not items:
-            items.fa.set_block_style()
-        items.append(item)
-
-    def _take(self, parent: CommentedMap, key: str, names: Collection[str], former: CommentedMap | None) -> None:
-        items = parent.get(key) or []
-        for index in reversed(range(len(items))):
-            if items[index].get("name") in names:
-                self._document.check_unshared(parent, items)
-                del items[index]
-        if key in parent and not items and (former is None or key not in former):
-            del parent[key]
+    @property
+    def comments(self) -> list[str]:
+        """The comments of the manifest as it was read, sorted."""
+        return self._document.comments
 
 
-def _words(container: CommentedMap) -> list[str]:
+def _append(parent: dict[str, Any], key: str, item: dict[str, Any]) -> None:
+    items = parent.get(key)
+    parent[key] = [*(items if isinstance(items, list) else []), item]
+
+
+def _take(parent: dict[str, Any], key: str, names: Collection[str], former: dict[str, Any] | None) -> None:
+    items = parent.get(key) or []
+    kept = [item for item in items if item.get("name") not in names]
+    if len(kept) < len(items):
+        parent[key] = kept
+    if key in parent and not kept and (former is None or key not in former):
+        del parent[key]
+
+
+def _words(container: dict[str, Any]) -> list[str]:
     return [word for holder in _HOLDERS for word in container.get(holder) or []]
 
 

@@ -17,8 +17,8 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option
-from accelkit.scheduler.launch.form import Plan, Read, Wanted
-from accelkit.scheduler.launch.replacement import replacement
+from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.replacement import make_replacement
 
 FILE: Final = "50-accelkit.yaml"
 _ARGUMENTS: Final = "kube-scheduler-arg"
@@ -47,7 +47,7 @@ class Rancher:
     def _folder(self) -> str:
         return f"/etc/rancher/{self.distribution}"
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
             raise ConfigurationError(f"{self.path} is there and not ours", next_step="rename it")
@@ -64,7 +64,7 @@ class Rancher:
                 raise ConfigurationError(f"kube-scheduler is given {path}, and the host has no {host_path}")
             return content.decode()
 
-        ours = replacement(options, wanted, open_file=open_file, read=read, owner=None)
+        ours = make_replacement(options, wanted, open_file=open_file, read=read, owner=None)
         given = {option.name for option in options}
         # A list can only be added to, so what must go is given once more, empty.
         emptied = [f"{name}=" for name in ours.replaced if name in given and name.startswith("policy-configmap")]
@@ -74,7 +74,7 @@ class Rancher:
         text = _HEAD + "\n".join(lines) + "\n"
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
-    def unswitched(self, current: str, recorded: str | None) -> str | None:
+    def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return None, for the file is ours alone, or what lies there and is not ours; see Launch."""
         return recorded if self.is_switched(current) else current
 

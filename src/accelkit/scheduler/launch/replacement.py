@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.algorithm_source import merged_algorithm_source
+from accelkit.scheduler.configuration.algorithm_source import merge_algorithm_source
 from accelkit.scheduler.configuration.command_line import Option, value_of
 from accelkit.scheduler.configuration.component_config import api_version_of, new_configuration, with_extender
 from accelkit.scheduler.configuration.extender_entry import Extender
-from accelkit.scheduler.configuration.flags import carried
+from accelkit.scheduler.configuration.flags import carry_flags
 from accelkit.scheduler.configuration.policy import policy_with_extender
 from accelkit.scheduler.configuration.versions import POLICY, check_readable, minor_of, reads_policy, written_format
-from accelkit.scheduler.launch.form import PlannedFile, Read, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, PlannedFile, Read
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _POLICY_KEY: Final = "policy.cfg"
@@ -56,8 +56,13 @@ class Replacement:
         return f"--{self.name}={self.value}"
 
 
-def replacement(
-    options: Sequence[Option], wanted: Wanted, *, open_file: Callable[[str], str], read: Read, owner: int | None
+def make_replacement(
+    options: Sequence[Option],
+    wanted: DesiredSettings,
+    *,
+    open_file: Callable[[str], str],
+    read: Read,
+    owner: int | None,
 ) -> Replacement:
     """Return what takes the place of the present configuration.
 
@@ -88,12 +93,12 @@ def replacement(
     written = written_format(minor)
     if written == POLICY:
         return _replacing("policy-config-file", policy_with_extender(None, extender), wanted, files, ())
-    carry = carried(options, written, minor)
+    carry = carry_flags(options, written, minor)
     return _replacing("config", new_configuration(written, carry.fields, extender), wanted, files, carry.problems)
 
 
 def _replacing(
-    name: str, text: str, wanted: Wanted, files: dict[str, PlannedFile], problems: tuple[str, ...]
+    name: str, text: str, wanted: DesiredSettings, files: dict[str, PlannedFile], problems: tuple[str, ...]
 ) -> Replacement:
     path = _digest_path(wanted.folder, "scheduler", "json" if name != "config" else "yaml", text.encode())
     gone = ("config",) if name == "config" else ("policy-config-file", *_CONFIG_MAP_OPTIONS)
@@ -107,12 +112,12 @@ def _replacing(
 
 
 def _with_algorithm_source(
-    text: str, wanted: Wanted, files: dict[str, PlannedFile], open_file: Callable[[str], str], read: Read
+    text: str, wanted: DesiredSettings, files: dict[str, PlannedFile], open_file: Callable[[str], str], read: Read
 ) -> Replacement:
     def policy_text(source: dict[str, Any]) -> str:
         return _policy_text(source, open_file, read)
 
-    merged = merged_algorithm_source(text, wanted.extender, policy_text)
+    merged = merge_algorithm_source(text, wanted.extender, policy_text)
     path = _digest_path(wanted.folder, "scheduler", "json", merged.policy.encode())
     files = {**files, path: PlannedFile(content=merged.policy.encode())}
     return _replacing("config", merged.configuration(path), wanted, files, merged.problems)
@@ -150,7 +155,7 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
     return content.decode()
 
 
-def with_credentials(wanted: Wanted, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
+def with_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
     """Return the extender with its TLS configuration, and the files that this names.
 
     Args:

@@ -10,8 +10,8 @@ from typing import Final
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import parse, program_index
-from accelkit.scheduler.launch.form import Plan, Read, Wanted
-from accelkit.scheduler.launch.replacement import replacement
+from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.replacement import make_replacement
 
 UNIT: Final = "kube-scheduler.service"
 DROP_IN: Final = "50-accelkit.conf"
@@ -46,7 +46,7 @@ class SystemdUnit:
         """The drop-in."""
         return f"/etc/systemd/system/{self.unit}.d/{DROP_IN}"
 
-    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: Wanted) -> Plan:
+    def plan(self, current: str | None, recorded: str | None, read: Read, wanted: DesiredSettings) -> Plan:
         """Return the plan; see Launch."""
         if (current is not None and not self.is_switched(current)) or recorded is not None:
             raise ConfigurationError(f"{self.path} is there and not ours", next_step="rename it")
@@ -62,7 +62,7 @@ class SystemdUnit:
             return content.decode()
 
         line = parse(words)
-        ours = replacement(line.options, wanted, open_file=open_file, read=read, owner=_user_id(user, read))
+        ours = make_replacement(line.options, wanted, open_file=open_file, read=read, owner=_user_id(user, read))
         # The words stay as they are spelled, since systemd's quotes and specifiers mean what they mean there.
         spelled = iter(tokens)
         kept = [next(spelled) for _ in line.program]
@@ -73,7 +73,7 @@ class SystemdUnit:
         text = f"{_HEAD}[Service]\nExecStart=\nExecStart={command}\n"
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=ours.problems)
 
-    def unswitched(self, current: str, recorded: str | None) -> str | None:
+    def unswitch(self, current: str, recorded: str | None) -> str | None:
         """Return None, for the drop-in is ours alone, or what lies there and is not ours; see Launch."""
         return recorded if self.is_switched(current) else current
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
 
 from accelkit.kube.paths import collection, secrets
+from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
-from accelkit.scheduler.switch.spec import Spec
 
 # Where static pods are, and where system priorities are allowed.
 NAMESPACE: Final = "kube-system"
@@ -30,27 +29,12 @@ _LABELS: Final = {"app.kubernetes.io/name": "accelkit-config-manager", "app.kube
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 
-@dataclass(frozen=True)
-class PodImage:
-    """What the pod is made of.
-
-    Attributes:
-        image: accelkit's; empty: that of the node agents which are installed.
-        pull_secrets: names of Secrets in kube-system.
-        host_folders: further folders of the host that the pod may read, as where an existing `--config` lies.
-    """
-
-    image: str
-    pull_secrets: Sequence[str] = ()
-    host_folders: Sequence[str] = ()
-
-
 def pod_name(node: str) -> str:
     """Return the name of the pod for a node, and of its other objects: names of nodes may be too long for it."""
     return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
-def objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
+def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
     """Return the collections to post to, and the objects, the pod last."""
     name = pod_name(spec.node)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -15,8 +14,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.objects import delete_and_wait
 from accelkit.kube.paths import collection, member, pod_path
-from accelkit.scheduler.node_pod.objects import NAMESPACE, PodImage, deadline_seconds, objects, pod_name
-from accelkit.scheduler.switch.spec import Spec
+from accelkit.scheduler.arguments import PodImage, Spec
+from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, deadline_seconds, pod_name
 
 _AGENTS: Final = collection("apps/v1", "daemonsets")
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
@@ -92,29 +91,34 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 async def _run(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     name = pod_name(spec.node)
     async with ApiClient(connection) as api:
-        image = source.image or await _installed_image(api)
+        image = source.image or await _find_installed_image(api)
         if not image and action in {"remove", "compare-removal"}:
-            return {"changed": False, "restored": False, "diff": [], "problems": [await _nothing_to_run(api, spec)]}
+            return {
+                "changed": False,
+                "restored": False,
+                "diff": [],
+                "problems": [await _explain_nothing_to_run(api, spec)],
+            }
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
-        wanted = objects(action, spec, replace(source, image=image))
+        wanted = build_objects(action, spec, msgspec.structs.replace(source, image=image))
         await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
         try:
             for kind, body in wanted:
                 await api.post(kind, body)
-            await _ended(api, pod_path(NAMESPACE, name), spec, image)
-            return await _result(api, pod_path(NAMESPACE, name))
+            await _wait_until_ended(api, pod_path(NAMESPACE, name), spec, image)
+            return await _read_result(api, pod_path(NAMESPACE, name))
         finally:
             await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
 
 
-async def _installed_image(api: ApiClient) -> str:
-    """Return the image of the node agents; empty where none are installed."""
+async def _find_installed_image(api: ApiClient) -> str | None:
+    """Return the image of the node agents; None where none are installed."""
     found = msgspec.json.decode(await api.get(_AGENTS, query={"labelSelector": _AGENT_LABELS}), type=_Agents)
-    return next((each.image for item in found.items for each in item.spec.template.spec.containers), "")
+    return next((each.image for item in found.items for each in item.spec.template.spec.containers), None)
 
 
-async def _nothing_to_run(api: ApiClient, spec: Spec) -> str:
+async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
     """Return what is to be said where nothing of ours is installed any more, so that no image is known.
 
     Raises:
@@ -129,7 +133,7 @@ async def _nothing_to_run(api: ApiClient, spec: Spec) -> str:
     return f"no image is known to look at the files of {spec.node} with; its kube-scheduler runs without ours"
 
 
-async def _ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:
+async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:
     deadline = time.monotonic() + deadline_seconds(spec)
     problem = "nothing is known of it yet"
     while time.monotonic() < deadline:
@@ -162,7 +166,7 @@ def _waiting(status: _Status) -> Mapping[str, str]:
     return next((state for state in states if state), {})
 
 
-async def _result(api: ApiClient, path: str) -> dict[str, Any]:
+async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
     # What is logged beside it lies in the same stream.
     log = (await api.get(f"{path}/log", query={"container": "config-manager"})).decode(errors="replace")
     for line in reversed(log.splitlines()):

@@ -18,7 +18,7 @@ from ruamel.yaml.error import YAMLError
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import SOURCES, Option
 from accelkit.scheduler.launch.form import Read
-from accelkit.scheduler.launch.manifest import MANIFEST, rejoined
+from accelkit.scheduler.launch.manifest import MANIFEST, rejoin
 from accelkit.scheduler.launch.name_resolution import CLUSTER_FIRST
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 
@@ -45,7 +45,7 @@ class Leftovers:
     files: tuple[str, ...]
 
 
-def leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | None:
+def find_leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | None:
     """Return what GCUShare left, None where there is nothing of it.
 
     Args:
@@ -58,13 +58,13 @@ def leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | Non
     """
     present = tuple(file for file in FILES if read(file) is not None)
     pod = PodManifest(current, path)
-    named = [option for option in pod.options() if _names_it(option, pod, read)]
+    named = [option for option in pod.options() if _is_of_gcushare(option, pod, read)]
     if not named:
         return Leftovers(current, present) if present else None
     backup = _backup(read)
     for holder, line in pod.command_lines().items():
         former = None if backup is None else backup.command_lines().get(holder)
-        pod.set_command_line(holder, rejoined(line, former, lambda option: option in named))
+        pod.set_command_line(holder, rejoin(line, former, lambda option: option in named))
     pod.take_volume(backup, _volumes(pod, backup))
     if backup is not None and pod.spec.get("dnsPolicy") == CLUSTER_FIRST != backup.spec.get("dnsPolicy"):
         pod.put_back("dnsPolicy", backup)
@@ -73,7 +73,7 @@ def leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers | Non
     return Leftovers(pod.text(), present)
 
 
-def _names_it(option: Option, pod: PodManifest, read: Read) -> bool:
+def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
     """Return whether an option names GCUShare's configuration.
 
     Raises:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from ruamel.yaml import YAML
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
@@ -66,7 +65,7 @@ class _Pod(msgspec.Struct):
 class _Watch:
     """What has been seen of one container while waiting."""
 
-    problem: str = "nothing is known of it yet"
+    problem: str | None = "nothing is known of it yet"
     hopeless: bool = False
     restarts: int | None = None
     container_id: str | None = None
@@ -92,19 +91,20 @@ class MirrorPod:
     def check(self, host: Host, text: str | None) -> None:
         """Confirm that kube-scheduler runs; see Waiter."""
         try:
-            self.wait(host, text, "")
+            self.wait(host, text, None)
         except ServiceError as exc:
             raise ServiceError(f"{exc.message}; so its manifest was left alone", next_step=exc.next_step) from exc
 
     def restart(self, host: Host) -> None:
         """Leave it to the kubelet, which watches the folder of manifests."""
 
-    def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the whole command is compared
+    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the whole command is compared
         """Wait until it runs with this manifest; see Waiter."""
         if text is not None:
-            asyncio.run(self._wait(host, PodManifest(text, self.path), YAML(typ="safe", pure=True).load(text)))
+            asyncio.run(self._wait(host, PodManifest(text, self.path)))
 
-    async def _wait(self, host: Host, manifest: PodManifest, document: dict[str, Any]) -> None:
+    async def _wait(self, host: Host, manifest: PodManifest) -> None:
+        document = manifest.root
         name = f"{document['metadata']['name']}-{self.node}"
         path = pod_path(document["metadata"].get("namespace", "default"), name)
         commands = {
@@ -120,10 +120,12 @@ class MirrorPod:
                         return
                     watch.problem = "its /healthz does not answer"
                 if watch.hopeless or time.monotonic() > deadline:
-                    said = await _last_words(api, path, next(iter(commands)))
+                    log = await _read_log(api, path, next(iter(commands)))
+                    said = "" if log is None else f"; its last words:\n{log}"
+                    problem = watch.problem or f"it has not run for {_STEADY_SECONDS:.0f} s yet"
                     waited = "" if watch.hopeless else f" after {self.timeout_seconds:.0f} s"
                     raise ServiceError(
-                        f"kube-scheduler on {self.node} does not run with {self.path}{waited}: {watch.problem}{said}",
+                        f"kube-scheduler on {self.node} does not run with {self.path}{waited}: {problem}{said}",
                         next_step=f"look at `kubectl -n kube-system describe pod {name}`",
                     )
                 await asyncio.sleep(POLL_SECONDS)
@@ -167,8 +169,8 @@ class MirrorPod:
         return host.answers(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
 
-def _problem(status: _ContainerStatus | None) -> str:
-    """Return what is wrong with a container, empty where nothing is."""
+def _problem(status: _ContainerStatus | None) -> str | None:
+    """Return what is wrong with a container, None where nothing is."""
     if status is None:
         return "the kubelet has not started it yet"
     waiting, ended = status.state.get("waiting"), status.last_state.get("terminated") or {}
@@ -178,14 +180,15 @@ def _problem(status: _ContainerStatus | None) -> str:
         return f"its container is in {reason}{code}"
     if status.started is False or not status.ready:
         return "its probes are not passed yet"
-    return ""
+    return None
 
 
 def _runs(status: _ContainerStatus | None) -> bool:
     return status is not None and "running" in status.state
 
 
-async def _last_words(api: ApiClient, path: str, container: str) -> str:
+async def _read_log(api: ApiClient, path: str, container: str) -> str | None:
+    """Return the last lines of a container's log, or of the one before it; None where neither has any."""
     for former in ("false", "true"):
         query = {"tailLines": str(LOG_LINES), "container": container, "previous": former}
         try:
@@ -193,5 +196,5 @@ async def _last_words(api: ApiClient, path: str, container: str) -> str:
         except ApiError:
             continue
         if text:
-            return f"; its last words:\n{text}"
-    return ""
+            return text
+    return None

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.host.host import UNFINISHED_PREFIX, Host, Status, missing_folders
-from accelkit.scheduler.launch.form import Launch, Plan, Wanted
+from accelkit.scheduler.host.host import UNFINISHED_PREFIX, FileStatus, Host, missing_folders
+from accelkit.scheduler.launch.form import DesiredSettings, Launch, Plan
 from accelkit.scheduler.launch.manifest import StaticPod
-from accelkit.scheduler.switch.gcushare import leftovers
+from accelkit.scheduler.switch.gcushare import find_leftovers
 from accelkit.scheduler.switch.record import (
     ORIGINAL_SUFFIX,
     RECORD_SUFFIX,
@@ -29,7 +29,7 @@ _OUR_NAMES: Final = re.compile(r"(scheduler|extender-ca)-[0-9a-f]{12}\.(yaml|jso
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """A file before and after; None where it does not exist."""
 
     path: str
@@ -50,7 +50,7 @@ class Found:
             that was cut off before kube-scheduler was seen with it.
     """
 
-    status: Status | None
+    status: FileStatus | None
     current: str | None
     record: Record | None
     recorded: str | None
@@ -68,7 +68,7 @@ class Intent:
 
     plan: Plan
     original: str | None
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     abandoned: tuple[str, ...] = ()
 
 
@@ -96,7 +96,7 @@ class Survey:
         content = self._host.read(path)
         record_bytes = self._host.read(self.place)
         record = None if record_bytes is None else decode_record(record_bytes, self.place)
-        current = decoded(content, path)
+        current = decode_text(content, path)
         recorded = self._kept(record.sha256) if record is not None and record.existed else None
         safe = current
         if record is not None and record.previous is not None and _digest(current) == record.written_sha256:
@@ -111,9 +111,9 @@ class Survey:
                 f"the recorded original {place} of {self._launch.path} is {'gone' if content is None else 'damaged'}",
                 next_step=f"put it back from a backup of your own, or delete {self.place} to go on without it",
             )
-        return decoded(content, place)
+        return decode_text(content, place)
 
-    def intent(self, found: Found, wanted: Wanted) -> Intent:
+    def make_intent(self, found: Found, wanted: DesiredSettings) -> Intent:
         """Plan, and say which files would change.
 
         Raises:
@@ -123,17 +123,17 @@ class Survey:
         abandoned: tuple[str, ...] = ()
         switched = base is not None and self._launch.is_switched(base)
         if self._adopt and base is not None and isinstance(self._launch, StaticPod):
-            left = leftovers(base, self._host.read, self._launch.path)
+            left = find_leftovers(base, self._host.read, self._launch.path)
             if left is not None:
                 abandoned = left.files
                 base = base if switched else left.original
         plan = self._launch.plan(base, recorded, self._host.read, wanted)
-        changes = list(self.launch_change(found.current, plan.launch_text))
+        changes = list(self.compare_launch(found.current, plan.launch_text))
         for path, planned in plan.files.items():
             before = self._host.read(path)
             if before != planned.content:
-                changes.append(Change(path, before, planned.content))
-        changes += [Change(path, self._host.read(path), None) for path in abandoned]
+                changes.append(FileChange(path, before, planned.content))
+        changes += [FileChange(path, self._host.read(path), None) for path in abandoned]
         return Intent(plan, self._original(found, base), tuple(changes), abandoned)
 
     def _original(self, found: Found, base: str | None) -> str | None:
@@ -143,18 +143,18 @@ class Survey:
         current = digest(found.current.encode())
         if found.record is not None and current in {found.record.written_sha256, found.record.sha256}:
             return found.recorded
-        return self._launch.unswitched(base, found.recorded) if self._launch.is_switched(base) else base
+        return self._launch.unswitch(base, found.recorded) if self._launch.is_switched(base) else base
 
-    def launch_change(self, before: str | None, after: str | None) -> Iterable[Change]:
+    def compare_launch(self, before: str | None, after: str | None) -> Iterable[FileChange]:
         """Return the change of the launch file, if it is one."""
         if before != after:
-            yield Change(self._launch.path, _bytes(before), _bytes(after))
+            yield FileChange(self._launch.path, _bytes(before), _bytes(after))
 
     def record_for(self, found: Found, intent: Intent) -> Record:
         """Return the record to be written before the first change."""
         old = found.record
         folders = (
-            *self.own_folders(),
+            *self.list_own_folders(),
             *missing_folders(self._host, self._folder if intent.plan.files else "/"),
             *missing_folders(self._host, str(PurePosixPath(self._launch.path).parent)),
         )
@@ -171,11 +171,11 @@ class Survey:
         if old is not None and old.sha256 == sha256:
             owner = {"mode": old.mode, "uid": old.uid, "gid": old.gid}
         else:
-            status = found.status or Status("file", "0644", 0, 0)
+            status = found.status or FileStatus("file", "0644", 0, 0)
             owner = {"mode": status.mode, "uid": status.uid, "gid": status.gid}
         return msgspec.convert({**common, **owner, "existed": True, "sha256": sha256}, Record)
 
-    def own_folders(self) -> list[str]:
+    def list_own_folders(self) -> list[str]:
         """Return which of the backup folder and those above it are ours: missing, or named after us and empty.
 
         A run that was cut off before it could record anything may have made them.
@@ -192,7 +192,7 @@ class Survey:
             ours.insert(0, place)
         return ours
 
-    def lost_originals(self) -> list[str]:
+    def list_lost_originals(self) -> list[str]:
         """Return the originals that no record names: of a run that was cut off, or of what others changed since."""
         names = self._host.names(self._backup_dir)
         kept = set()
@@ -204,7 +204,7 @@ class Survey:
         lost = (name for name in names if name.endswith(ORIGINAL_SUFFIX) and name not in kept)
         return [str(PurePosixPath(self._backup_dir, name)) for name in lost]
 
-    def former(self, found: Found) -> tuple[str | None, bool]:
+    def find_former(self, found: Found) -> tuple[str | None, bool]:
         """Return the launch file as it is to be without us, and whether that is the recorded original."""
         record, current = found.record, found.current
         if current is None:
@@ -216,9 +216,9 @@ class Survey:
             return current, True
         if not self._launch.is_switched(current):
             return current, record is None
-        return self._launch.unswitched(current, found.recorded), False
+        return self._launch.unswitch(current, found.recorded), False
 
-    def our_files(self, record: Record | None) -> list[str]:
+    def list_our_files(self, record: Record | None) -> list[str]:
         """Return what lies on the host of our files, beside the launch file and the record."""
         inside = [name for name in self._host.names(self._folder) if _OUR_NAMES.fullmatch(name)]
         paths = {str(PurePosixPath(self._folder, name)) for name in inside} | set(record.files if record else ())
@@ -241,7 +241,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def decoded(content: bytes | None, path: str) -> str | None:
+def decode_text(content: bytes | None, path: str) -> str | None:
     """Return a file as text.
 
     Raises:

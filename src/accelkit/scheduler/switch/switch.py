@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from accelkit.errors import AccelkitError, ServiceError
-from accelkit.scheduler.host.host import Host, Status, make_folders, sweep
-from accelkit.scheduler.launch.form import FOLDER, Launch, Wanted
+from accelkit.scheduler.arguments import BACKUP_DIR, FOLDER
+from accelkit.scheduler.host.host import FileStatus, Host, make_folders, sweep
+from accelkit.scheduler.launch.form import DesiredSettings, Launch
 from accelkit.scheduler.switch.record import Record, digest, encode_record, original_path
-from accelkit.scheduler.switch.survey import Change, Found, Intent, Survey, decoded
-
-BACKUP_DIR: Final = "/var/lib/accelkit/backup"
+from accelkit.scheduler.switch.survey import FileChange, Found, Intent, Survey, decode_text
 
 
 class Waiter(Protocol):
@@ -32,15 +31,15 @@ class Waiter(Protocol):
     def restart(self, host: Host) -> None:
         """Have a changed launch file take effect, where nobody else sees to it."""
 
-    def wait(self, host: Host, text: str | None, marker: str) -> None:
+    def wait(self, host: Host, text: str | None, marker: str | None) -> None:
         """Wait until kube-scheduler runs with the launch file `text`; ServiceError with its reason at the deadline.
 
-        `marker` is Plan.marker; empty where what was there before must run again.
+        `marker` is Plan.marker; None where what was there before must run again.
         """
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SwitchOutcome:
     """What was done, or would be.
 
     Attributes:
@@ -50,7 +49,7 @@ class Outcome:
         problems: what works but deserves notice.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileChange, ...] = ()
     exact: bool = True
     problems: tuple[str, ...] = ()
 
@@ -84,28 +83,28 @@ class Switch:
         self._folder = folder
         self._survey = Survey(host, launch, backup_dir=backup_dir, folder=folder, adopt_gcushare=adopt_gcushare)
 
-    def compare(self, wanted: Wanted) -> Outcome:
+    def compare(self, wanted: DesiredSettings) -> SwitchOutcome:
         """Return what apply() would do; change nothing.
 
         Raises:
             ConfigurationError: the host's files cannot be read, understood or edited safely.
         """
-        intent = self._survey.intent(self._survey.find(), wanted)
-        return Outcome(intent.changes, problems=intent.plan.problems)
+        intent = self._survey.make_intent(self._survey.find(), wanted)
+        return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
-    def check(self, wanted: Wanted) -> Outcome:
+    def check(self, wanted: DesiredSettings) -> SwitchOutcome:
         """Confirm that nothing is to be changed and that kube-scheduler runs so; return what differs otherwise.
 
         Raises:
             ConfigurationError: as compare().
             ServiceError: kube-scheduler does not run with its launch file.
         """
-        intent = self._survey.intent(self._survey.find(), wanted)
+        intent = self._survey.make_intent(self._survey.find(), wanted)
         if not intent.changes:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
-        return Outcome(intent.changes, problems=intent.plan.problems)
+        return SwitchOutcome(intent.changes, problems=intent.plan.problems)
 
-    def apply(self, wanted: Wanted) -> Outcome:
+    def apply(self, wanted: DesiredSettings) -> SwitchOutcome:
         """Switch to our configuration; what is right already is left alone.
 
         Raises:
@@ -114,8 +113,8 @@ class Switch:
                 there before is back.
         """
         found = self._survey.find()
-        intent = self._survey.intent(found, wanted)
-        outcome = Outcome(intent.changes, problems=intent.plan.problems)
+        intent = self._survey.make_intent(found, wanted)
+        outcome = SwitchOutcome(intent.changes, problems=intent.plan.problems)
         if not intent.changes and found.record is not None and not found.unfinished:
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
             self._tidy(found.record, intent)
@@ -136,19 +135,19 @@ class Switch:
         self._tidy(record, intent)
         return outcome
 
-    def compare_removal(self) -> Outcome:
+    def compare_removal(self) -> SwitchOutcome:
         """Return what remove() would do; change nothing.
 
         Raises:
             ConfigurationError: as remove().
         """
         found = self._survey.find()
-        target, exact = self._survey.former(found)
-        paths = self._survey.our_files(found.record)
-        gone = tuple(Change(path, self._host.read(path), None) for path in paths)
-        return Outcome((*self._survey.launch_change(found.current, target), *gone), exact)
+        target, exact = self._survey.find_former(found)
+        paths = self._survey.list_our_files(found.record)
+        gone = tuple(FileChange(path, self._host.read(path), None) for path in paths)
+        return SwitchOutcome((*self._survey.compare_launch(found.current, target), *gone), exact)
 
-    def remove(self) -> Outcome:
+    def remove(self) -> SwitchOutcome:
         """Switch back to what was there before us.
 
         Raises:
@@ -158,14 +157,14 @@ class Switch:
         """
         found = self._survey.find()
         outcome = self.compare_removal()
-        target, exact = self._survey.former(found)
+        target, exact = self._survey.find_former(found)
         if target != found.current:
             self._write_launch(target, found.record if exact else None, found.status)
         # With a record the launch file may be back already, by a run that was cut off before the restart.
         if found.record is not None or target != found.current:
             self._waiter.restart(self._host)
-            self._waiter.wait(self._host, target, "")
-        for path in self._survey.our_files(found.record):
+            self._waiter.wait(self._host, target, None)
+        for path in self._survey.list_our_files(found.record):
             self._host.remove(path)
         self._forget(found.record)
         return outcome
@@ -182,7 +181,7 @@ class Switch:
         if self._host.read(self._survey.place) != encode_record(record):
             self._host.write(self._survey.place, encode_record(record), mode="0600", uid=uid, gid=gid)
 
-    def _put(self, intent: Intent, status: Status | None, record: Record) -> None:
+    def _put(self, intent: Intent, status: FileStatus | None, record: Record) -> None:
         uid, gid = self._owner(record)
         launch_folder = str(PurePosixPath(self._launch.path).parent)
         if intent.plan.files:
@@ -194,11 +193,11 @@ class Switch:
             if self._host.read(path) != planned.content:
                 owner = (uid, gid) if planned.owner is None else (planned.owner, gid)
                 self._host.write(path, planned.content, mode=planned.mode, uid=owner[0], gid=owner[1])
-        text = decoded(self._host.read(self._launch.path), self._launch.path)
+        text = decode_text(self._host.read(self._launch.path), self._launch.path)
         if text != intent.plan.launch_text:
             self._write_launch(intent.plan.launch_text, None, status)
 
-    def _write_launch(self, text: str | None, record: Record | None, status: Status | None) -> None:
+    def _write_launch(self, text: str | None, record: Record | None, status: FileStatus | None) -> None:
         path = self._launch.path
         if text is None:
             self._host.remove(path)
@@ -218,16 +217,16 @@ class Switch:
         self,
         found: Found,
         record: Record,
-        former: Mapping[str, tuple[Status | None, bytes | None]],
+        former: Mapping[str, tuple[FileStatus | None, bytes | None]],
         why: AccelkitError,
     ) -> None:
         try:
-            if decoded(self._host.read(self._launch.path), self._launch.path) != found.safe:
+            if decode_text(self._host.read(self._launch.path), self._launch.path) != found.safe:
                 self._write_launch(found.safe, None, found.status)
                 self._waiter.restart(self._host)
-                self._waiter.wait(self._host, found.safe, "")
+                self._waiter.wait(self._host, found.safe, None)
             if found.safe is None or not self._launch.is_switched(found.safe):
-                for path in self._survey.our_files(record):
+                for path in self._survey.list_our_files(record):
                     self._host.remove(path)
                 self._forget(record)
                 return
@@ -269,9 +268,9 @@ class Switch:
             self._host.remove_empty_folder(folder)
         self._host.remove(self._survey.place)
         self._drop_lost_originals()
-        for folder in reversed(self._survey.own_folders() if record is None else folders):
+        for folder in reversed(self._survey.list_own_folders() if record is None else folders):
             self._host.remove_empty_folder(folder)
 
     def _drop_lost_originals(self) -> None:
-        for place in self._survey.lost_originals():
+        for place in self._survey.list_lost_originals():
             self._host.remove(place)

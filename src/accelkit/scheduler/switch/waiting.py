@@ -20,8 +20,8 @@ LOG_LINES: Final = 15
 
 class _State(msgspec.Struct):
     ready: bool = False
-    config_sha256: str = ""
-    error: str = ""
+    config_sha256: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class StateFile:
     def check(self, host: Host, text: str | None) -> None:
         """Confirm that kube-scheduler runs; see Waiter."""
         try:
-            self.wait(host, text, "")
+            self.wait(host, text, None)
         except ServiceError as exc:
             raise ServiceError(
                 f"kube-scheduler is not ready, so its configuration was left alone: {exc.message}",
@@ -49,7 +49,7 @@ class StateFile:
     def restart(self, host: Host) -> None:
         """Leave it to the runner, which watches the file."""
 
-    def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the digest says it all
+    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest says it all
         """Wait until it runs with this text; see Waiter."""
         wanted, deadline = digest((text or "").encode()), time.monotonic() + self.timeout_seconds
         while True:
@@ -89,7 +89,7 @@ class SystemdService:
 
     def check(self, host: Host, text: str | None) -> None:  # noqa: ARG002 - what runs is all that can be asked
         """Confirm that the service runs; see Waiter."""
-        if problem := self._problem(host, ""):
+        if problem := self._problem(host, None):
             raise ServiceError(
                 f"{problem}, so its options were left alone", next_step=f"look at `systemctl status {self.unit}`"
             )
@@ -105,7 +105,7 @@ class SystemdService:
                     f"`{' '.join(command)}` failed with {status}: {output.strip()[-500:]}{self._log(host)}"
                 )
 
-    def wait(self, host: Host, text: str | None, marker: str) -> None:  # noqa: ARG002 - the process tells
+    def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the process tells
         """Wait until the service runs with the option `marker`; see Waiter."""
         deadline = time.monotonic() + self.timeout_seconds
         seen = 0
@@ -119,7 +119,8 @@ class SystemdService:
                 raise ServiceError(f"{problem} after {self.timeout_seconds:.0f} s{self._log(host)}")
             time.sleep(POLL_SECONDS)
 
-    def _problem(self, host: Host, marker: str) -> str:
+    def _problem(self, host: Host, marker: str | None) -> str | None:
+        """Return why the service does not run as it should, None where it does."""
         _, output = host.run(["systemctl", "show", "--property=ActiveState,MainPID", self.unit])
         facts = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         if facts.get("ActiveState") != "active":
@@ -129,7 +130,7 @@ class SystemdService:
             words = host.read(str(PurePosixPath("/proc", facts.get("MainPID", "0"), "cmdline"))) or b""
             if marker not in words.decode(errors="replace").split("\0"):
                 return f"{self.unit} runs without {marker}"
-        return ""
+        return None
 
     def _log(self, host: Host) -> str:
         status, output = host.run(["journalctl", "--no-pager", f"--lines={LOG_LINES}", f"--unit={self.unit}"])

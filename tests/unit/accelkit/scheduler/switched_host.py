@@ -14,7 +14,7 @@ from scheduler_manifests import kubeadm_manifest
 from accelkit.errors import ServiceError
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.host.host import LocalHost
-from accelkit.scheduler.launch.form import Credentials, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, TlsCredentials
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
 from accelkit.scheduler.switch.switch import Switch
 
@@ -58,12 +58,12 @@ class Runner:
         self.restarts = 0
 
     def check(self, host: object, text: str | None) -> None:
-        self.wait(host, text, "")
+        self.wait(host, text, None)
 
     def restart(self, _host: object) -> None:
         self.restarts += 1
 
-    def wait(self, _host: object, text: str | None, _marker: str) -> None:
+    def wait(self, _host: object, text: str | None, _marker: str | None) -> None:
         if text is not None and self.refuses(text):
             raise Killed if self.dies else ServiceError("kube-scheduler does not run")
 
@@ -82,7 +82,7 @@ class Restarted:
     def restart(self, _host: object) -> None:
         self.running = self._manifest.read_text()
 
-    def wait(self, _host: object, text: str | None, _marker: str) -> None:
+    def wait(self, _host: object, text: str | None, _marker: str | None) -> None:
         if text != self.running or self.refuses(text):
             raise ServiceError("kube-scheduler runs with something else")
 
@@ -102,11 +102,11 @@ def make_host(root: Path, manifest: str | None = None) -> LocalHost:
     return LocalHost(root)
 
 
-def wanted(url: str = "https://10.96.0.20:32766", key: bytes = b"key") -> Wanted:
-    return Wanted(
+def wanted(url: str = "https://10.96.0.20:32766", key: bytes = b"key") -> DesiredSettings:
+    return DesiredSettings(
         extender=Extender(url_prefix=url, enable_https=True),
         kubernetes_version="v1.34.4",
-        credentials=Credentials(ca=b"ca", certificate=b"certificate", key=key),
+        credentials=TlsCredentials(ca=b"ca", certificate=b"certificate", key=key),
     )
 
 

@@ -84,7 +84,7 @@ def test_a_scheduler_that_does_not_follow_gets_its_file_again(root):
     assert not (root / "var").exists()
 
 
-def test_trouble_is_one_sentence_in_the_result(root):
+def test_an_error_is_one_sentence_in_the_result(root):
     (root / "state.json").write_text("{}")
     assert "kube-scheduler is not ready" in run(root, "apply", spec())[1]["msg"]
     for given, words in (

@@ -18,7 +18,7 @@ from strict_types import format_of, types_of, violations
 
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.versions import read_formats, reads_policy
-from accelkit.scheduler.launch.form import Credentials, Plan, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, Plan, TlsCredentials
 from accelkit.scheduler.launch.manifest import StaticPod
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "scheduler-versions.md"
@@ -61,7 +61,7 @@ class Row:
         )
 
 
-def wanted(version: str, **changed: Any) -> Wanted:
+def wanted(version: str, **changed: Any) -> DesiredSettings:
     """Return what is asked for in the tests."""
     extender = Extender(
         url_prefix="https://10.96.0.77:32766", tls_config={"serverName": "accelkit-extender.kube-system.svc"}
@@ -69,9 +69,9 @@ def wanted(version: str, **changed: Any) -> Wanted:
     given: dict[str, Any] = {
         "extender": extender,
         "kubernetes_version": version,
-        "credentials": Credentials(ca=b"authority", certificate=b"certificate", key=b"key"),
+        "credentials": TlsCredentials(ca=b"authority", certificate=b"certificate", key=b"key"),
     }
-    return Wanted(**{**given, **changed})
+    return DesiredSettings(**{**given, **changed})
 
 
 @functools.cache

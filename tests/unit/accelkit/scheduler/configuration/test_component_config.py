@@ -115,7 +115,7 @@ def test_an_entry_is_ours_by_its_address_too():
     assert without_extender(text, URL) == HEAD
 
 
-def test_flow_style_is_written_anew_and_keeps_comments():
+def test_a_list_in_flow_style_stays_so_and_other_lines_keep_their_comments():
     text = HEAD + "profiles: []  # keep me\nextenders: [{urlPrefix: x, weight: 2}]\n"
     changed = with_extender(text, OURS)
     assert [entry["urlPrefix"] for entry in parse(changed)["extenders"]] == ["x", URL]
@@ -149,7 +149,7 @@ def test_a_second_binder_is_refused():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no KubeSchedulerConfiguration"),
+        ("", "holds no mapping"),
         ("kind: Pod\napiVersion: v1\n", "holds no KubeSchedulerConfiguration"),
         ("kind: KubeSchedulerConfiguration\napiVersion: v1\n", "is none of kubescheduler"),
         (HEAD + "---\n" + HEAD, "not one YAML document"),

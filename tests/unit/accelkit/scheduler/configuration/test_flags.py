@@ -6,7 +6,7 @@ from strict_types import violations
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import parse
 from accelkit.scheduler.configuration.extender_entry import Extender
-from accelkit.scheduler.configuration.flags import carried
+from accelkit.scheduler.configuration.flags import carry_flags
 from accelkit.scheduler.configuration.versions import written_format
 
 ALL = [
@@ -38,7 +38,7 @@ ALL = [
 @pytest.mark.parametrize("minor", range(19, 37))
 def test_every_overridden_flag_goes_to_its_field(minor):
     form = written_format(minor)
-    fields = carried(parse(ALL).options, form, minor).fields
+    fields = carry_flags(parse(ALL).options, form, minor).fields
     document = {"apiVersion": f"kubescheduler.config.k8s.io/{form}", "kind": "KubeSchedulerConfiguration", **fields}
     assert violations(document, minor) == []
     addresses = {key: fields.pop(key) for key in ("healthzBindAddress", "metricsBindAddress") if key in fields}
@@ -74,32 +74,33 @@ def test_every_overridden_flag_goes_to_its_field(minor):
 
 def test_former_names_of_flags_are_heeded_where_the_present_ones_are_not_given():
     options = parse(["kube-scheduler", "--lock-object-name=old", "--lock-object-namespace=team"]).options
-    election = carried(options, "v1beta1", 20).fields["leaderElection"]
+    election = carry_flags(options, "v1beta1", 20).fields["leaderElection"]
     assert election == {"resourceName": "old", "resourceNamespace": "team"}
 
 
 def test_no_flag_no_field():
-    assert carried(parse(["kube-scheduler", "--v=2"]).options, "v1", 34).fields == {}
+    assert carry_flags(parse(["kube-scheduler", "--v=2"]).options, "v1", 34).fields == {}
 
 
 def test_a_closed_insecure_port_stays_closed():
-    fields = carried(parse(["kube-scheduler", "--port=0"]).options, "v1beta1", 20).fields
+    fields = carry_flags(parse(["kube-scheduler", "--port=0"]).options, "v1beta1", 20).fields
     assert fields == {"healthzBindAddress": "0.0.0.0:0", "metricsBindAddress": "0.0.0.0:0"}
 
 
 def test_what_no_field_can_say_is_said_to_the_reader():
     options = parse(["kube-scheduler", "--algorithm-provider=ClusterAutoscalerProvider"]).options
-    (problem,) = carried(options, "v1beta1", 20).problems
+    (problem,) = carry_flags(options, "v1beta1", 20).problems
     assert "ClusterAutoscalerProvider" in problem
     assert (
-        carried(parse(["kube-scheduler", "--algorithm-provider=DefaultProvider"]).options, "v1beta1", 20).problems == ()
+        carry_flags(parse(["kube-scheduler", "--algorithm-provider=DefaultProvider"]).options, "v1beta1", 20).problems
+        == ()
     )
 
 
 @pytest.mark.parametrize("flag", ["--leader-elect=maybe", "--kube-api-qps=many", "--kube-api-burst=1.5"])
 def test_a_value_that_kube_scheduler_refuses_is_refused(flag):
     with pytest.raises(ConfigurationError, match="which it refuses"):
-        carried(parse(["kube-scheduler", flag]).options, "v1", 34)
+        carry_flags(parse(["kube-scheduler", flag]).options, "v1", 34)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from strict_types import violations
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.algorithm_source import merged_algorithm_source
+from accelkit.scheduler.configuration.algorithm_source import merge_algorithm_source
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.policy import policy_with_extender
 
@@ -58,7 +58,7 @@ CONFIGURATION = (
 
 @pytest.mark.parametrize(("provider", "problems"), [("DefaultProvider", 0), ("ClusterAutoscalerProvider", 1)])
 def test_an_algorithm_provider_makes_way_for_a_policy(provider, problems):
-    source = merged_algorithm_source(CONFIGURATION.format(provider), OURS, pytest.fail)
+    source = merge_algorithm_source(CONFIGURATION.format(provider), OURS, pytest.fail)
     text = source.configuration("/a/scheduler-1.json")
     assert "leaderElect: true  # three of us\n" in text
     assert "    file:\n      path: /a/scheduler-1.json\n" in text
@@ -68,4 +68,4 @@ def test_an_algorithm_provider_makes_way_for_a_policy(provider, problems):
 
 def test_an_algorithm_source_that_is_none_is_refused():
     with pytest.raises(ConfigurationError, match="no mapping"):
-        merged_algorithm_source(CONFIGURATION.replace("\n  provider: {}", " [1]"), OURS, pytest.fail)
+        merge_algorithm_source(CONFIGURATION.replace("\n  provider: {}", " [1]"), OURS, pytest.fail)

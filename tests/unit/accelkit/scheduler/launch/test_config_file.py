@@ -25,7 +25,7 @@ def test_our_entry_is_put_in_and_taken_out():
     assert plan.marker == hashlib.sha256(plan.launch_text.encode()).hexdigest()
     assert planned(plan.launch_text, recorded=CONFIGURATION) == plan
     assert FILE.is_switched(plan.launch_text)
-    assert FILE.unswitched(plan.launch_text, CONFIGURATION) == CONFIGURATION
+    assert FILE.unswitch(plan.launch_text, CONFIGURATION) == CONFIGURATION
     assert not FILE.is_switched(CONFIGURATION)
 
 

@@ -67,10 +67,10 @@ def test_the_plan_names_a_valid_configuration_and_mounts_it(host):
 
 @NAMED
 def test_taking_it_out_gives_the_original_bytes(host):
-    assert POD.unswitched(planned(host).launch_text, host.manifest) == host.manifest
+    assert POD.unswitch(planned(host).launch_text, host.manifest) == host.manifest
     assert POD.is_switched(planned(host).launch_text)
     assert not POD.is_switched(host.manifest)
-    assert POD.unswitched(host.manifest, host.manifest) == host.manifest
+    assert POD.unswitch(host.manifest, host.manifest) == host.manifest
 
 
 @NAMED
@@ -96,7 +96,7 @@ def test_a_change_by_others_stays_when_ours_is_taken_out(host):
 
     assert upgraded(host.manifest) != host.manifest
     changed = upgraded(planned(host).launch_text)
-    assert POD.unswitched(changed, host.manifest) == upgraded(host.manifest)
+    assert POD.unswitch(changed, host.manifest) == upgraded(host.manifest)
 
 
 def test_kubeadms_manifest_gains_eight_lines_and_loses_none():
@@ -255,8 +255,8 @@ def test_a_manifest_in_json_stays_readable_and_comes_back():
     text = json.dumps(parse(PLAIN), indent=4)
     plan = planned(Host(text))
     assert plan.marker in words(plan.launch_text)
-    assert parse(POD.unswitched(plan.launch_text, None)) == parse(text)
-    assert POD.unswitched(plan.launch_text, text) == text
+    assert parse(POD.unswitch(plan.launch_text, None)) == parse(text)
+    assert POD.unswitch(plan.launch_text, text) == text
 
 
 LAYOUTS = {
@@ -298,8 +298,8 @@ def test_taking_out_undoes_putting_in(minor, options, layout, existing, comments
     text = "".join(lines)
     host = Host(text, f"v1.{minor}.3", files)
     plan = planned(host)
-    assert POD.unswitched(plan.launch_text, text) == text
-    without_record = parse(POD.unswitched(plan.launch_text, None))
+    assert POD.unswitch(plan.launch_text, text) == text
+    without_record = parse(POD.unswitch(plan.launch_text, None))
     if not files:
         assert without_record == parse(text)
     assert planned(host, recorded=text, current=plan.launch_text) == plan

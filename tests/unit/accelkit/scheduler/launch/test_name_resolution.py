@@ -40,21 +40,21 @@ def test_the_dns_policy_is_set_and_taken_back():
     plan = planned()
     pod = YAML(typ="safe", pure=True).load(plan.launch_text)
     assert pod["spec"]["dnsPolicy"] == FIRST
-    assert StaticPod().unswitched(plan.launch_text, None) == PLAIN
+    assert StaticPod().unswitch(plan.launch_text, None) == PLAIN
 
 
 def test_a_dns_policy_that_was_there_comes_back():
     manifest = PLAIN.replace("  hostNetwork: true\n", "  dnsPolicy: Default  # theirs\n  hostNetwork: true\n")
     plan = planned(manifest=manifest)
-    assert "dnsPolicy: ClusterFirstWithHostNet # theirs\n" in plan.launch_text
+    assert "dnsPolicy: ClusterFirstWithHostNet  # theirs\n" in plan.launch_text
     assert "    accelkit.io/former-dns-policy: Default\n" in plan.launch_text
-    assert StaticPod().unswitched(plan.launch_text, manifest) == manifest
+    assert StaticPod().unswitch(plan.launch_text, manifest) == manifest
 
 
 def test_a_dns_policy_that_others_set_is_theirs():
     manifest = PLAIN.replace("  hostNetwork: true\n", f"  dnsPolicy: {FIRST}\n  hostNetwork: true\n")
     plan = planned(manifest=manifest, dns_policy="")
-    assert StaticPod().unswitched(plan.launch_text, None) == manifest
+    assert StaticPod().unswitch(plan.launch_text, None) == manifest
 
 
 @pytest.mark.parametrize("server", ["10.0.0.1", "[fd00::1]", "localhost"])
@@ -86,7 +86,7 @@ def test_annotations_of_others_stay():
     )
     plan = planned(manifest=manifest)
     assert "    a: b\n    accelkit.io/former-dns-policy: ''\n" in plan.launch_text
-    assert StaticPod().unswitched(plan.launch_text, None) == manifest
+    assert StaticPod().unswitch(plan.launch_text, None) == manifest
 
 
 def test_without_a_kubeconfig_the_api_server_is_the_clusters_own():

@@ -43,7 +43,7 @@ def test_it_is_ours_alone(launch):
     plan = planned(launch, {})
     assert launch.path == f"/etc/rancher/{launch.distribution}/config.yaml.d/50-accelkit.yaml"
     assert launch.is_switched(plan.launch_text)
-    assert launch.unswitched(plan.launch_text, None) is None
+    assert launch.unswitch(plan.launch_text, None) is None
     assert planned(launch, {}, current=plan.launch_text) == plan
 
 

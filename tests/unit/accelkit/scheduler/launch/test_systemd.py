@@ -47,7 +47,7 @@ def test_it_is_ours_alone():
     unit, plan = SystemdUnit(), planned()
     assert unit.path == "/etc/systemd/system/kube-scheduler.service.d/50-accelkit.conf"
     assert unit.is_switched(plan.launch_text)
-    assert unit.unswitched(plan.launch_text, None) is None
+    assert unit.unswitch(plan.launch_text, None) is None
     assert planned(current=plan.launch_text) == plan
 
 
@@ -100,4 +100,4 @@ def test_a_doubled_dollar_is_no_variable():
 def test_a_file_of_others_in_our_place_is_refused():
     with pytest.raises(ConfigurationError, match="not ours"):
         planned(current="[Service]\n")
-    assert SystemdUnit().unswitched("[Service]\n", None) == "[Service]\n"
+    assert SystemdUnit().unswitch("[Service]\n", None) == "[Service]\n"

@@ -9,10 +9,10 @@ from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube import objects as kube_objects
 from accelkit.kube.connection import Connection
 from accelkit.kube.paths import collection, pod_path
+from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod import run as pod_run
-from accelkit.scheduler.node_pod.objects import PodImage, objects, pod_name
+from accelkit.scheduler.node_pod.objects import build_objects, pod_name
 from accelkit.scheduler.node_pod.run import run_in_pod
-from accelkit.scheduler.switch.spec import Spec
 
 NAME = pod_name("master")
 POD = pod_path("kube-system", NAME)
@@ -138,7 +138,7 @@ def test_a_pod_needs_its_node(api):
 @pytest.mark.parametrize("action", ["apply", "remove", "compare", "check", "compare-removal"])
 def test_only_what_writes_may_write_and_all_lies_in_mounts(action):
     spec = Spec(node="master", dns_policy="ClusterFirstWithHostNet")
-    pod = objects(action, spec, PodImage("i", host_folders=["/opt/scheduler"]))[-1][1]["spec"]
+    pod = build_objects(action, spec, PodImage("i", host_folders=("/opt/scheduler",)))[-1][1]["spec"]
     mounts = {each["mountPath"]: each["readOnly"] for each in pod["containers"][0]["volumeMounts"]}
     writes = action in {"apply", "remove"}
     assert mounts == {

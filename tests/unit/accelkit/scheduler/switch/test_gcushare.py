@@ -9,7 +9,7 @@ from version_table import wanted
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.launch.manifest import StaticPod
-from accelkit.scheduler.switch.gcushare import BACKUP, CONFIGURATIONS, FILES, leftovers
+from accelkit.scheduler.switch.gcushare import BACKUP, CONFIGURATIONS, FILES, find_leftovers
 
 JSON_FILE, YAML_FILE = CONFIGURATIONS
 OLD = kubeadm_manifest(20)
@@ -34,7 +34,7 @@ def installed(original, option, path):
 
 def found(current, **files):
     given = {JSON_FILE: json.dumps(POLICY), YAML_FILE: SETTINGS, **files}
-    return leftovers(current, lambda path: given[path].encode() if given.get(path) else None)
+    return find_leftovers(current, lambda path: given[path].encode() if given.get(path) else None)
 
 
 HOSTS = {
@@ -92,7 +92,7 @@ def test_a_dns_policy_that_it_changed_comes_back():
 def test_a_configuration_of_others_is_not_taken_for_its_own(content):
     current = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/etc/own.yaml", "/etc/own.yaml")
     given = {"/etc/own.yaml": content}
-    assert leftovers(current, lambda path: given[path].encode() if path in given else None) is None
+    assert find_leftovers(current, lambda path: given[path].encode() if path in given else None) is None
 
 
 def test_files_without_effect_are_swept_all_the_same():
@@ -102,7 +102,7 @@ def test_files_without_effect_are_swept_all_the_same():
 
 
 def test_a_host_without_it_is_left_alone():
-    assert leftovers(PLAIN, lambda _: None) is None
+    assert find_leftovers(PLAIN, lambda _: None) is None
 
 
 def test_extenders_of_others_in_its_file_are_not_lost():

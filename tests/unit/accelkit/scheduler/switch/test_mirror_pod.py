@@ -49,7 +49,7 @@ async def look(watch, answer):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (pod(), ""),
+        (pod(), None),
         (pod(command=["kube-scheduler"]), "the kubelet still runs the former manifest"),
         (pod(mirror="former"), "the kubelet still runs the former manifest"),
         (pod(ready=False), "its probes are not passed yet"),
@@ -67,7 +67,7 @@ async def test_each_state_has_its_sentence(answer, problem):
 async def test_a_container_that_admission_added_does_not_matter():
     answer = pod()
     answer["spec"]["containers"].append({"name": "sidecar", "command": ["sh"]})
-    assert (await look(_Watch(), answer)).problem == ""
+    assert (await look(_Watch(), answer)).problem is None
 
 
 async def test_waiting_is_in_vain_after_restarts_that_were_seen_and_not_after_old_ones():
@@ -127,7 +127,7 @@ class Host:
 def waited(monkeypatch):
     """Wait for a mirror pod; return how many seconds that took."""
 
-    def wait(answer, *, host=None, logs=None, text=MANIFEST, act=WAITER.wait, marker=("",)):
+    def wait(answer, *, host=None, logs=None, text=MANIFEST, act=WAITER.wait, marker=(None,)):
         clock = Clock()
         monkeypatch.setattr(mirror_pod, "time", clock)
         monkeypatch.setattr(mirror_pod, "asyncio", SimpleNamespace(run=asyncio.run, sleep=clock.sleep))

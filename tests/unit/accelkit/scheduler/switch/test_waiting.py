@@ -92,7 +92,7 @@ def test_our_option_is_a_word_of_its_own(on, words):
 
 
 @pytest.mark.parametrize(
-    ("service", "marker"), [(SERVICE, ""), (SystemdService("k3s.service", embedded=True, timeout_seconds=10), MARKER)]
+    ("service", "marker"), [(SERVICE, None), (SystemdService("k3s.service", embedded=True, timeout_seconds=10), MARKER)]
 )
 def test_whose_command_line_says_nothing_needs_to_run_only(on, service, marker):
     machine = on(FORMER)
@@ -167,19 +167,19 @@ def test_a_runner_that_says_so_has_taken_the_configuration(saying):
         return json.dumps(each).encode() if isinstance(each, dict) else each
 
     host = saying(says)
-    FILE.wait(host, TEXT, "")
+    FILE.wait(host, TEXT, None)
     assert host.clock.now == 5
 
 
 def test_a_configuration_that_the_runner_refuses_is_told_at_once(saying):
     host = saying(lambda _: json.dumps({"config_sha256": DIGEST, "error": "unknown field"}).encode())
     with pytest.raises(ServiceError, match="does not run with its configuration: unknown field"):
-        FILE.wait(host, TEXT, "")
+        FILE.wait(host, TEXT, None)
     assert host.clock.now == 0
 
 
 def test_a_runner_that_says_nothing_is_waited_for_until_the_deadline(saying):
     host = saying(lambda _: None)
     with pytest.raises(ServiceError, match="does not run with its configuration after 10 s"):
-        FILE.wait(host, TEXT, "")
+        FILE.wait(host, TEXT, None)
     assert host.clock.now == 11

@@ -1,95 +1,32 @@
-"""What is to be done to one host, as the Ansible action and the pod of `accelkit config-manager` are told it."""
+"""Does to one host what its arguments say, for the Ansible action and for `accelkit config-manager`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.kube.connection import Connection
-from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, Extender
+from accelkit.scheduler.arguments import Spec
+from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.config_file import ConfigFile
-from accelkit.scheduler.launch.form import FOLDER, Credentials, Launch, Wanted
+from accelkit.scheduler.launch.form import DesiredSettings, Launch, TlsCredentials
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
 from accelkit.scheduler.launch.rancher import Rancher
 from accelkit.scheduler.launch.systemd import SystemdUnit
 from accelkit.scheduler.switch.mirror_pod import MirrorPod
-from accelkit.scheduler.switch.survey import Change
-from accelkit.scheduler.switch.switch import BACKUP_DIR, Outcome, Switch, Waiter
+from accelkit.scheduler.switch.survey import FileChange
+from accelkit.scheduler.switch.switch import Switch, SwitchOutcome, Waiter
 from accelkit.scheduler.switch.waiting import StateFile, SystemdService
 
-Kind = Literal["static_pod", "systemd", "k3s", "rke2", "config_file"]
 _SERVICES: Final = {"k3s": "k3s.service", "rke2": "rke2-server.service"}
 
 
-class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler is started.
-
-    Attributes:
-        kind: what starts it.
-        path: of the manifest or configuration; empty: the usual one.
-        unit: systemd's unit; empty: the usual one.
-        state_path: with config_file: where its runner says how it runs.
-    """
-
-    kind: Kind = "static_pod"
-    path: str = ""
-    unit: str = ""
-    state_path: str = ""
-
-
-class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler calls the extender; see Extender. `server_name` is checked in its certificate."""
-
-    url_prefix: str
-    server_name: str = ""
-    weight: int = 1
-    http_timeout: str = "10s"
-    node_cache_capable: bool = True
-    ignorable: bool = False
-    managed_resources: tuple[str, ...] = OWN_RESOURCES
-
-
-class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PEM texts; see Credentials."""
-
-    ca: str
-    certificate: str
-    key: str
-
-
-class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that Switch needs to know; without `extender` a host can only be switched back."""
-
-    launch: LaunchSpec = LaunchSpec()
-    node: str = ""
-    kubernetes_version: str = ""
-    extender: ExtenderSpec | None = None
-    credentials: CredentialsSpec | None = None
-    dns_policy: Literal["", "ClusterFirstWithHostNet"] = ""
-    folder: str = FOLDER
-    backup_dir: str = BACKUP_DIR
-    timeout: float = 120
-    adopt_gcushare: bool = False
-
-
-def decode_spec(given: Any) -> Spec:
-    """Check what was given as JSON-like data.
-
-    Raises:
-        ConfigurationError: a field is missing, unknown or of the wrong type.
-    """
-    try:
-        return msgspec.convert(given, Spec)
-    except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"the specification is wrong: {exc}") from exc
-
-
-def wanted_of(spec: Spec) -> Wanted:
+def build_desired_settings(spec: Spec) -> DesiredSettings:
     """Return what kube-scheduler shall be told.
 
     Raises:
@@ -103,10 +40,10 @@ def wanted_of(spec: Spec) -> Wanted:
         if spec.extender.server_name:
             fields["tls_config"] = {"serverName": spec.extender.server_name}
     given = spec.credentials
-    credentials = given and Credentials(
+    credentials = given and TlsCredentials(
         ca=given.ca.encode(), certificate=given.certificate.encode(), key=given.key.encode()
     )
-    return Wanted(
+    return DesiredSettings(
         extender=Extender(**fields),
         kubernetes_version=spec.kubernetes_version,
         credentials=credentials or None,
@@ -116,26 +53,26 @@ def wanted_of(spec: Spec) -> Wanted:
 
 
 # What can be done to a host, by the words of the command line.
-ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], Outcome]]] = {
-    "apply": lambda switch, spec: switch.apply(wanted_of(spec)),
-    "check": lambda switch, spec: switch.check(wanted_of(spec)),
-    "compare": lambda switch, spec: switch.compare(wanted_of(spec)),
+ACTIONS: Final[Mapping[str, Callable[[Switch, Spec], SwitchOutcome]]] = {
+    "apply": lambda switch, spec: switch.apply(build_desired_settings(spec)),
+    "check": lambda switch, spec: switch.check(build_desired_settings(spec)),
+    "compare": lambda switch, spec: switch.compare(build_desired_settings(spec)),
     "remove": lambda switch, _: switch.remove(),
     "compare-removal": lambda switch, _: switch.compare_removal(),
 }
 
 
 def perform(action: str, spec: Spec, host: Host, connection: Connection | None) -> dict[str, Any]:
-    """Do one of ACTIONS to a host; return summary() of it.
+    """Do one of ACTIONS to a host; return summarize() of it.
 
     Raises:
         ConfigurationError: the specification or the host's files do not allow it.
         ServiceError: kube-scheduler does not run as it should.
     """
-    return summary(ACTIONS[action](switch_of(spec, host, connection), spec))
+    return summarize(ACTIONS[action](build_switch(spec, host, connection), spec))
 
 
-def switch_of(spec: Spec, host: Host, connection: Connection | None) -> Switch:
+def build_switch(spec: Spec, host: Host, connection: Connection | None) -> Switch:
     """Return the switch for a host.
 
     Raises:
@@ -164,7 +101,7 @@ def _parts(spec: Spec, host: Host, connection: Connection | None) -> tuple[Launc
             raise ConfigurationError(
                 "a configuration file needs its path, and the state_path of who runs kube-scheduler"
             )
-        url = spec.extender.url_prefix if spec.extender else ""
+        url = spec.extender.url_prefix if spec.extender else None
         return ConfigFile(how.path, url), StateFile(how.state_path, spec.timeout)
     if how.kind == "systemd":
         unit = how.unit or "kube-scheduler.service"
@@ -187,7 +124,7 @@ def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
     return (str(folder.with_suffix("")), *(file for file in files if file != ours))
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
+def summarize(outcome: SwitchOutcome) -> dict[str, Any]:
     """Return an outcome as JSON-like data, with a diff per file in which no private key is shown."""
     return {
         "changed": bool(outcome.changes),
@@ -197,7 +134,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _diff(change: Change) -> dict[str, str]:
+def _diff(change: FileChange) -> dict[str, str]:
     def shown(content: bytes | None) -> str:
         if content is None:
             return ""

@@ -1,0 +1,76 @@
+"""Edits of a text by offsets, collected and then made at once; what lies between them stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+
+class TextEdits:
+    """The edits of one text. Lines that are put in end as those of the text do."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        self._edits: list[tuple[int, int, str, bool]] = []
+
+    def line_start(self, at: int) -> int:
+        """Return where the line of an offset starts, behind a byte order mark."""
+        start = self._text.rfind("\n", 0, at) + 1
+        return start + self._text.startswith("\ufeff", start, at)
+
+    def line_end(self, at: int) -> int:
+        """Return where the line of an offset ends, behind its newline."""
+        return self._text.find("\n", at) + 1 or len(self._text)
+
+    def column(self, at: int) -> int:
+        """Return how far an offset is from the start of its line."""
+        return at - self.line_start(at)
+
+    def replace(self, start: int, end: int, words: str) -> None:
+        """Write over what lies between two offsets; with two equal ones, put in."""
+        self._edits.append((start, end, words, False))
+
+    def insert_lines(self, at: int, lines: Sequence[str], column: int) -> None:
+        """Put in lines where one starts, or at the end of the text."""
+        block = "".join((" " * column + line).rstrip() + self.newline for line in lines)
+        self._edits.append((at, at, block, bool(lines)))
+
+    def change_list(self, spans: Sequence[tuple[int, int]], gone: Collection[int], added: Mapping[int, str]) -> None:
+        """Change what is listed with commas in between.
+
+        Args:
+            spans: where each one stands.
+            gone: which ones are taken out.
+            added: what is put in before which one, or behind the last.
+        """
+        if len(gone) == len(spans):
+            self.replace(spans[0][0], spans[-1][1], ", ".join(added.values()))
+            return
+        first = min(set(range(len(spans))) - set(gone))
+        for at in gone:
+            if at > first:
+                self.replace(spans[at - 1][1], spans[at][1], "")
+            else:
+                self.replace(spans[at][0], spans[at + 1][0], "")
+        for at, words in added.items():
+            if at:
+                self.replace(spans[at - 1][1], spans[at - 1][1], f", {words}")
+            else:
+                self.replace(spans[0][0], spans[0][0], f"{words}, ")
+
+    def apply(self) -> str:
+        """Return the text with all edits.
+
+        Raises:
+            ValueError: two of them overlap.
+        """
+        result, done = "", 0
+        for start, end, words, is_lines in sorted(self._edits, key=lambda edit: edit[:2]):
+            if start < done:
+                raise ValueError("two edits overlap")
+            result += self._text[done:start]
+            if is_lines and result and not result.endswith("\n"):
+                result += self.newline
+            result += words
+            done = end
+        return result + self._text[done:]
