@@ -231,7 +231,7 @@ async def extracted(module):
         policies=policies_of(module),
         namespace=given["namespace"],
         mount_path=given["mount_path"],
-        limits=Limits(total_bytes=given["max_gib"] << 30),
+        limits=Limits.of_gib(given["max_gib"]),
         node=await cards_of(module),
     )
     known = {str(each.place.cache): builtins(extracted_view(each)) for each in list_extracted(base).caches}

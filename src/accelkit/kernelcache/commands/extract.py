@@ -59,7 +59,7 @@ async def _extract(image: str, folder: Path, policies: SignerPolicies | None, op
         policies=policies,
         namespace=options.pop("namespace"),
         mount_path=options.pop("mount_path"),
-        limits=Limits(total_bytes=(most := options.pop("max_gib") << 30), file_bytes=most),
+        limits=Limits.of_gib(options.pop("max_gib")),
         node=await node_of(options),
     )
     async with RegistryClient(settings_of(options)) as client:

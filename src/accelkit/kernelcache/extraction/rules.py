@@ -27,6 +27,11 @@ class Limits:
     file_bytes: int = 8 << 30
     files: int = 200_000
 
+    @classmethod
+    def of_gib(cls, gib: int) -> Limits:
+        """Limits on a cache of so many GiB, which may be a single file."""
+        return cls(total_bytes=gib << 30, file_bytes=gib << 30)
+
 
 def safe_path(name: str) -> str:
     """Return an archive's name as a path relative to the archive's root, without a leading `./` or a trailing slash.
