@@ -20,10 +20,10 @@ try:
     import msgspec
 
     from accelkit.errors import AccelkitError, RegistryError
-    from accelkit.kernelcache.compatibility.card_words import chosen_cards, stated_workload
-    from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+    from accelkit.kernelcache.compatibility.arguments import parse_workload, resolve_cards
+    from accelkit.kernelcache.registry import Login, RegistryCredentials, RegistrySettings
     from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
-    from accelkit.kernelcache.views import refusal_view
+    from accelkit.kernelcache.views import describe_refusal
 except ImportError:
     IMPORT_TRACE = traceback.format_exc()
 
@@ -81,7 +81,7 @@ def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any,
     try:
         result = asyncio.run(work(module))
     except UnverifiedError as exc:
-        view = builtins(refusal_view(module.params["image"], exc))
+        view = builtins(describe_refusal(module.params["image"], exc))
         module.fail_json(msg=view.pop("message"), **view)
     except AccelkitError as exc:
         module.fail_json(msg=str(exc), retryable=isinstance(exc, RegistryError) and exc.retryable)
@@ -104,7 +104,7 @@ def settings_of(module: AnsibleModule) -> RegistrySettings:
     if not given["registry_logins"]:
         return settings
     logins = {each["registry"]: Login(each["username"], each["password"]) for each in given["registry_logins"]}
-    return replace(settings, credentials=Credentials.from_files(configs, logins))
+    return replace(settings, credentials=RegistryCredentials.from_files(configs, logins))
 
 
 def origins(settings: RegistrySettings) -> RegistrySettings:
@@ -122,12 +122,12 @@ async def cards_of(module: AnsibleModule) -> Any:
     """The cards of the module's arguments; None where none are given."""
     given = module.params
     driver = {name: given[name] for name in ("driver_version", "driver_cuda_version")}
-    return await chosen_cards(given["cards"], given["node"], path_of(given["kubeconfig"]), **driver)
+    return await resolve_cards(given["cards"], given["node"], path_of(given["kubeconfig"]), **driver)
 
 
 def workload_of(module, node):
     """What is to use the cache, by the module's arguments."""
-    return stated_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
+    return parse_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
 
 
 def path_of(text: str | None) -> Path | None:

@@ -98,9 +98,9 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.publishing.copy import copy_image
-    from accelkit.kernelcache.publishing.present import attached, present_digest
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.publishing.present import find_digest, list_attachments
     from accelkit.kernelcache.registry import RegistryClient
 
 
@@ -111,11 +111,11 @@ async def copied(module):
         raise ConfigurationError(f"{target} has a digest, and what is copied has its own", next_step="give a tag")
     async with RegistryClient(settings) as reading, RegistryClient(origins(settings)) as writing:
         digest = (await reading.manifest(source)).digest
-        before = await present_digest(writing, target)
+        before = await find_digest(writing, target)
         missing = set()
         if given["signatures"]:
-            wanted = await attached(reading, source.at(digest))
-            missing = wanted.keys() - await attached(writing, target.at(digest))
+            wanted = await list_attachments(reading, source.at(digest))
+            missing = wanted.keys() - await list_attachments(writing, target.at(digest))
         result = {"digest": digest, "uploaded_bytes": 0, "manifests": 0}
         changed = digest != before or bool(missing)
         if changed and not module.check_mode:

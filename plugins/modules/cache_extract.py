@@ -204,12 +204,12 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
-    from accelkit.kernelcache.extraction import Limits, Order, extract_image
+    from accelkit.kernelcache.extraction import ExtractionRequest, Limits, extract_image
     from accelkit.kernelcache.extraction.listing import list_extracted
     from accelkit.kernelcache.extraction.preview import preview_extraction
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
-    from accelkit.kernelcache.views import extracted_view, preview_view
+    from accelkit.kernelcache.views import describe_extraction, describe_preview
 
 RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
@@ -225,7 +225,7 @@ async def extracted(module):
             "policy and insecure_skip_signatures are both given", next_step="leave one of them out"
         )
     base = Path(given["folder"])
-    order = Order(
+    request = ExtractionRequest(
         image=parse_reference(given["image"]),
         base=base,
         policies=policies_of(module),
@@ -234,12 +234,12 @@ async def extracted(module):
         limits=Limits.of_gib(given["max_gib"]),
         node=await cards_of(module),
     )
-    known = {str(each.place.cache): builtins(extracted_view(each)) for each in list_extracted(base).caches}
+    known = {str(each.place.cache): builtins(describe_extraction(each)) for each in list_extracted(base).caches}
     async with RegistryClient(settings_of(module)) as client:
         if module.check_mode:
-            view = builtins(preview_view(await preview_extraction(client, order)))
+            view = builtins(describe_preview(await preview_extraction(client, request)))
         else:
-            view = builtins(extracted_view(await extract_image(client, order)))
+            view = builtins(describe_extraction(await extract_image(client, request)))
     before = known.get(view["path"], {})
     diff = {"before": shown(before), "after": shown(view)}
     return {**view, "changed": diff["before"] != diff["after"], "diff": diff}

@@ -240,10 +240,10 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
     from accelkit.kernelcache.extraction.listing import list_extracted
-    from accelkit.kernelcache.images import read_cache_image
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.formats.cache_image import read_cache_image
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
-    from accelkit.kernelcache.views import extracted_view, image_view
+    from accelkit.kernelcache.views import describe_extraction, describe_image
 
 RULES = {"required_one_of": [("image", "folder")]}
 
@@ -266,13 +266,13 @@ async def described(module, node, workload):
     async with RegistryClient(settings_of(module)) as client:
         raw = await client.manifest(reference)
         image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return builtins(image_view(image, raw.digest, judge(image.labels, node, workload) if node else None))
+    return builtins(describe_image(image, raw.digest, judge(image.labels, node, workload) if node else None))
 
 
 def lying(cache, node, workload):
     """What is told of a cache on the disk; whether it was extracted now is not."""
     verdicts = judge(cache.record.labels, node, workload) if node else None
-    view = builtins(extracted_view(replace(cache, verdicts=verdicts)))
+    view = builtins(describe_extraction(replace(cache, verdicts=verdicts)))
     del view["changed"]
     return view
 

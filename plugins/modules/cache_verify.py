@@ -184,11 +184,11 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
 # A missing accelkit is said by _registry, before anything of this is called.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
-    from accelkit.kernelcache.images import read_cache_image
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.formats.cache_image import read_cache_image
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
     from accelkit.kernelcache.signatures import verify_image
-    from accelkit.kernelcache.views import verification_view
+    from accelkit.kernelcache.views import describe_verification
 
 
 async def verified(module):
@@ -201,7 +201,7 @@ async def verified(module):
         if node is not None:
             raw = await client.manifest(verification.image)
             verdicts = judge((await read_cache_image(client, verification.image, raw)).labels, node, workload)
-    view = builtins(verification_view(str(verification.image), verification, verdicts))
+    view = builtins(describe_verification(str(verification.image), verification, verdicts))
     told = ("image", "digest", "verified", "signatures", "compatibility")
     return {"changed": False, **{name: view[name] for name in told}}
 

@@ -162,13 +162,13 @@ with suppress(ImportError):
         SCOPE_WORDS,
         SETS,
         Access,
-        Cosign,
+        CosignVersion,
         Environment,
         Example,
         Gpu,
     )
-    from accelkit.examples.files import clean, example_files, render, write_example
-    from accelkit.examples.objects import example_objects
+    from accelkit.examples.files import clean, find_example_files, render, write_example
+    from accelkit.examples.objects import build_objects
 
 CHOICE = ["set", "access"]
 RULES = {
@@ -196,7 +196,7 @@ def chosen(given):
             Access(given["access"]),
             SCOPE_WORDS[given["scope"]],
             Gpu(given["gpu"]),
-            Cosign(given["cosign"]),
+            CosignVersion(given["cosign"]),
             Environment(given["environment"]),
         ),
     )
@@ -224,7 +224,7 @@ def written(made, folder, *, check):
 
 def deleted(examples, folder, *, check):
     """Delete files, and return the paths of those that were there and a diff of each."""
-    paths = example_files(folder, examples)
+    paths = find_example_files(folder, examples)
     diffs = [{"before": path.read_text("utf-8"), "after": "", "before_header": str(path)} for path in paths]
     if not check:
         clean(folder, examples)
@@ -250,7 +250,7 @@ def run(module):
         paths, diffs = deleted(chosen(given), folder, check=check)
         return {"changed": bool(paths), "files": paths, "diff": diffs}
     own = NO_CUSTOM if given["state"] == "undeployed" else custom(given)
-    made = [(each, example_objects(each, own)) for each in chosen(given)]
+    made = [(each, build_objects(each, own)) for each in chosen(given)]
     paths, diffs = [], []
     if folder and given["state"] != "undeployed":
         paths, diffs = written(made, folder, check=check)

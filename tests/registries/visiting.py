@@ -10,8 +10,8 @@ from typing import Any
 from registries.hostile import HostileRegistry
 from registries.memory import MANIFEST, digest_of
 
-from accelkit.kernelcache.oci import Descriptor
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.documents import Descriptor
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 
 __all__ = ["REPOSITORY", "at", "descriptor", "image", "manifest", "visiting"]

@@ -14,7 +14,7 @@ def is_patch(document: Any) -> bool:
     )
 
 
-def patched_value(operations: list[dict[str, Any]], field: str) -> Any:
+def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
     """Return what the field holds after these operations, which must concern nothing else.
 
     The path may lead to the field in any object: `/spec/affinity`, `/spec/template/spec/affinity`. Values may be added

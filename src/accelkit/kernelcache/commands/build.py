@@ -9,14 +9,14 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.options import registry_options, run, settings_of
-from accelkit.kernelcache.compatibility.card_words import named_target
-from accelkit.kernelcache.publishing.build import Recipe, build_image
+from accelkit.kernelcache.commands.options import read_settings, registry_options, run
+from accelkit.kernelcache.compatibility.arguments import parse_target
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.publishing.build import BuildOptions, build_image
 from accelkit.kernelcache.publishing.layer_writer import Compression, MediaFamily
 from accelkit.kernelcache.publishing.signing import Cosign, sign_image
-from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
-from accelkit.kernelcache.views import BuiltView, built_view
+from accelkit.kernelcache.views import BuildView, describe_build
 from accelkit.model.units import format_bytes
 from accelkit.output import output_option, print_value
 
@@ -57,29 +57,29 @@ def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
     print_value(view, output, lambda: _table(view))
 
 
-async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuiltView:
+async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuildView:
     reference = parse_reference(image)
-    recipe = Recipe(
+    recipe = BuildOptions(
         compression=cast("Compression", options["compression"]),
         media=cast("MediaFamily", options["media"]),
         architecture=options["architecture"],
         gpu_product=options["gpu_product"],
         allow_secrets=options["allow_secrets"],
-        built_for=named_target(options["built_for"]),
+        built_for=parse_target(options["built_for"]),
     )
     own_logins = bool(options["registry_config"])
-    settings = settings_of(options)
+    settings = read_settings(options)
     if options["no_push"]:
-        return built_view(str(reference), await build_image(folder, reference, recipe))
+        return describe_build(str(reference), await build_image(folder, reference, recipe))
     async with RegistryClient(settings) as client:
         built = await build_image(folder, reference, recipe, client)
     if options["sign"] or options["sign_key"]:
         cosign = Cosign(options["program"], options["sign_key"], log=not options["no_transparency_log"])
         await sign_image(reference.at(built.digest), cosign, settings, lend_login=own_logins)
-    return built_view(str(reference), built, signed=bool(options["sign"] or options["sign_key"]))
+    return describe_build(str(reference), built, signed=bool(options["sign"] or options["sign_key"]))
 
 
-def _table(view: BuiltView) -> RenderableType:
+def _table(view: BuildView) -> RenderableType:
     done = "Pushed" if view.pushed else "Built, not pushed"
     lines = [
         Text(f"{done}: {view.image}", style="green"),

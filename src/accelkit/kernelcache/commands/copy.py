@@ -8,9 +8,9 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.options import registry_options, run, settings_of
-from accelkit.kernelcache.publishing.copy import Copied, copy_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.commands.options import read_settings, registry_options, run
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.publishing.copy import CopyResult, copy_image
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.model.units import format_bytes
 from accelkit.output import output_option, print_value
@@ -28,7 +28,7 @@ def copy(source: str, target: str, *, output: str, no_signatures: bool, **option
     print_value(copied, output, lambda: _table(copied, target))
 
 
-def _table(copied: Copied, target: str) -> RenderableType:
+def _table(copied: CopyResult, target: str) -> RenderableType:
     return Group(
         Text(f"Copied: {target}", style="green"),
         Text(f"  digest  {copied.digest}"),
@@ -37,6 +37,6 @@ def _table(copied: Copied, target: str) -> RenderableType:
     )
 
 
-async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> Copied:
-    async with RegistryClient(settings_of(options)) as client:
+async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> CopyResult:
+    async with RegistryClient(read_settings(options)) as client:
         return await copy_image(client, parse_reference(source), client, parse_reference(target), signatures=signatures)

@@ -10,19 +10,19 @@ from rich.text import Text
 
 from accelkit.kernelcache.commands.options import (
     card_options,
-    node_of,
+    read_cards,
+    read_settings,
+    read_workload,
     registry_options,
     run,
-    settings_of,
-    workload_of,
     workload_options,
 )
 from accelkit.kernelcache.compatibility.verdicts import judge
 from accelkit.kernelcache.formats import Target
-from accelkit.kernelcache.images import read_cache_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.formats.cache_image import read_cache_image
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
-from accelkit.kernelcache.views import CompatibilityView, ImageView, image_view
+from accelkit.kernelcache.views import CompatibilityView, ImageView, describe_image
 from accelkit.model.units import format_bytes
 from accelkit.output import output_option, print_value
 
@@ -57,12 +57,12 @@ def inspect(image: str, *, output: str, **options: Any) -> None:
 
 async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
     reference = parse_reference(text)
-    node = await node_of(options)
-    workload = workload_of(options, node)
-    async with RegistryClient(settings_of(options)) as client:
+    node = await read_cards(options)
+    workload = read_workload(options, node)
+    async with RegistryClient(read_settings(options)) as client:
         raw = await client.manifest(reference)
         image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return image_view(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
+    return describe_image(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
 
 
 def _table(view: ImageView) -> RenderableType:
@@ -80,10 +80,10 @@ def _table(view: ImageView) -> RenderableType:
         "launchers": f"for {view.cpu_architecture}" if view.cpu_architecture else "none, or not said",
     }
     lines = [Text(f"{name:<10} {value}") for name, value in rows.items()]
-    return Group(*lines, *compatibility_lines(view.compatibility))
+    return Group(*lines, *describe_fit(view.compatibility))
 
 
-def compatibility_lines(view: CompatibilityView | None, *, heading: str = "fits      ") -> list[Text]:
+def describe_fit(view: CompatibilityView | None, *, heading: str = "fits      ") -> list[Text]:
     """What a person reads of verdicts on cards, below a heading that is as wide as the others there."""
     if view is None:
         return []

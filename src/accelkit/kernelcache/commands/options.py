@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from accelkit.errors import ApiError, RegistryError
-from accelkit.kernelcache.compatibility.card_words import chosen_cards, stated_workload
+from accelkit.kernelcache.compatibility.arguments import parse_workload, resolve_cards
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts, WorkloadFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
@@ -109,7 +109,7 @@ def workload_options(command: _Command) -> _Command:
     return command
 
 
-def settings_of(options: dict[str, Any]) -> RegistrySettings:
+def read_settings(options: dict[str, Any]) -> RegistrySettings:
     """Settings of the options of `registry_options`, which are taken out of `options`."""
     return RegistrySettings.of_options(
         plain_http=options.pop("plain_http"),
@@ -119,25 +119,25 @@ def settings_of(options: dict[str, Any]) -> RegistrySettings:
     )
 
 
-def policies_of(options: dict[str, Any]) -> SignerPolicies | None:
+def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
     """The policies of the options of `policy_options`, which are taken out of `options`; None where none are given."""
     policy, trusted_root = options.pop("policy"), options.pop("trusted_root")
     return load_policies(policy, trusted_root) if policy is not None else None
 
 
-async def node_of(options: dict[str, Any]) -> NodeFacts | None:
+async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
     """The cards of the options of `card_options`, which are taken out of `options`; None where none are given."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
         raise click.UsageError("give --node or --card")
     driver = {name: options.pop(name) for name in ("driver_version", "driver_cuda_version")}
-    return await chosen_cards(cards, node, kubeconfig, **driver)
+    return await resolve_cards(cards, node, kubeconfig, **driver)
 
 
-def workload_of(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
+def read_workload(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
     """The workload of the options of `workload_options`, which are taken out of `options`."""
     stated = {name: options.pop(name) for name in ("triton_version", "torch_cuda_version", "vllm_cache_hash")}
-    return stated_workload(node, **stated)
+    return parse_workload(node, **stated)
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:

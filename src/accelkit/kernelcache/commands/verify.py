@@ -9,25 +9,25 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.inspect import compatibility_lines
+from accelkit.kernelcache.commands.inspect import describe_fit
 from accelkit.kernelcache.commands.options import (
     UNKNOWN,
     card_options,
-    node_of,
-    policies_of,
     policy_options,
+    read_cards,
+    read_policies,
+    read_settings,
+    read_workload,
     registry_options,
     run,
-    settings_of,
-    workload_of,
     workload_options,
 )
 from accelkit.kernelcache.compatibility.verdicts import judge
-from accelkit.kernelcache.images import read_cache_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.formats.cache_image import read_cache_image
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, verify_image
-from accelkit.kernelcache.views import VerificationView, refusal_view, verification_view
+from accelkit.kernelcache.views import VerificationView, describe_refusal, describe_verification
 from accelkit.output import output_option, print_value
 
 
@@ -44,7 +44,7 @@ def verify(image: str, *, output: str, namespace: str, **options: Any) -> None:
     Use the digest from then on: tags move. With cards given, it is told too whether they can use the cache; the exit
     code is that of the signatures.
     """
-    policies = policies_of(options)
+    policies = read_policies(options)
     if policies is None:
         raise click.UsageError("give --policy: nothing is trusted without a policy")
     view = run(_verify(image, policies, namespace, options))
@@ -55,18 +55,18 @@ def verify(image: str, *, output: str, namespace: str, **options: Any) -> None:
 
 async def _verify(image: str, policies: SignerPolicies, namespace: str, options: dict[str, Any]) -> VerificationView:
     reference = parse_reference(image)
-    node = await node_of(options)
-    workload = workload_of(options, node)
-    async with RegistryClient(settings_of(options)) as client:
+    node = await read_cards(options)
+    workload = read_workload(options, node)
+    async with RegistryClient(read_settings(options)) as client:
         try:
             verification = await verify_image(client, reference, policies, namespace=namespace)
         except UnverifiedError as exc:
-            return refusal_view(str(reference), exc)
+            return describe_refusal(str(reference), exc)
         if node is None:
-            return verification_view(str(reference), verification)
+            return describe_verification(str(reference), verification)
         raw = await client.manifest(verification.image)
         labels = (await read_cache_image(client, verification.image, raw)).labels
-    return verification_view(str(reference), verification, judge(labels, node, workload))
+    return describe_verification(str(reference), verification, judge(labels, node, workload))
 
 
 def _table(view: VerificationView) -> RenderableType:
@@ -85,7 +85,7 @@ def _table(view: VerificationView) -> RenderableType:
         key = "" if each.issuer or not each.identity.startswith("sha256:") else "key "
         who = f"{each.signer} of policy {each.policy}: {key}{each.identity}"
         lines.append(Text(f"  signer  {who}{issuer}{log}{at} ({each.format})"))
-    return Group(*lines, *compatibility_lines(view.compatibility, heading="  fits   "))
+    return Group(*lines, *describe_fit(view.compatibility, heading="  fits   "))
 
 
 def _where(source: str) -> str:

@@ -70,11 +70,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
             driver_version: of its NVIDIA driver, which an inventory does not tell.
             cuda_version: the newest CUDA that this driver supports.
         """
-        gpus = None if cards is None else tuple(_gpu(card, driver_version, cuda_version) for card in cards)
+        gpus = None if cards is None else tuple(_convert_card(card, driver_version, cuda_version) for card in cards)
         return cls(cpu_architecture=cpu_architecture, gpus=gpus)
 
 
-def _gpu(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
+def _convert_card(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
     backend = BACKENDS.get(card.vendor)
     on_cuda = backend == "cuda"
     return GpuFacts(

@@ -12,10 +12,9 @@ from typing import BinaryIO
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.rules import safe_path
-from accelkit.kernelcache.formats import Cache, Target, labels, read_cache
-from accelkit.kernelcache.images import own_architecture
-from accelkit.kernelcache.oci import (
+from accelkit.kernelcache.extraction.rules import normalize_path
+from accelkit.kernelcache.formats import Cache, Target, read_cache, write_labels
+from accelkit.kernelcache.oci.documents import (
     DOCKER_CONFIG,
     DOCKER_MANIFEST,
     OCI_CONFIG,
@@ -23,15 +22,22 @@ from accelkit.kernelcache.oci import (
     Descriptor,
     Manifest,
 )
-from accelkit.kernelcache.publishing.layer_writer import Compression, LayerInfo, MediaFamily, image_config, write_layer
-from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.reference import Reference, digest_of
+from accelkit.kernelcache.publishing.layer_writer import (
+    Compression,
+    LayerInfo,
+    MediaFamily,
+    write_image_config,
+    write_layer,
+)
 from accelkit.kernelcache.registry import RegistryClient
 
 _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BuildOptions:
     """How an image is built.
 
     Attributes:
@@ -77,7 +83,7 @@ class BuiltImage:
 
 
 async def build_image(
-    folder: Path, reference: Reference, recipe: Recipe, client: RegistryClient | None = None, *, present: str = ""
+    folder: Path, reference: Reference, recipe: BuildOptions, client: RegistryClient | None = None, *, present: str = ""
 ) -> BuiltImage:
     """Build the image of a cache folder and push it.
 
@@ -95,7 +101,7 @@ async def build_image(
     """
     if reference.digest:
         raise CacheError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
-    architecture = recipe.architecture or own_architecture()
+    architecture = recipe.architecture or host_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
     _check_names(cache, folder)
     if client is not None and cache.secret_names and not recipe.allow_secrets:
@@ -108,8 +114,8 @@ async def build_image(
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
         layer = await asyncio.to_thread(_write_layer, cache, folder, file, recipe)
         title = reference.repository.rpartition("/")[2]
-        named = labels(cache, title=title, gpu_product=recipe.gpu_product)
-        config = image_config(layer, named, architecture=architecture)
+        named = write_labels(cache, title=title, gpu_product=recipe.gpu_product)
+        config = write_image_config(layer, named, architecture=architecture)
         manifest_type, config_type = (
             (DOCKER_MANIFEST, DOCKER_CONFIG) if recipe.media == "docker" else (OCI_MANIFEST, OCI_CONFIG)
         )
@@ -120,7 +126,7 @@ async def build_image(
         if client is None or built.digest == present:
             return built
         uploaded = 0
-        for blob, content in ((layer_blob, _of_file(file)), (config_blob, _of_bytes(config))):
+        for blob, content in ((layer_blob, _read_file(file)), (config_blob, _read_bytes(config))):
             if await client.uploads.push_blob(reference, blob, content):
                 uploaded += blob.size
         await client.uploads.push_manifest(reference, manifest, manifest_type)
@@ -131,14 +137,14 @@ def _check_names(cache: Cache, folder: Path) -> None:
     """Nobody is helped by an image that no extraction takes."""
     for path in cache.files:
         try:
-            safe_path(f"io.{cache.format}.cache/{path}")
+            normalize_path(f"io.{cache.format}.cache/{path}")
         except CacheError as exc:
             raise CacheError(
                 f"an image of {folder} could not be extracted: {exc.message}", next_step="rename or remove that file"
             ) from exc
 
 
-def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: Recipe) -> LayerInfo:
+def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: BuildOptions) -> LayerInfo:
     try:
         return write_layer(cache, folder, file, compression=recipe.compression, media=recipe.media)
     except OSError as exc:
@@ -148,7 +154,7 @@ def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: Recipe) -> 
         ) from exc
 
 
-def _of_file(file: BinaryIO) -> Callable[[], AsyncIterator[bytes]]:
+def _read_file(file: BinaryIO) -> Callable[[], AsyncIterator[bytes]]:
     async def content() -> AsyncIterator[bytes]:
         file.seek(0)
         while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
@@ -157,7 +163,7 @@ def _of_file(file: BinaryIO) -> Callable[[], AsyncIterator[bytes]]:
     return content
 
 
-def _of_bytes(data: bytes) -> Callable[[], AsyncIterator[bytes]]:
+def _read_bytes(data: bytes) -> Callable[[], AsyncIterator[bytes]]:
     async def content() -> AsyncIterator[bytes]:
         yield data
 

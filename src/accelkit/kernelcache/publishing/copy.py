@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import Descriptor, Index, Manifest
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, may_be_bundle
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
@@ -18,7 +18,7 @@ _MAX_MANIFESTS = 1024
 
 
 @dataclass
-class Copied:
+class CopyResult:
     """What a copy took.
 
     Attributes:
@@ -41,7 +41,7 @@ async def copy_image(
     target: Reference,
     *,
     signatures: bool = True,
-) -> Copied:
+) -> CopyResult:
     """Copy an image, all members of an index, and what signs it.
 
     Args:
@@ -61,7 +61,7 @@ async def copy_image(
         raise CacheError(
             f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
         )
-    copying = _Copying(source_client, source, client, target, Copied(raw.digest))
+    copying = _Copying(source_client, source, client, target, CopyResult(raw.digest))
     await copying.image(raw, "")
     if signatures:
         await copying.signatures(source.at(raw.digest))
@@ -77,7 +77,7 @@ class _Copying:
     source: Reference
     client: RegistryClient
     target: Reference
-    done: Copied
+    done: CopyResult
     _begun: int = 0
 
     async def image(self, raw: RawManifest, tag: str) -> None:

@@ -5,7 +5,7 @@ the registry they are for.
 """
 
 from accelkit.kernelcache.registry.client import RawManifest, RegistryClient
-from accelkit.kernelcache.registry.credentials import Credentials, Login
+from accelkit.kernelcache.registry.credentials import Login, RegistryCredentials
 from accelkit.kernelcache.registry.settings import RegistrySettings
 
-__all__ = ["Credentials", "Login", "RawManifest", "RegistryClient", "RegistrySettings"]
+__all__ = ["Login", "RawManifest", "RegistryClient", "RegistryCredentials", "RegistrySettings"]

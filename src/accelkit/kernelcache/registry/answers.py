@@ -12,7 +12,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry.settings import Endpoint
+from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
 _MAX_ERROR_BYTES = 64 << 10
 _MAX_DETAIL_CHARACTERS = 200
@@ -49,7 +49,7 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) 
     return b"".join(parts)
 
 
-def following_page(response: aiohttp.ClientResponse) -> str:
+def read_next_page(response: aiohttp.ClientResponse) -> str:
     """The next page that a `Link` header names; empty where it names none.
 
     Raises:
@@ -62,7 +62,7 @@ def following_page(response: aiohttp.ClientResponse) -> str:
     return str(link["url"]) if link else ""
 
 
-async def refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: str) -> RegistryError:
+async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpoint, method: str) -> RegistryError:
     """The error for an answer that is none of those hoped for."""
     status = response.status
     detail = ""
@@ -81,7 +81,7 @@ async def refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: 
         f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{said}",
         status=status,
         retryable=is_passing(status),
-        retry_after_seconds=_retry_after(response),
+        retry_after_seconds=_read_retry_after(response),
         next_step=next_step,
     )
 
@@ -91,7 +91,7 @@ def is_passing(status: int) -> bool:
     return status in {408, 429} or (status >= 500 and status != 501)  # noqa: PLR2004 - HTTP's classes
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float:
+def _read_retry_after(response: aiohttp.ClientResponse) -> float:
     value = response.headers.get("Retry-After", "")
     if value.isdecimal():
         return float(value)

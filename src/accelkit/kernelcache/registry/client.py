@@ -13,7 +13,7 @@ import msgspec
 from yarl import URL
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import (
+from accelkit.kernelcache.oci.documents import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     MAX_MANIFEST_BYTES,
@@ -22,11 +22,11 @@ from accelkit.kernelcache.oci import (
     Manifest,
     decode_manifest,
 )
-from accelkit.kernelcache.reference import Reference, digest_of, is_tag
+from accelkit.kernelcache.oci.reference import Reference, digest_of, is_tag
 from accelkit.kernelcache.registry.blobs import stream_blob
 from accelkit.kernelcache.registry.destinations import read_url, same_origin
 from accelkit.kernelcache.registry.exchange import Exchange
-from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 from accelkit.kernelcache.registry.upload import Uploads
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class RegistryClient:
                 f"a blob of {reference.name} is announced with {blob.size} bytes; at most {limit} are read"
             )
 
-        async def whole(endpoint: Endpoint) -> bytes:
+        async def whole(endpoint: RegistryEndpoint) -> bytes:
             return b"".join([chunk async for chunk in stream_blob(self._exchange, endpoint, blob)])
 
         return await self._anywhere(reference, whole)
@@ -165,8 +165,8 @@ class RegistryClient:
         """
         outcomes = await self._everywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
         found = {each.digest: each for each in outcomes if isinstance(each, RawManifest)}
-        return list(found.values()), _problems(
-            [() if isinstance(each, RawManifest) else _problem(each) for each in outcomes]
+        return list(found.values()), _select_problems(
+            [() if isinstance(each, RawManifest) else _convert_problem(each) for each in outcomes]
         )
 
     async def referrers(self, reference: Reference) -> Referrers:
@@ -181,19 +181,21 @@ class RegistryClient:
         if not reference.digest:
             raise CacheError(f"what refers to {reference} can only be asked by digest")
         by_digest: dict[str, Descriptor] = {}
-        troubles: list[Problem] = []
+        problems: list[Problem] = []
         for ask in (self._listed, self._tagged):
             outcomes = await self._everywhere(reference, functools.partial(ask, reference))
-            lists = [each if isinstance(each, Referrers) else Referrers((), _problem(each)) for each in outcomes]
+            lists = [
+                each if isinstance(each, Referrers) else Referrers((), _convert_problem(each)) for each in outcomes
+            ]
             by_digest |= {descriptor.digest: descriptor for each in lists for descriptor in each.descriptors}
-            troubles += _problems([each.problems for each in lists])
-        return Referrers(tuple(by_digest.values()), tuple(troubles))
+            problems += _select_problems([each.problems for each in lists])
+        return Referrers(tuple(by_digest.values()), tuple(problems))
 
-    async def _listed(self, reference: Reference, endpoint: Endpoint) -> Referrers:
+    async def _listed(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         found: list[Descriptor] = []
         try:
             async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
-                found += _index(page).manifests
+                found += _decode_index(page).manifests
         except RegistryError as exc:
             if exc.status in _UNSUPPORTED and not found:
                 return Referrers()
@@ -202,12 +204,12 @@ class RegistryClient:
             return Referrers(tuple(found), (exc,))
         return Referrers(tuple(found))
 
-    async def _tagged(self, reference: Reference, endpoint: Endpoint) -> Referrers:
+    async def _tagged(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         tag = reference.digest.replace(":", "-")
         raw = await self._manifest(endpoint, reference.tagged(tag))
-        return Referrers(_index(raw.content).manifests)
+        return Referrers(_decode_index(raw.content).manifests)
 
-    async def _manifest(self, endpoint: Endpoint, reference: Reference) -> RawManifest:
+    async def _manifest(self, endpoint: RegistryEndpoint, reference: Reference) -> RawManifest:
         url = endpoint.url(f"manifests/{reference.version}")
         what = f"the manifest of {reference}"
         answer = await self._exchange.read(
@@ -221,7 +223,7 @@ class RegistryClient:
             raise RegistryError(f"{endpoint.registry} calls {what} {said[:71]!a}, its bytes are {digest}")
         return RawManifest(answer.content, answer.headers.get("Content-Type", ""), digest)
 
-    async def _pages(self, endpoint: Endpoint, url: str) -> AsyncGenerator[bytes, None]:
+    async def _pages(self, endpoint: RegistryEndpoint, url: str) -> AsyncGenerator[bytes, None]:
         what = f"a list of {endpoint.repository}"
         remaining = _MAX_LIST_BYTES
         for _ in range(_MAX_PAGES):
@@ -237,11 +239,11 @@ class RegistryClient:
         raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
 
     async def _everywhere(
-        self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]
+        self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]
     ) -> list[T | RegistryError | CacheError]:
         """What all mirrors and, last, the registry itself say, or why they cannot say anything."""
 
-        async def one(endpoint: Endpoint) -> T | RegistryError | CacheError:
+        async def one(endpoint: RegistryEndpoint) -> T | RegistryError | CacheError:
             try:
                 return await ask(endpoint)
             except (RegistryError, CacheError) as exc:
@@ -251,36 +253,36 @@ class RegistryClient:
             tasks = [group.create_task(one(endpoint)) for endpoint in self._settings.endpoints(reference)]
         return [task.result() for task in tasks]
 
-    async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]) -> T:
+    async def _anywhere(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
         """What the first mirror that can says, else the registry itself."""
         *mirrors, origin = self._settings.endpoints(reference)
-        troubles: list[str] = []
+        problems: list[str] = []
         for mirror in mirrors:
             try:
                 return await ask(mirror)
             except RegistryError as exc:
-                # That it lacks something is no trouble.
-                troubles += [] if exc.missing else [exc.message]
+                # That it lacks something is an answer.
+                problems += [] if exc.missing else [exc.message]
         try:
             return await ask(origin)
         except RegistryError as exc:
-            # Where only mirrors can be reached, what ails them is what has to be mended.
-            exc.message += f" (and before: {'; '.join(troubles)})" if troubles else ""
+            # Where only mirrors can be reached, their errors are what has to be mended.
+            exc.message += f" (and before: {'; '.join(problems)})" if problems else ""
             raise
 
 
-def _index(content: bytes) -> Index:
+def _decode_index(content: bytes) -> Index:
     document = decode_manifest(content)
     if not isinstance(document, Index):
         raise CacheError("an image stands where a list of referrers is due")
     return document
 
 
-def _problem(exc: Problem) -> tuple[Problem, ...]:
+def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
     """What could not be read. That it is not there is an answer."""
     return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
-def _problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """What ails mirrors counts only where the registry itself, which is the last one, cannot tell."""
+def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
+    """The problems that count: those of mirrors only where the registry itself, which is the last one, has some too."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

@@ -74,7 +74,7 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], said_by: 
     )
 
 
-def proxy_for(url: URL) -> str | None:
+def find_proxy(url: URL) -> str | None:
     """The proxy that the environment names for a URL (HTTPS_PROXY, NO_PROXY…)."""
     _, host, port = _origin(url)
     if urllib.request.proxy_bypass(f"{host}:{port}"):

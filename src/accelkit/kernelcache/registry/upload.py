@@ -9,11 +9,18 @@ from urllib.parse import urlencode
 import msgspec
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Index, Manifest, decode_manifest
-from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.oci.documents import (
+    MAX_MANIFEST_BYTES,
+    OCI_INDEX,
+    Descriptor,
+    Index,
+    Manifest,
+    decode_manifest,
+)
+from accelkit.kernelcache.oci.reference import Reference, digest_of
 from accelkit.kernelcache.registry.destinations import read_url
 from accelkit.kernelcache.registry.exchange import Exchange
-from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 _PUSH = "pull,push"
 _CREATED = 201
@@ -97,7 +104,7 @@ class Uploads:
 
         return await self._exchange.retrying(endpoint.attempts, once)
 
-    async def _begin(self, endpoint: Endpoint, blob: Descriptor, mount_from: str) -> str:
+    async def _begin(self, endpoint: RegistryEndpoint, blob: Descriptor, mount_from: str) -> str:
         """Where to put the blob; empty where it has been mounted."""
         query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
         start = endpoint.url("blobs/uploads/") + query
@@ -142,7 +149,7 @@ class Uploads:
             await self._list_under_tag(reference.at(document.subject.digest), entry)
         return digest
 
-    def _put(self, endpoint: Endpoint, url: str, content: bytes, media_type: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - the exchange's own context manager
+    def _put(self, endpoint: RegistryEndpoint, url: str, content: bytes, media_type: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - the exchange's own context manager
         accepted = frozenset({_CREATED, 200})
         headers = {"Content-Type": media_type}
         return self._exchange.send(

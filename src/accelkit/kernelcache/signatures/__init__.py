@@ -1,12 +1,12 @@
 """Signatures of images: who may sign what, and whether somebody of those did."""
 
-from accelkit.kernelcache.signatures.findings import Failure, Reason, Signature, UnverifiedError
+from accelkit.kernelcache.signatures.findings import Failure, RejectionReason, Signature, UnverifiedError
 from accelkit.kernelcache.signatures.image import Verification, verify_image
 from accelkit.kernelcache.signatures.policy import SignerPolicies, load_policies
 
 __all__ = [
     "Failure",
-    "Reason",
+    "RejectionReason",
     "Signature",
     "SignerPolicies",
     "UnverifiedError",

@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography import x509
 
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey
 
 # Nothing that belongs to a signature is larger.
@@ -44,7 +44,7 @@ class LogRecord:
 
     def __post_init__(self) -> None:
         if not 0 <= self.log_index <= _LAST_INTEGER or not 0 <= (self.integrated_time or 0) <= _LAST_SECOND:
-            raise RejectedError(Reason.UNREADABLE, "the log's entry has a place or a time that cannot be")
+            raise RejectedError(RejectionReason.UNREADABLE, "the log's entry has a place or a time that cannot be")
 
     @property
     def promised_at(self) -> datetime | None:
@@ -60,7 +60,7 @@ class LogRecord:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SignatureEvidence:
     """A signature whose claim is about the right image; who made it is still open.
 
     Attributes:

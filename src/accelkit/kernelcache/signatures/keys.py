@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _MINIMUM_RSA_BITS = 2048
 _CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
-_MARKER = b"-----BEGIN "
+_PEM_BEGIN = b"-----BEGIN "
 _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), "secp521r1": hashes.SHA512()}
 
 
@@ -69,9 +69,9 @@ class PublicKey:
             own = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
             if any(self._holds(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
                 return
-            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
         if not self._holds(signature, data, hashes.SHA256()):
-            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
 
     def check_digest(self, signature: bytes, digest: bytes) -> None:
         """Check a signature over data of which only the SHA-256 digest is known.
@@ -81,10 +81,10 @@ class PublicKey:
         """
         if isinstance(self.key, ed25519.Ed25519PublicKey):
             raise RejectedError(
-                Reason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
+                RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
             )
         if not self._holds(signature, digest, Prehashed(hashes.SHA256())):
-            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
 
     def _holds(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
         try:
@@ -96,14 +96,14 @@ class PublicKey:
                 self.key.verify(signature, data, padding.PKCS1v15(), algorithm)
             else:
                 raise RejectedError(
-                    Reason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not known"
+                    RejectionReason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not known"
                 )
         except (InvalidSignature, UnsupportedAlgorithm, ValueError):
             return False
         return True
 
 
-def public_key(key: PublicKeyTypes) -> PublicKey:
+def wrap_public_key(key: PublicKeyTypes) -> PublicKey:
     """Wrap a key of `cryptography`."""
     return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
@@ -116,11 +116,11 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     """
     if b"PRIVATE KEY" in pem:
         raise ConfigurationError(f"{where} gives a private key", next_step="give the public one, cosign.pub")
-    blocks = [_MARKER + each for each in pem.split(_MARKER)[1:]]
+    blocks = [_PEM_BEGIN + each for each in pem.split(_PEM_BEGIN)[1:]]
     if not blocks:
         raise ConfigurationError(f"{where} gives no public key in PEM format")
     try:
-        keys = tuple(public_key(load_pem_public_key(block)) for block in blocks)
+        keys = tuple(wrap_public_key(load_pem_public_key(block)) for block in blocks)
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
     for each in keys:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from cryptography import x509
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.timestamps import moment_of
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
+from accelkit.kernelcache.signatures.timestamps import verify_timestamp
 
 if TYPE_CHECKING:
     from sigstore.models import TrustedRoot
@@ -66,10 +66,10 @@ class TrustRoot:
                 content = file.read(_MAX_ROOT_BYTES + 1)
         except OSError as exc:
             raise RejectedError(
-                Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} cannot be read: {exc}"
+                RejectionReason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} cannot be read: {exc}"
             ) from exc
         if len(content) > _MAX_ROOT_BYTES:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} is too large")
+            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} is too large")
         return content
 
     @cached_property
@@ -102,7 +102,7 @@ class TrustRoot:
             def _verify_signed_timestamp(
                 self, timestamp_response: Any, message: bytes
             ) -> TimestampVerificationResult | None:
-                moment = moment_of(timestamp_response, message, authorities)
+                moment = verify_timestamp(timestamp_response, message, authorities)
                 source = TimestampSource.TIMESTAMP_AUTHORITY
                 return None if moment is None else TimestampVerificationResult(source=source, time=moment)
 
@@ -119,8 +119,8 @@ class TrustRoot:
         for log in self.root._inner.tlogs:  # noqa: SLF001 - no public way to a log's validity
             names = {each.key_id for each in (log.log_id, log.checkpoint_key_id) if each is not None}
             if log_id in names or hashlib.sha256(log.public_key.raw_bytes or b"").digest() == log_id:
-                return self._known(lambda key=log.public_key: Keyring([key])), _period(log.public_key.valid_for)
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
+                return self._known(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
 
     def certificate_logs(self, at: datetime) -> Any:
         """The keys of the certificate transparency logs that are trusted at a moment.
@@ -132,10 +132,12 @@ class TrustRoot:
 
         logs = self.root._inner.ctlogs  # noqa: SLF001 - as above
         if not logs:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, "the trusted root names no certificate log")
-        keys = [log.public_key for log in logs if at in _period(log.public_key.valid_for)]
+            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root names no certificate log")
+        keys = [log.public_key for log in logs if at in _convert_period(log.public_key.valid_for)]
         if not keys:
-            raise RejectedError(Reason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_shown(at)}")
+            raise RejectedError(
+                RejectionReason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_format_moment(at)}"
+            )
         return self._known(lambda: Keyring(keys))
 
     def fulcio(self, at: datetime) -> Authorities:
@@ -150,7 +152,9 @@ class TrustRoot:
             if at in Period(each.validity_period_start, each.validity_period_end)
         ]
         if not chains:
-            raise RejectedError(Reason.UNTRUSTED_ROOT, f"no certificate authority was trusted at {_shown(at)}")
+            raise RejectedError(
+                RejectionReason.UNTRUSTED_ROOT, f"no certificate authority was trusted at {_format_moment(at)}"
+            )
         roots = tuple(each for chain in chains for each in chain.roots)
         return Authorities(roots, tuple(each for chain in chains for each in chain.intermediates))
 
@@ -173,7 +177,9 @@ class TrustRoot:
         try:
             return load()
         except (Error, ValueError, RecursionError) as exc:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root cannot be used: {exc}") from exc
+            raise RejectedError(
+                RejectionReason.TRUST_ROOT_UNAVAILABLE, f"the trusted root cannot be used: {exc}"
+            ) from exc
 
 
 @dataclass(frozen=True)
@@ -204,11 +210,11 @@ def load_authorities(pem: bytes, where: str) -> Authorities:
         raise ConfigurationError(f"{where} gives certificates that cannot be read: {exc}") from exc
 
 
-def _period(valid_for: Any) -> Period:
+def _convert_period(valid_for: Any) -> Period:
     """The period of a key. Without one, the key is trusted at all times, as sigstore has it."""
     always = datetime.min.replace(tzinfo=UTC)
     return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
 
 
-def _shown(moment: datetime) -> str:
+def _format_moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

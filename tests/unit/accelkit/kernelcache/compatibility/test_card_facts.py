@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.kernelcache.compatibility.card_architecture import architecture_of
-from accelkit.kernelcache.compatibility.ptx import cuda_of_driver, loads_ptx, newer_than_known, parse_version
+from accelkit.kernelcache.compatibility.ptx import find_driver_cuda, is_newer_than_known, loads_ptx, parse_version
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_an_architecture_follows_only_from_a_name_without_doubt(vendor: str, mod
     ],
 )
 def test_a_driver_branch_came_with_a_cuda_version(driver, cuda) -> None:
-    assert cuda_of_driver(driver) == cuda
+    assert find_driver_cuda(driver) == cuda
 
 
 @pytest.mark.parametrize(
     ("driver", "newer"), [("590.99", False), ("591.1", True), ("999", True), (None, False), ("unknown", False)]
 )
 def test_a_driver_of_a_newer_branch_than_the_last_one_supports_more_than_is_known(driver, newer) -> None:
-    assert newer_than_known(driver) is newer
+    assert is_newer_than_known(driver) is newer
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from registries.hostile import HostileRegistry
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import OCI_MANIFEST, Manifest
-from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.oci.documents import OCI_MANIFEST, Manifest
+from accelkit.kernelcache.oci.reference import Reference, digest_of
 from accelkit.kernelcache.registry import answers
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"

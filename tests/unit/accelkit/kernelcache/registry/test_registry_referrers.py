@@ -11,7 +11,7 @@ from registries.memory import digest_of
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
+from accelkit.kernelcache.oci.documents import OCI_INDEX, OCI_MANIFEST
 
 REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
 TAGGED = f"/v2/{REPOSITORY}/manifests/sha256-.*"

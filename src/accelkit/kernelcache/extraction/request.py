@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from accelkit.kernelcache.compatibility.verdicts import NodeFacts, Verdicts
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, NodeFacts
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import CompletionRecord
 from accelkit.kernelcache.extraction.rules import Limits
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.signatures import SignerPolicies
 
 LOCK_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
-class Extracted:
+class ExtractionResult:
     """An extracted cache.
 
     Attributes:
@@ -31,11 +31,11 @@ class Extracted:
     place: Place
     record: CompletionRecord
     fresh: bool
-    verdicts: Verdicts | None = None
+    verdicts: CompatibilityVerdicts | None = None
 
 
 @dataclass(frozen=True)
-class Order:
+class ExtractionRequest:
     """What to extract, and how.
 
     Attributes:

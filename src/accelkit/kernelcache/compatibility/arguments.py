@@ -10,14 +10,14 @@ from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, W
 from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
-from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.oci.platform import host_architecture
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
 _NAME_CARDS = "name the cards it is about, or a node"
 
 
-async def chosen_cards(
+async def resolve_cards(
     cards: Sequence[str],
     node: str | None = None,
     kubeconfig: Path | None = None,
@@ -52,11 +52,11 @@ async def chosen_cards(
         if driver_version or driver_cuda_version:
             raise ConfigurationError("a driver is given without cards", next_step=_NAME_CARDS)
         return None
-    gpus = tuple(_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
-    return NodeFacts(cpu_architecture=own_architecture(), gpus=gpus)
+    gpus = tuple(_parse_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
+    return NodeFacts(cpu_architecture=host_architecture(), gpus=gpus)
 
 
-def stated_workload(
+def parse_workload(
     node: NodeFacts | None,
     *,
     triton_version: str | None = None,
@@ -85,7 +85,7 @@ def stated_workload(
     )
 
 
-def named_target(text: str) -> Target | None:
+def parse_target(text: str) -> Target | None:
     """What a cache was compiled for, as `BACKEND:ARCH` or `BACKEND`; None of an empty text."""
     backend, _, arch = text.partition(":")
     return Target(backend, arch or None) if backend else None
@@ -96,7 +96,7 @@ def _require_version(text: str) -> None:
         raise ConfigurationError(f"{text!r} is no version", next_step="write it in numbers, as 550.54.14 or 12.4")
 
 
-def _card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
+def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
     backend, _, rest = text.partition(":")
     arch, _, product = rest.partition("=")
     if not backend or not arch:

@@ -77,10 +77,10 @@ def parse_reference(text: str) -> Reference:
     """
     # Before anything else: what is shown and searched below is then small.
     if len(text) > MAX_NAME_LENGTH + _MAX_TAG_LENGTH + _MAX_DIGEST_LENGTH + len(":@"):
-        raise _wrong(text, "it is too long")
+        raise _refuse(text, "it is too long")
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
-        raise _wrong(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
+        raise _refuse(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
     head, slash, tail = rest.partition("/")
     # A first part without dot or colon is Docker Hub's user name, `localhost` excepted. Container engines take one with
     # capitals for a host; hosts know no capitals, and so one name would stand for two images.
@@ -90,17 +90,17 @@ def parse_reference(text: str) -> Reference:
         registry, path = DOCKER_HUB, rest
     repository, colon, tag = path.partition(":")
     if not _is_host(registry):
-        raise _wrong(text, f"{registry!r} is no host with an optional port")
+        raise _refuse(text, f"{registry!r} is no host with an optional port")
     if colon and not is_tag(tag):
-        raise _wrong(text, f"{tag!r} is no tag")
+        raise _refuse(text, f"{tag!r} is no tag")
     if not _REPOSITORY.fullmatch(repository):
-        raise _wrong(text, f"{repository!r} is no repository in lower case")
+        raise _refuse(text, f"{repository!r} is no repository in lower case")
     registry = registry.lower()
     registry = DOCKER_HUB if registry == "index.docker.io" else registry
     if registry == DOCKER_HUB and "/" not in repository:
         repository = f"library/{repository}"
     if len(registry) + 1 + len(repository) > MAX_NAME_LENGTH:
-        raise _wrong(text, f"its name is longer than {MAX_NAME_LENGTH} characters")
+        raise _refuse(text, f"its name is longer than {MAX_NAME_LENGTH} characters")
     if not tag and not digest:
         tag = DEFAULT_TAG
     return Reference(registry, repository, tag, digest)
@@ -132,7 +132,7 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _wrong(text: str, why: str) -> CacheError:
+def _refuse(text: str, why: str) -> CacheError:
     shown = text if len(text) <= MAX_NAME_LENGTH else text[:MAX_NAME_LENGTH] + "…"
     return CacheError(
         f"{shown!r} is no image reference: {why}",

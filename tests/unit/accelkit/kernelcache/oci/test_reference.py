@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.reference import Reference, digest_of, is_digest, parse_reference
+from accelkit.kernelcache.oci.reference import Reference, digest_of, is_digest, parse_reference
 
 DIGEST = "sha256:" + "0a" * 32
 
