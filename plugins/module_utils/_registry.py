@@ -125,7 +125,7 @@ async def cards_of(module: AnsibleModule) -> Any:
     return await resolve_cards(given["cards"], given["node"], path_of(given["kubeconfig"]), **driver)
 
 
-def workload_of(module, node):
+def workload_of(module: AnsibleModule, node: Any) -> Any:
     """What is to use the cache, by the module's arguments."""
     return parse_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
 

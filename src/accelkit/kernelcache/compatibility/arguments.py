@@ -10,6 +10,7 @@ from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, W
 from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
+from accelkit.kernelcache.formats.backends import find_backend
 from accelkit.kernelcache.oci.platform import host_architecture
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -103,7 +104,7 @@ def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_
         raise ConfigurationError(
             f"{text!r} is no card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
         )
-    on_cuda = backend == "cuda"
+    on_cuda = find_backend(backend).cuda_toolkit
     return GpuFacts(
         id=f"card-{number}",
         backend=backend,

@@ -86,10 +86,10 @@ def list_factors(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) ->
         yield Factor(ReasonCode.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
     if labels.format != "vllm":
         return
-    if gpu.backend == "cuda":
+    if gpu.on_cuda:
         built_on = (labels.gpu_product,) if labels.gpu_product else ()
         yield Factor(ReasonCode.PRODUCT_MISMATCH, "card", built_on, gpu.product)
     if workload.cache_hash is not None:
         yield Factor(ReasonCode.FRAMEWORK_MISMATCH, "vLLM configuration", labels.hashes, workload.cache_hash)
-    elif gpu.backend == "cuda":
+    elif gpu.on_cuda:
         yield Factor(ReasonCode.FRAMEWORK_MISMATCH, "CUDA", labels.cuda_versions, workload.cuda_version)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -24,6 +23,7 @@ from accelkit.kernelcache.compatibility.ptx import (
 )
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason, ReasonCode
 from accelkit.kernelcache.formats import FORMATS, ImageLabels, Target
+from accelkit.kernelcache.formats.backends import Backend, find_backend
 from accelkit.kernelcache.oci.platform import normalize_architecture
 
 __all__ = [
@@ -40,8 +40,6 @@ __all__ = [
     "WorkloadFacts",
     "judge",
 ]
-
-_BACKENDS: Final = {"rocm": "hip", "level-zero": "xpu", "level_zero": "xpu"}
 
 
 class CompatibilityVerdict(StrEnum):
@@ -165,77 +163,38 @@ def _compare_target(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
     if gpu.backend is None:
         yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the card's kind is not known")
         return
-    backend = _backend(target.backend)
-    if backend != _backend(gpu.backend):
-        yield CompatibilityReason(
-            ReasonCode.BACKEND_MISMATCH,
-            f"it was compiled for {target.backend}, and the card is {gpu.backend}",
-            hard=True,
-        )
+    backend = find_backend(target.backend)
+    if backend != find_backend(gpu.backend):
+        message = f"it was compiled for {target.backend}, and the card is {gpu.backend}"
+        yield CompatibilityReason(ReasonCode.BACKEND_MISMATCH, message, hard=True)
         return
-    # Habana's recipes do not tell for which Gaudi they are.
-    if backend != "hpu" or target.arch is not None:
+    if backend.names_architecture or target.arch is not None:
         yield from _compare_architecture(backend, target, gpu)
     yield from _compare_warp_size(backend, target, gpu)
-    if backend == "cuda":
+    if backend.cuda_toolkit:
         yield from _compare_driver(target, gpu)
 
 
-def _backend(name: str) -> str:
-    return _BACKENDS.get(name.lower(), name.lower())
-
-
-def _compare_architecture(backend: str, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
+def _compare_architecture(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if target.arch is None:
-        yield CompatibilityReason(
-            ReasonCode.UNKNOWN_TARGET, "the image does not say for which architecture it was compiled"
-        )
+        message = "the image does not say for which architecture it was compiled"
+        yield CompatibilityReason(ReasonCode.UNKNOWN_TARGET, message)
     elif gpu.arch is None:
-        yield CompatibilityReason(
-            ReasonCode.UNKNOWN_GPU, f"it was compiled for {target.arch}, and the card's architecture is not known"
-        )
-    elif not _same_architecture(backend, target.arch, gpu.arch):
-        yield CompatibilityReason(
-            ReasonCode.ARCH_MISMATCH, f"it was compiled for {target.arch}, and the card is {gpu.arch}", hard=True
-        )
+        message = f"it was compiled for {target.arch}, and the card's architecture is not known"
+        yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, message)
+    elif not backend.is_same_architecture(target.arch, gpu.arch):
+        message = f"it was compiled for {target.arch}, and the card is {gpu.arch}"
+        yield CompatibilityReason(ReasonCode.ARCH_MISMATCH, message, hard=True)
 
 
-def _same_architecture(backend: str, built: str, present: str) -> bool:
-    """Compare exactly: a cubin may run on a newer minor, but the cache is keyed by this name and would never hit."""
-    if backend == "cuda":
-        return _bare(built) == _bare(present)
-    base, _, features = built.lower().partition(":")
-    other, _, others = present.lower().partition(":")
-    wanted, given = _parse_features(features), _parse_features(others)
-    return base == other and all(given[name] == wanted[name] for name in wanted.keys() & given.keys())
-
-
-def _bare(arch: str) -> str:
-    """Return `90a` of `sm_90a` and `90` of `9.0`; the letter stays, since such kernels are for that card only."""
-    return arch.lower().removeprefix("sm").removeprefix("_").replace(".", "")
-
-
-def _parse_features(text: str) -> dict[str, str]:
-    """Return the sign of each feature in `sramecc+:xnack-`."""
-    return {feature[:-1]: feature[-1] for feature in text.split(":") if feature[-1:] in {"+", "-"}}
-
-
-def _compare_warp_size(backend: str, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
+def _compare_warp_size(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
     if target.warp_size is None:
         return
     # No more than a hint: AMD's newer cards do both, and MCV writes 64 for all of them.
-    usual = _usual_warp_size(backend, gpu.arch)
+    usual = backend.find_warp_size(gpu.arch)
     if usual is not None and usual != target.warp_size:
         message = f"it was compiled for {target.warp_size} threads in step, and such a card usually has {usual}"
         yield CompatibilityReason(ReasonCode.WARP_SIZE_MISMATCH, message)
-
-
-def _usual_warp_size(backend: str, arch: str | None) -> int | None:
-    if backend == "cuda":
-        return 32
-    if backend == "hip" and arch is not None:
-        return 64 if arch.startswith("gfx9") else 32
-    return None
 
 
 def _compare_driver(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:

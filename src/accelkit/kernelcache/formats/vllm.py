@@ -15,6 +15,7 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import triton
+from accelkit.kernelcache.formats.backends import Backend, find_backend
 from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import MEGA_AOT, AotModel, BinaryArtifacts, VllmEntry
 from accelkit.kernelcache.formats.environment import find_secrets, redact
@@ -31,8 +32,8 @@ _FACTORS: Final = "cache_key_factors.json"
 _MODEL: Final = "model"
 _RANK: Final = re.compile(r"rank_\d+_\d+")
 _ARTIFACT: Final = "artifact_compile_range_"
-_BACKENDS: Final = {"rocm": "hip", "": "cuda"}
-_WARP_SIZES: Final = {"cuda": 32}
+# The device that vLLM is built for where it does not say another.
+_DEFAULT_DEVICE: Final = "cuda"
 
 
 class _Factors(msgspec.Struct, frozen=True):
@@ -114,7 +115,7 @@ def _read_ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Targe
     kernels = tuple(triton.read_kernels(tree, folder, triton_key=triton_key))
     compiled = triton.collect_targets(kernel.kernel for kernel in kernels)
     versions = tuple(kernel.triton_version for kernel in kernels if kernel.triton_version)
-    return HashFolder(entry=entry, targets=compiled or _given(built_for), triton_versions=versions)
+    return HashFolder(entry=entry, targets=compiled or _list_given(built_for), triton_versions=versions)
 
 
 def _read_pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Factors]]:
@@ -160,27 +161,26 @@ def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: T
     Kernels beside them tell all; else the environment tells the backend, and only who built them knows the rest. MCV
     takes what it cannot know for a T4 or an MI100; here it stays unknown.
     """
-    device = env.get("VLLM_TARGET_DEVICE")
-    backend = _BACKENDS.get(device, device) if isinstance(device, str) else "cuda"
-    cuda_version = _read_cuda_version(env)
-    for known in (*compiled, *_given(built_for)):
-        if known.backend == backend:
+    backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
+    for known in (*compiled, *_list_given(built_for)):
+        if known.backend == backend.name:
             return msgspec.structs.replace(
-                known, arch=_prefix_architecture(known), cuda_version=known.cuda_version or cuda_version
+                known, arch=backend.add_prefix(known.arch), cuda_version=known.cuda_version or cuda_version
             )
-    return Target(backend, warp_size=_WARP_SIZES.get(backend), cuda_version=cuda_version)
+    return Target(backend.name, warp_size=backend.find_warp_size(None), cuda_version=cuda_version)
 
 
-def _prefix_architecture(target: Target) -> str | None:
-    bare = target.backend == "cuda" and target.arch is not None and not target.arch.startswith("sm_")
-    return f"sm_{target.arch}" if bare else target.arch
+def _find_device_backend(env: dict[str, Any]) -> Backend:
+    device = env.get("VLLM_TARGET_DEVICE")
+    return find_backend(device if isinstance(device, str) and device else _DEFAULT_DEVICE)
 
 
 def _read_cuda_version(env: dict[str, Any]) -> str | None:
     version = env.get("VLLM_MAIN_CUDA_VERSION")
-    on_cuda = env.get("VLLM_TARGET_DEVICE", "cuda") in {"cuda", ""}
-    return version if on_cuda and isinstance(version, str) and version else None
+    if not _find_device_backend(env).cuda_toolkit or not isinstance(version, str):
+        return None
+    return version or None
 
 
-def _given(built_for: Target | None) -> tuple[Target, ...]:
+def _list_given(built_for: Target | None) -> tuple[Target, ...]:
     return () if built_for is None else (built_for,)
