@@ -180,11 +180,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
-    builtins,
     cache_module,
     finish,
-    origins,
-    settings_of,
+    read_settings,
+    to_builtins,
+    without_mirrors,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
@@ -199,26 +199,26 @@ with suppress(ImportError):
     from accelkit.kernelcache.views import describe_build
 
 
-async def built(module):
+async def build(module):
     given, check = module.params, module.check_mode
-    reference, settings = parse_reference(given["image"]), origins(settings_of(module))
+    reference, settings = parse_reference(given["image"]), without_mirrors(read_settings(module))
     if reference.digest:
         raise ConfigurationError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
     async with RegistryClient(settings) as client:
         before = await find_digest(client, reference)
         image = await build_image(
-            Path(given["folder"]), reference, recipe(given), None if check else client, present=before or ""
+            Path(given["folder"]), reference, read_options(given), None if check else client, present=before
         )
         pinned = reference.at(image.digest)
         differs = image.digest != before
         # Nobody can have signed in this place what was never there.
         sign = given["sign"] and ((check and differs) or not await has_signature(client, pinned))
     if sign and not check:
-        cosign = Cosign(given["cosign"], given["sign_key"], log=given["transparency_log"])
+        cosign = Cosign(given["cosign"], given["sign_key"] or None, log=given["transparency_log"])
         own_logins = bool(given["registry_logins"] or given["registry_config"])
         await sign_image(pinned, cosign, settings, lend_login=own_logins)
     return {
-        **builtins(describe_build(str(reference), image)),
+        **to_builtins(describe_build(str(reference), image)),
         "changed": differs or sign,
         "signed": sign,
         "diff": {
@@ -228,11 +228,11 @@ async def built(module):
     }
 
 
-def recipe(given):
+def read_options(given):
     return BuildOptions(
         compression=given["compression"],
         media=given["media"],
-        architecture=given["architecture"],
+        architecture=given["architecture"] or None,
         gpu_product=given["gpu_product"],
         allow_secrets=given["allow_secrets"],
         built_for=parse_target(given["built_for"]),
@@ -256,7 +256,7 @@ def main():
         transparency_log={"type": "bool", "default": True},
         cosign={"type": "str", "default": "cosign"},
     )
-    finish(module, built)
+    finish(module, build)
 
 
 if __name__ == "__main__":

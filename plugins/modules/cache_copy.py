@@ -91,8 +91,8 @@ from contextlib import suppress
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     cache_module,
     finish,
-    origins,
-    settings_of,
+    read_settings,
+    without_mirrors,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
@@ -104,12 +104,12 @@ with suppress(ImportError):
     from accelkit.kernelcache.registry import RegistryClient
 
 
-async def copied(module):
-    given, settings = module.params, settings_of(module)
+async def copy(module):
+    given, settings = module.params, read_settings(module)
     source, target = parse_reference(given["source"]), parse_reference(given["target"])
     if target.digest:
         raise ConfigurationError(f"{target} has a digest, and what is copied has its own", next_step="give a tag")
-    async with RegistryClient(settings) as reading, RegistryClient(origins(settings)) as writing:
+    async with RegistryClient(settings) as reading, RegistryClient(without_mirrors(settings)) as writing:
         digest = (await reading.manifest(source)).digest
         before = await find_digest(writing, target)
         missing = set()
@@ -139,7 +139,7 @@ def main():
         target={"type": "str", "required": True},
         signatures={"type": "bool", "default": True},
     )
-    finish(module, copied)
+    finish(module, copy)
 
 
 if __name__ == "__main__":

@@ -193,12 +193,12 @@ from pathlib import Path
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     CARD_ARGUMENTS,
     POLICY_ARGUMENTS,
-    builtins,
     cache_module,
-    cards_of,
     finish,
-    policies_of,
-    settings_of,
+    read_cards,
+    read_policies,
+    read_settings,
+    to_builtins,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
@@ -218,7 +218,7 @@ RULES = {
 SHOWN = ("digest", "path", "mount_path", "signatures")
 
 
-async def extracted(module):
+async def extract(module):
     given = module.params
     if given["insecure_skip_signatures"] and given["policy"]:
         raise ConfigurationError(
@@ -228,24 +228,24 @@ async def extracted(module):
     request = ExtractionRequest(
         image=parse_reference(given["image"]),
         base=base,
-        policies=policies_of(module),
-        namespace=given["namespace"],
+        policies=read_policies(module),
+        namespace=given["namespace"] or None,
         mount_path=given["mount_path"],
         limits=Limits.of_gib(given["max_gib"]),
-        node=await cards_of(module),
+        node=await read_cards(module),
     )
-    known = {str(each.place.cache): builtins(describe_extraction(each)) for each in list_extracted(base).caches}
-    async with RegistryClient(settings_of(module)) as client:
+    known = {str(each.place.cache): to_builtins(describe_extraction(each)) for each in list_extracted(base).caches}
+    async with RegistryClient(read_settings(module)) as client:
         if module.check_mode:
-            view = builtins(describe_preview(await preview_extraction(client, request)))
+            view = to_builtins(describe_preview(await preview_extraction(client, request)))
         else:
-            view = builtins(describe_extraction(await extract_image(client, request)))
+            view = to_builtins(describe_extraction(await extract_image(client, request)))
     before = known.get(view["path"], {})
-    diff = {"before": shown(before), "after": shown(view)}
+    diff = {"before": select_shown(before), "after": select_shown(view)}
     return {**view, "changed": diff["before"] != diff["after"], "diff": diff}
 
 
-def shown(view):
+def select_shown(view):
     return {name: view[name] for name in SHOWN if name in view}
 
 
@@ -260,7 +260,7 @@ def main():
         **POLICY_ARGUMENTS,
         **CARD_ARGUMENTS,
     )
-    finish(module, extracted)
+    finish(module, extract)
 
 
 if __name__ == "__main__":

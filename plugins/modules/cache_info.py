@@ -228,12 +228,12 @@ from pathlib import Path
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     CARD_ARGUMENTS,
     WORKLOAD_ARGUMENTS,
-    builtins,
     cache_module,
-    cards_of,
     finish,
-    settings_of,
-    workload_of,
+    read_cards,
+    read_settings,
+    read_workload,
+    to_builtins,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
@@ -248,31 +248,31 @@ with suppress(ImportError):
 RULES = {"required_one_of": [("image", "folder")]}
 
 
-async def told(module):
+async def read_info(module):
     given = module.params
-    result, node = {"changed": False}, await cards_of(module)
-    workload = workload_of(module, node)
+    result, node = {"changed": False}, await read_cards(module)
+    workload = read_workload(module, node)
     if given["image"]:
-        result["cache"] = await described(module, node, workload)
+        result["cache"] = await read_image(module, node, workload)
     if given["folder"]:
         listing = list_extracted(Path(given["folder"]))
-        result["extracted"] = [lying(each, node, workload) for each in listing.caches]
+        result["extracted"] = [describe_cache_on_disk(each, node, workload) for each in listing.caches]
         result["unusable"] = [str(each) for each in listing.unusable]
     return result
 
 
-async def described(module, node, workload):
+async def read_image(module, node, workload):
     reference = parse_reference(module.params["image"])
-    async with RegistryClient(settings_of(module)) as client:
+    async with RegistryClient(read_settings(module)) as client:
         raw = await client.manifest(reference)
         image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return builtins(describe_image(image, raw.digest, judge(image.labels, node, workload) if node else None))
+    return to_builtins(describe_image(image, raw.digest, judge(image.labels, node, workload) if node else None))
 
 
-def lying(cache, node, workload):
+def describe_cache_on_disk(cache, node, workload):
     """What is told of a cache on the disk; whether it was extracted now is not."""
     verdicts = judge(cache.record.labels, node, workload) if node else None
-    view = builtins(describe_extraction(replace(cache, verdicts=verdicts)))
+    view = to_builtins(describe_extraction(replace(cache, verdicts=verdicts)))
     del view["changed"]
     return view
 
@@ -281,7 +281,7 @@ def main():
     module = cache_module(
         rules=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS, **WORKLOAD_ARGUMENTS
     )
-    finish(module, told)
+    finish(module, read_info)
 
 
 if __name__ == "__main__":

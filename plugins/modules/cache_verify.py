@@ -172,13 +172,13 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     CARD_ARGUMENTS,
     POLICY_ARGUMENTS,
     WORKLOAD_ARGUMENTS,
-    builtins,
     cache_module,
-    cards_of,
     finish,
-    policies_of,
-    settings_of,
-    workload_of,
+    read_cards,
+    read_policies,
+    read_settings,
+    read_workload,
+    to_builtins,
 )
 
 # A missing accelkit is said by _registry, before anything of this is called.
@@ -191,17 +191,17 @@ with suppress(ImportError):
     from accelkit.kernelcache.views import describe_verification
 
 
-async def verified(module):
+async def verify(module):
     given = module.params
-    reference, policies = parse_reference(given["image"]), policies_of(module)
-    node = await cards_of(module)
-    workload, verdicts = workload_of(module, node), None
-    async with RegistryClient(settings_of(module)) as client:
-        verification = await verify_image(client, reference, policies, namespace=given["namespace"])
+    reference, policies = parse_reference(given["image"]), read_policies(module)
+    node = await read_cards(module)
+    workload, verdicts = read_workload(module, node), None
+    async with RegistryClient(read_settings(module)) as client:
+        verification = await verify_image(client, reference, policies, namespace=given["namespace"] or None)
         if node is not None:
             raw = await client.manifest(verification.image)
             verdicts = judge((await read_cache_image(client, verification.image, raw)).labels, node, workload)
-    view = builtins(describe_verification(str(verification.image), verification, verdicts))
+    view = to_builtins(describe_verification(str(verification.image), verification, verdicts))
     told = ("image", "digest", "verified", "signatures", "compatibility")
     return {"changed": False, **{name: view[name] for name in told}}
 
@@ -213,7 +213,7 @@ def main():
         **CARD_ARGUMENTS,
         **WORKLOAD_ARGUMENTS,
     )
-    finish(module, verified)
+    finish(module, verify)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,11 @@ async def visiting(
         yield client
 
 
-def at(registry: HostileRegistry, version: str = "") -> Reference:
+def at(registry: HostileRegistry, version: str | None = None) -> Reference:
     """The repository of the tests there, with a tag or a digest."""
-    pinned = version.startswith("sha256:")
-    return Reference(registry.host, REPOSITORY, "" if pinned else version, version if pinned else "")
+    if version is not None and version.startswith("sha256:"):
+        return Reference(registry.host, REPOSITORY, digest=version)
+    return Reference(registry.host, REPOSITORY, version)
 
 
 def descriptor(body: bytes, media_type: str = _LAYER) -> Descriptor:

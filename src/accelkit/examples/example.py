@@ -1,4 +1,4 @@
-"""What an example is: five options, and the names that follow from them.
+"""An example as a value: five options, and the names that follow from them.
 
 The words, names and pre-canned sets are those of GKM's own examples, so that what either tool made can be found and
 removed by the other. Long words for the scope are accepted where a person writes them; names have the short ones.

@@ -1,4 +1,7 @@
-"""What a JSON patch (RFC 6902) puts into one field of a pod's spec, whatever object the patch was written for."""
+"""JSON patches (RFC 6902), read for what they put into one field of a pod's spec.
+
+For which object a patch was written makes no difference.
+"""
 
 from __future__ import annotations
 

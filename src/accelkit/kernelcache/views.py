@@ -1,4 +1,4 @@
-"""What the commands print and the Ansible modules return: one shape for each."""
+"""Views of results: what the commands print as JSON or YAML and the Ansible modules return."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def _describe_signature(signature: Signature) -> SignatureView:
         signer=signature.signer,
         format=signature.format,
         identity=signature.identity,
-        issuer=signature.issuer,
+        issuer=signature.issuer or "",
         log_index=signature.log_index,
         signed_at=at.isoformat(timespec="seconds") if at is not None else None,
     )

@@ -13,7 +13,7 @@ from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.publishing.copy import CopyResult, copy_image
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.model.units import format_bytes
-from accelkit.output import output_option, print_value
+from accelkit.output import list_fields, output_option, print_value
 
 
 @click.command("copy", short_help="Copy an image with its signatures to another registry.")
@@ -29,12 +29,12 @@ def copy(source: str, target: str, *, output: str, no_signatures: bool, **option
 
 
 def _table(copied: CopyResult, target: str) -> RenderableType:
-    return Group(
-        Text(f"Copied: {target}", style="green"),
-        Text(f"  digest  {copied.digest}"),
-        Text(f"  signed  {copied.signatures or 'no'} {'signature' if copied.signatures == 1 else 'signatures'} copied"),
-        Text(f"  sent    {format_bytes(copied.uploaded_bytes)}"),
+    fields = (
+        ("digest", copied.digest),
+        ("signed", f"{copied.signatures or 'no'} {'signature' if copied.signatures == 1 else 'signatures'} copied"),
+        ("sent", format_bytes(copied.uploaded_bytes)),
     )
+    return Group(Text(f"Copied: {target}", style="green"), *list_fields(fields, indent=2))
 
 
 async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> CopyResult:

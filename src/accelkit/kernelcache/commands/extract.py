@@ -9,7 +9,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.inspect import describe_fit
+from accelkit.kernelcache.commands.inspect import list_card_lines, list_fit_fields
 from accelkit.kernelcache.commands.options import (
     card_options,
     policy_options,
@@ -25,7 +25,7 @@ from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import SignerPolicies
 from accelkit.kernelcache.views import ExtractionView, describe_extraction
 from accelkit.model.units import format_bytes
-from accelkit.output import output_option, print_value
+from accelkit.output import list_fields, output_option, print_value
 
 
 @click.command("extract", short_help="Verify an image and put its cache onto the disk.")
@@ -59,7 +59,7 @@ async def _extract(
         image=parse_reference(image),
         base=folder,
         policies=policies,
-        namespace=options.pop("namespace"),
+        namespace=options.pop("namespace") or None,
         mount_path=options.pop("mount_path"),
         limits=Limits.of_gib(options.pop("max_gib")),
         node=await read_cards(options),
@@ -70,13 +70,17 @@ async def _extract(
 
 def _table(view: ExtractionView) -> RenderableType:
     done = "Extracted" if view.changed else "Already there"
-    lines = [
-        Text(f"{done}: {view.image}", style="green"),
-        Text(f"  path    {view.path}"),
-        Text(f"  seen at {view.mount_path}"),
-        Text(f"  holds   {view.files} files, {format_bytes(view.bytes)} ({view.format})"),
-        *(Text(f"  signed  {each}") for each in view.signatures),
+    fields: list[tuple[str, str | Text]] = [
+        ("path", view.path),
+        ("seen at", view.mount_path),
+        ("holds", f"{view.files} files, {format_bytes(view.bytes)} ({view.format})"),
+        *(("signed", each) for each in view.signatures),
     ]
     if not view.signatures:
-        lines.append(Text("  signed  not checked", style="yellow"))
-    return Group(*lines, *describe_fit(view.compatibility, heading="  fits   "))
+        fields.append(("signed", Text("not checked", style="yellow")))
+    fields += list_fit_fields(view.compatibility)
+    return Group(
+        Text(f"{done}: {view.image}", style="green"),
+        *list_fields(fields, indent=2, gap=1),
+        *list_card_lines(view.compatibility),
+    )

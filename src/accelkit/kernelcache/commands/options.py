@@ -52,7 +52,7 @@ def registry_options(command: _Command) -> _Command:
 def policy_options(command: _Command) -> _Command:
     """Who may sign; arrives as `policy`, `trusted_root` and `namespace`."""
     for option in (
-        click.option("--namespace", default="", help="Namespace for which the policies are asked."),
+        click.option("--namespace", help="Namespace for which the policies are asked."),
         click.option(
             "--trusted-root",
             type=FILE,
@@ -110,7 +110,7 @@ def workload_options(command: _Command) -> _Command:
 
 
 def read_settings(options: dict[str, Any]) -> RegistrySettings:
-    """Settings of the options of `registry_options`, which are taken out of `options`."""
+    """Return the settings that `registry_options` make and take them out of `options`."""
     return RegistrySettings.of_options(
         plain_http=options.pop("plain_http"),
         ca_file=options.pop("registry_ca"),
@@ -120,13 +120,13 @@ def read_settings(options: dict[str, Any]) -> RegistrySettings:
 
 
 def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
-    """The policies of the options of `policy_options`, which are taken out of `options`; None where none are given."""
+    """Return the policies that `policy_options` name and take them out of `options`; None where none are given."""
     policy, trusted_root = options.pop("policy"), options.pop("trusted_root")
     return load_policies(policy, trusted_root) if policy is not None else None
 
 
 async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
-    """The cards of the options of `card_options`, which are taken out of `options`; None where none are given."""
+    """Return the cards that `card_options` name and take them out of `options`; None where none are given."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
         raise click.UsageError("give --node or --card")
@@ -135,7 +135,7 @@ async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
 
 
 def read_workload(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
-    """The workload of the options of `workload_options`, which are taken out of `options`."""
+    """Return the workload that `workload_options` describe and take them out of `options`."""
     stated = {name: options.pop(name) for name in ("triton_version", "torch_cuda_version", "vllm_cache_hash")}
     return parse_workload(node, **stated)
 

@@ -1,4 +1,4 @@
-"""Cards and workloads in the words of whoever asks about a cache: `cuda:90`, the name of a node, versions."""
+"""Arguments of commands and modules, read: cards (`cuda:90`), the name of a node, versions of driver and workload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def resolve_cards(
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
 ) -> NodeFacts | None:
-    """The cards that a cache is to be judged against; None where none are named.
+    """Return the cards that a cache is to be judged against; None where none are named.
 
     Args:
         cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, in this machine.
@@ -64,7 +64,7 @@ def parse_workload(
     torch_cuda_version: str | None = None,
     vllm_cache_hash: str | None = None,
 ) -> WorkloadFacts:
-    """What is to use the cache, as far as it is stated.
+    """Return what is to use the cache, as far as it is stated.
 
     Args:
         node: the cards that the cache is judged against.
@@ -86,9 +86,9 @@ def parse_workload(
     )
 
 
-def parse_target(text: str) -> Target | None:
-    """What a cache was compiled for, as `BACKEND:ARCH` or `BACKEND`; None of an empty text."""
-    backend, _, arch = text.partition(":")
+def parse_target(text: str | None) -> Target | None:
+    """Read what a cache was compiled for, as `BACKEND:ARCH` or `BACKEND`; None where nothing is given."""
+    backend, _, arch = (text or "").partition(":")
     return Target(backend, arch or None) if backend else None
 
 

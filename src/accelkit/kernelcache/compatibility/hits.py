@@ -1,4 +1,4 @@
-"""How likely a workload finds its kernels in a cache that its card can load.
+"""Likelihood that a workload finds its kernels in a cache that its card can load.
 
 Frameworks look kernels up by a key that covers far more than the hardware, and compile silently where it differs.
 Triton's covers its own version, Inductor's also the name of an NVIDIA card and the version of CUDA, and the name of

@@ -1,6 +1,6 @@
-"""What compatibility is judged against: a node's cards and CPU, and the workload that is to use the cache.
+"""Facts that compatibility is judged by: a node's cards and CPU, and the workload that is to use the cache.
 
-None is unknown everywhere, and never the same as none.
+None means unknown everywhere; an empty collection means that there is nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an NVIDIA driver can load: the PTX ISA and CUDA versions that came with each driver branch.
+"""PTX ISA and CUDA versions that came with each branch of NVIDIA's driver, which tell what a driver can load.
 
 From the release history in NVIDIA's "PTX ISA" and the table of drivers in the CUDA toolkit's release notes.
 A driver newer than the table understands at least what its last row says.

@@ -1,4 +1,4 @@
-"""Why a card may not do for a cache: codes for programs, sentences for people."""
+"""Reasons why a card cannot use a cache, or not well: codes for programs, sentences for people."""
 
 from __future__ import annotations
 

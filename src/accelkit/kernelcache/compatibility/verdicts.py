@@ -1,4 +1,4 @@
-"""Whether a node's cards can use a cache, judged from its image's labels alone.
+"""Verdicts on whether a node's cards can use a cache, judged from its image's labels alone.
 
 Hard reasons are those for which loading would fail: another backend or architecture, a driver that is too old,
 launchers for another CPU. Soft ones cost a compilation at most. What is not known makes a verdict unknown, never good

@@ -1,4 +1,4 @@
-"""Extraction: the files of a verified cache image, onto a disk, whole or not at all."""
+"""Extraction of a verified cache image to a folder, whole or not at all."""
 
 from accelkit.kernelcache.extraction.folder import read_completed
 from accelkit.kernelcache.extraction.image import extract_image

@@ -43,7 +43,7 @@ class Pieces:
         self._rest = memoryview(b"")
 
     def some(self, at_most: int) -> memoryview:
-        """The next bytes, one at least and `at_most` at most; none at the end."""
+        """Return the next bytes, one at least and `at_most` at most; none at the end."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -54,7 +54,7 @@ class Pieces:
         return taken
 
     def exactly(self, size: int) -> bytes:
-        """The next `size` bytes.
+        """Return the next `size` bytes.
 
         Raises:
             CacheError: the stream ends before.
@@ -157,7 +157,7 @@ def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
 
 
 def _parse_records(content: bytes) -> dict[str, str]:
-    """The records of an extended header: length, key=value and a line feed, the length counting all of it."""
+    """Return the records of an extended header: length, key=value and a line feed, the length counting all of it."""
     found = {}
     start = 0
     while start < len(content):

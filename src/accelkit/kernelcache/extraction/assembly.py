@@ -1,4 +1,4 @@
-"""Unpacked layers put together: one tree, group files that name the paths workloads see, the cache in its place."""
+"""Assembles unpacked layers: one tree, group files that name the paths workloads see, the cache in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is checked of an image before its layer is fetched, beside its signatures."""
+"""Checks of an image before its layers are fetched, beside its signatures: format, cards, size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def require_fit(labels: ImageLabels, node: NodeFacts | None) -> CompatibilityVer
 
 
 def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
-    """The limits on an image's files: an image may not be larger than it says, either.
+    """Return the limits on an image's files: an image may not be larger than it says, either.
 
     Raises:
         CacheError: what it says is beyond the limits already.
@@ -76,6 +76,6 @@ def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
 
 
 def describe_signers(verification: Verification | None) -> tuple[str, ...]:
-    """Who signed, for people to read; empty where nobody asked."""
+    """Return who signed, for people to read; empty where nobody asked."""
     signatures = verification.signatures if verification is not None else ()
     return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)

@@ -1,4 +1,4 @@
-"""Where extracted caches lie: one folder per digest, whole or not there.
+"""Folders of extracted caches: one for each digest, whole or not there.
 
     DIR/.sha256-<hex>.lock            held while somebody extracts it
     DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next one
@@ -137,7 +137,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_completed(place: Place) -> CompletionRecord | None:
-    """The record of a cache that is there whole, or None.
+    """Return the record of a cache that is there whole, or None.
 
     A record of a newer version counts as none: what it means is unknown here. So does that of another place, since
     folders can be copied and renamed.

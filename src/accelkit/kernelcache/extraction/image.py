@@ -1,4 +1,4 @@
-"""From a registry onto the disk: verify, judge, fetch and unpack in one stream, publish.
+"""Extracts a cache image: verify, judge, fetch and unpack in one stream, publish.
 
 Nothing is written before a signature holds and the sizes are within limits; nothing is visible before the digest of
 every byte holds.
@@ -72,13 +72,13 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
 def _renew_record(
     record: CompletionRecord, request: ExtractionRequest, verification: Verification | None
 ) -> CompletionRecord:
-    """The record of a cache that satisfies what is asked now; what was satisfied once is not lost without a reason."""
+    """Return the record of a cache that satisfies what is asked now; without policies, it stays as it is."""
     if verification is None:
         return record
     return msgspec.structs.replace(
         record,
         image=str(verification.image),
-        policy_digest=request.policy_digest,
+        policy_digest=request.policy_digest or "",
         signatures=describe_signers(verification),
     )
 
@@ -94,13 +94,13 @@ async def _find_completed(request: ExtractionRequest, digest: str) -> Extraction
     place = Place.of(request.base, digest, request.mount_path)
     record = await asyncio.to_thread(read_completed, place)
     # Other policies than those that were satisfied then have to be satisfied anew.
-    if record is None or request.policy_digest not in {"", record.policy_digest}:
+    if record is None or request.policy_digest not in {None, record.policy_digest}:
         return None
     return _reuse(place, record, request)
 
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
-    """A cache that is there whole. It may be another node's that extracted it, and so fit no card of this one."""
+    """Return a cache that is there whole. Another node may have extracted it, so that it fits no card of this one."""
     own = host_architecture()
     if record.cpu not in {"", own}:
         raise CacheError(
@@ -129,19 +129,19 @@ async def _extract(
         mount_path=place.mount_path,
         files=files,
         size_bytes=size_bytes,
-        policy_digest=request.policy_digest,
+        policy_digest=request.policy_digest or "",
         signatures=describe_signers(verification),
         extracted_at=request.clock().isoformat(timespec="seconds"),
         labels=image.labels,
         cpu=host_architecture() if image.reference.digest != place.digest else "",
-        boot=read_boot_id(),
+        boot=read_boot_id() or "",
     )
     await run_to_completion(lambda: place.publish(record))
     return record
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:
-    """Tell a full disk before it is full, as far as the image says what it needs."""
+    """Refuse what the disk has no space for, as far as the image says what it needs."""
     needed = image.labels.size_bytes or sum(layer.size for layer in image.manifest.layers)
     disk = os.statvfs(place.folder.parent)
     free = disk.f_bavail * disk.f_frsize

@@ -1,4 +1,4 @@
-"""Layers decompressed as they come, in pieces of bounded size, whatever their compression."""
+"""Decompresses layers as they arrive, in pieces of bounded size, whatever their compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is extracted below a folder."""
+"""Lists the extracted caches below a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads beside an event loop that are never left behind: fed with what the loop receives, waited for to their end."""
+"""Threads beside an event loop that read chunks which the loop receives, and are always waited for."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _ChunkQueue:
         self.ended = False
 
     def read_chunks(self) -> Iterator[bytes]:
-        """What the thread reads. It never waits for ever: whoever puts chunks always ends with `end` or `give_up`."""
+        """Yield chunks to the thread. It never waits for ever: whoever puts chunks ends with `end` or `give_up`."""
         while (chunk := self._chunks.get()) is not None and not self._given_up:
             self._loop.call_soon_threadsafe(self._space.release)
             yield chunk

@@ -1,4 +1,4 @@
-"""What may be in a layer, and how much of it."""
+"""Rules for the content of a layer: paths, sizes, how many files."""
 
 from __future__ import annotations
 

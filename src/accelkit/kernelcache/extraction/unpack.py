@@ -1,4 +1,4 @@
-"""A layer's entries, written below one folder and nowhere else."""
+"""Unpacks a layer below one folder, and writes nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an image of a registry says of the cache in it, read without fetching a layer."""
+"""Images of caches in a registry: manifest, configuration and labels, read without fetching a layer."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
 
 
 def _choose_member(index: Index, reference: Reference) -> str:
-    """The digest of an index's only image, else of the one for this CPU."""
+    """Return the digest of an index's only image, else of the one for this CPU."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest

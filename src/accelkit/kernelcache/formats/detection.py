@@ -1,4 +1,4 @@
-"""Which cache a folder holds. vLLM's is looked for first, since Triton's may lie within it."""
+"""Detects which cache a folder holds. vLLM's is looked for first, since Triton's may lie within it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be published of the environment that vLLM records beside a compiled model.
+"""Redacts the environment that vLLM records beside a compiled model.
 
 Kept are numbers, booleans and nulls, and short texts of plain letters (versions, names of modes). Other texts are
 replaced: paths and addresses say where it was built. A text behind a name with a word such as KEY, TOKEN, SECRET or

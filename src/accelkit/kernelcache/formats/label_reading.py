@@ -1,4 +1,4 @@
-"""The labels of somebody's image, read by MCV's rules and with limits on everything, since anybody may write them."""
+"""Reads the labels of an image by MCV's rules, with limits on everything, since anybody may write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an image says that its cache has to appear in a workload: KServe's labels, by MCV's rules and some of our own.
+"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's rules and some of our own.
 
 They come from whoever built the image and end in a pod's environment and mounts. So a variable has to be one that names
 a cache's folder, since one like LD_PRELOAD would run the cache as code, and paths have to be plain.

@@ -1,4 +1,4 @@
-"""The files of a cache folder, listed once; nothing but regular files and folders is accepted.
+"""Lists the files of a cache folder once; nothing but regular files and folders is accepted.
 
 A link would carry a file of the build host into an image, or point at nothing where the image is used; devices, pipes
 and sockets have no content to carry.

@@ -138,7 +138,7 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
 
 
 def _decode_members(content: bytes) -> dict[str, Any]:
-    """The members of a JSON object, none of which any reader could take for another.
+    """Return the members of a JSON object, none of which any reader could take for another.
 
     One document that two readers understand differently is an old trick: of a name given twice some take the first and
     some the last, and Go's readers do not tell capitals apart. What is null counts as absent or empty, as in Go.

@@ -36,14 +36,14 @@ class Reference:
     Attributes:
         registry: host, with the port where one is given; `docker.io` for Docker Hub.
         repository: the path, for Docker Hub with its `library/`.
-        tag: empty where only a digest is given.
-        digest: `sha256:…`, or empty. Where both are given, the digest decides and the tag is a remark.
+        tag: None where only a digest is given.
+        digest: `sha256:…`, or None. Where both are given, the digest decides and the tag is a remark.
     """
 
     registry: str
     repository: str
-    tag: str = ""
-    digest: str = ""
+    tag: str | None = None
+    digest: str | None = None
 
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
@@ -58,10 +58,10 @@ class Reference:
     @property
     def version(self) -> str:
         """What a registry is asked for: the digest where there is one, else the tag."""
-        return self.digest or self.tag
+        return self.digest or self.tag or DEFAULT_TAG
 
     def at(self, digest: str) -> Reference:
-        """The same image, pinned to a digest."""
+        """Return the same image, pinned to a digest."""
         return replace(self, digest=digest)
 
     def tagged(self, tag: str) -> Reference:
@@ -103,7 +103,7 @@ def parse_reference(text: str) -> Reference:
         raise _refuse(text, f"its name is longer than {MAX_NAME_LENGTH} characters")
     if not tag and not digest:
         tag = DEFAULT_TAG
-    return Reference(registry, repository, tag, digest)
+    return Reference(registry, repository, tag or None, digest or None)
 
 
 def is_tag(text: str) -> bool:
@@ -128,7 +128,7 @@ def is_digest(text: str) -> bool:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest of bytes as registries write it."""
+    """Return the digest of bytes as registries write it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

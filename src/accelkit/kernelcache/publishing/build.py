@@ -1,4 +1,4 @@
-"""A cache folder becomes an image in a registry, with neither docker nor buildah, the same bytes every time."""
+"""Builds the image of a cache folder and pushes it, with neither docker nor buildah, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BuildOptions:
     Attributes:
         compression: MCV reads gzip only.
         media: whose media types are used, OCI's or Docker's.
-        architecture: CPU of the image, and of the native launchers in it.
+        architecture: CPU of the image, and of the native launchers in it; None for this host's.
         gpu_product: the card it was compiled on; Inductor's part hits on cards of that name only.
         built_for: the card's backend and architecture, where the cache's files do not tell.
         allow_secrets: whether a cache is pushed whose files hold variables that look like secrets.
@@ -51,7 +51,7 @@ class BuildOptions:
 
     compression: Compression = "gzip"
     media: MediaFamily = "oci"
-    architecture: str = ""
+    architecture: str | None = None
     gpu_product: str | None = None
     built_for: Target | None = None
     allow_secrets: bool = False
@@ -83,16 +83,21 @@ class BuiltImage:
 
 
 async def build_image(
-    folder: Path, reference: Reference, recipe: BuildOptions, client: RegistryClient | None = None, *, present: str = ""
+    folder: Path,
+    reference: Reference,
+    options: BuildOptions,
+    client: RegistryClient | None = None,
+    *,
+    present: str | None = None,
 ) -> BuiltImage:
     """Build the image of a cache folder and push it.
 
     Args:
         folder: as the framework left it.
         reference: where the image goes; its tag is moved.
-        recipe: how.
+        options: how.
         client: an open one; None to build only, which tells the digest.
-        present: the digest that the tag leads to already; an image with it is not pushed again.
+        present: the digest that the tag leads to already, or None; an image with it is not pushed again.
 
     Raises:
         CacheError: the folder is no cache, holds secrets, changes meanwhile, or could not be extracted again; or the
@@ -101,10 +106,10 @@ async def build_image(
     """
     if reference.digest:
         raise CacheError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
-    architecture = recipe.architecture or host_architecture()
-    cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=recipe.built_for)
+    architecture = options.architecture or host_architecture()
+    cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=options.built_for)
     _check_names(cache, folder)
-    if client is not None and cache.secret_names and not recipe.allow_secrets:
+    if client is not None and cache.secret_names and not options.allow_secrets:
         raise CacheError(
             f"the files in {folder} hold what looks like secrets, for whoever pulls the image: "
             f"{', '.join(cache.secret_names)}",
@@ -112,12 +117,12 @@ async def build_image(
         )
     # A layer may be larger than memory; it has to be written before its digest is known.
     with tempfile.TemporaryFile(prefix="accelkit-layer-") as file:
-        layer = await asyncio.to_thread(_write_layer, cache, folder, file, recipe)
+        layer = await asyncio.to_thread(_write_layer, cache, folder, file, options)
         title = reference.repository.rpartition("/")[2]
-        named = write_labels(cache, title=title, gpu_product=recipe.gpu_product)
+        named = write_labels(cache, title=title, gpu_product=options.gpu_product)
         config = write_image_config(layer, named, architecture=architecture)
         manifest_type, config_type = (
-            (DOCKER_MANIFEST, DOCKER_CONFIG) if recipe.media == "docker" else (OCI_MANIFEST, OCI_CONFIG)
+            (DOCKER_MANIFEST, DOCKER_CONFIG) if options.media == "docker" else (OCI_MANIFEST, OCI_CONFIG)
         )
         config_blob = Descriptor(config_type, digest_of(config), len(config))
         layer_blob = Descriptor(layer.media_type, layer.digest, layer.size_bytes)
@@ -144,9 +149,9 @@ def _check_names(cache: Cache, folder: Path) -> None:
             ) from exc
 
 
-def _write_layer(cache: Cache, folder: Path, file: BinaryIO, recipe: BuildOptions) -> LayerInfo:
+def _write_layer(cache: Cache, folder: Path, file: BinaryIO, options: BuildOptions) -> LayerInfo:
     try:
-        return write_layer(cache, folder, file, compression=recipe.compression, media=recipe.media)
+        return write_layer(cache, folder, file, compression=options.compression, media=options.media)
     except OSError as exc:
         raise CacheError(
             f"the layer cannot be written to {tempfile.gettempdir()}: {exc.strerror or exc}",

@@ -1,9 +1,9 @@
-"""An image from one registry to another, with its signatures: byte for byte, so that they still hold."""
+"""Copies an image to another registry with its signatures, byte for byte, so that they still hold."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
@@ -57,14 +57,14 @@ async def copy_image(
         CacheError: the image, or the list of what signs it, cannot be read, or the target names another digest.
     """
     raw = await source_client.manifest(source)
-    if target.digest not in {"", raw.digest}:
+    if target.digest not in {None, raw.digest}:
         raise CacheError(
             f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
         )
     copying = _Copying(source_client, source, client, target, CopyResult(raw.digest))
-    await copying.image(raw, "")
+    await copying.image(raw)
     if signatures:
-        await copying.signatures(source.at(raw.digest))
+        await copying.signatures(source.at(raw.digest), raw.digest)
     if target.tag:
         # Last, so that whoever asks by tag finds the signatures too.
         await copying.write(raw, target.tag)
@@ -80,7 +80,7 @@ class _Copying:
     done: CopyResult
     _begun: int = 0
 
-    async def image(self, raw: RawManifest, tag: str) -> None:
+    async def image(self, raw: RawManifest, tag: str | None = None) -> None:
         """Blobs and members first, so that a manifest never names what is not there."""
         self._begun += 1
         if self._begun > _MAX_MANIFESTS:
@@ -88,22 +88,22 @@ class _Copying:
         document = raw.decode()
         if isinstance(document, Index):
             for member in document.manifests:
-                await self.image(await self.source_client.manifest(self.source.at(member.digest)), "")
+                await self.image(await self.source_client.manifest(self.source.at(member.digest)))
         else:
             await self._blobs(document)
         await self.write(raw, tag)
         self.done.manifests += 1
 
-    async def write(self, raw: RawManifest, tag: str) -> None:
+    async def write(self, raw: RawManifest, tag: str | None) -> None:
         """Write a manifest whose parts are there, under a tag or, without one, under its digest."""
         document = raw.decode()
-        place = self.target.tagged(tag) if tag else self.target.tagged("").at(raw.digest)
+        place = replace(self.target, tag=tag, digest=raw.digest if tag is None else None)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
-    async def signatures(self, image: Reference) -> None:
-        """What cosign 2 tagged, and the bundles that refer to the image."""
-        tag = signature_tag(image.digest)
+    async def signatures(self, image: Reference, digest: str) -> None:
+        """Return what cosign 2 tagged, and the bundles that refer to the image."""
+        tag = signature_tag(digest)
         try:
             raw = await self.source_client.manifest(image.tagged(tag))
         except RegistryError as exc:
@@ -125,13 +125,13 @@ class _Copying:
             raw = await self.source_client.manifest(image.at(referrer.digest))
             document = raw.decode()
             if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
-                await self.image(raw, "")
+                await self.image(raw)
                 self.done.signatures += 1
 
     async def _blobs(self, document: Manifest) -> None:
         turn = asyncio.Semaphore(_PARALLEL_BLOBS)
         same_registry = self.source.registry == self.target.registry
-        mount_from = self.source.repository if same_registry else ""
+        mount_from = self.source.repository if same_registry else None
 
         async def one(blob: Descriptor) -> None:
             async with turn:

@@ -1,4 +1,4 @@
-"""A registry's login, lent to a program that knows Docker's configuration file only."""
+"""A configuration file of Docker's with one login, for programs that read logins from nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache as the one layer of an image, and the image's configuration.
+"""Writes a cache as the one layer of an image, and the image's configuration.
 
 The same files give the same bytes, whoever owns them and whenever they were written: names are sorted, owner, mode and
 time are fixed. The layer passes through in one stream and is never held in memory.

@@ -1,4 +1,4 @@
-"""What a registry has already, so that only the rest is sent."""
+"""Finds what a registry has already: images by tag, and what is attached to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.kernelcache.signatures.simple_signing import signature_tag
 
 
 async def find_digest(client: RegistryClient, reference: Reference) -> str | None:
-    """The digest that a tag leads to; None where there is no such image.
+    """Return the digest that a tag leads to; None where there is no such image.
 
     Raises:
         RegistryError: the registry cannot be asked, so that nothing is known.
@@ -26,7 +26,7 @@ async def find_digest(client: RegistryClient, reference: Reference) -> str | Non
 
 
 async def list_attachments(client: RegistryClient, image: Reference) -> dict[str, str]:
-    """What cosign attached to an image: its signature image of version 2, and the bundles that refer to the image.
+    """List what cosign attached to an image: its signature image of version 2, and the bundles that refer to it.
 
     Nothing of it is verified.
 

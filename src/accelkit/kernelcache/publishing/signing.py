@@ -26,7 +26,7 @@ class Cosign:
 
     Attributes:
         program: its path or name.
-        key: anything that its `--key` takes: a file, a `k8s://` secret, a key service's URI; empty for keyless.
+        key: anything that its `--key` takes: a file, a `k8s://` secret, a key service's URI; None for keyless.
         log: whether an entry of the transparency log is made.
         plain_http: whether the registry is spoken to without TLS.
         arguments: more of its own options.
@@ -34,7 +34,7 @@ class Cosign:
     """
 
     program: str = "cosign"
-    key: str = ""
+    key: str | None = None
     log: bool = True
     plain_http: bool = False
     arguments: tuple[str, ...] = ()

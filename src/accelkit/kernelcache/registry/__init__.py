@@ -1,5 +1,7 @@
 """A client of image registries: manifests, blobs, tags and referrers, read and written.
 
+It is our own because the libraries there are (oras, python-dxf) are synchronous, and ask no mirrors.
+
 What a registry sends is hashed while it streams and is never more than was announced; credentials reach nobody but
 the registry they are for.
 """

@@ -1,4 +1,4 @@
-"""What to put into `Authorization`: the challenge of a registry, and the tokens that answer it."""
+"""Authorization: the challenge of a registry, and the tokens that answer it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parse_challenges(headers: list[str]) -> Challenge | None:
-    """The demand we can meet among `WWW-Authenticate` headers; a token before a password."""
+    """Return the demand we can meet among `WWW-Authenticate` headers; a token before a password."""
     found: dict[str, dict[str, str]] = {}
     for header in headers:
         values: dict[str, str] = {}
@@ -83,7 +83,7 @@ class Authorizer:
         self._known: dict[tuple[str, str], tuple[str, float]] = {}
 
     def header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
-        """The header known to work, or none."""
+        """Return the header known to work, or none."""
         value, until = self._known.get((endpoint.base, scope), ("", 0.0))
         return {"Authorization": value} if value and self._clock() < until else {}
 

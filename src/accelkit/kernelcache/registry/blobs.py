@@ -1,4 +1,4 @@
-"""A blob on its way in: resumed where it breaks off, hashed while it streams, never longer than announced."""
+"""Downloads of blobs: resumed where they break off, hashed while they stream, never longer than announced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client: what can be read from a registry, by name."""
+"""The client of a registry: reads manifests, blobs, tags and referrers by an image's name."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class RegistryClient:
                 return
 
     async def tags(self, reference: Reference) -> list[str]:
-        """The tags of a repository.
+        """Return the tags of a repository.
 
         Raises:
             RegistryError: refused, not reached, or answered something else.
@@ -170,7 +170,7 @@ class RegistryClient:
         )
 
     async def referrers(self, reference: Reference) -> Referrers:
-        """What points at the manifest of a reference with a digest: by the referrers API and by the fallback tag.
+        """List what points at the manifest of a reference with a digest, by the referrers API and by the fallback tag.
 
         Both are asked, because some registries answer the first with an empty list and keep only the second. And all
         mirrors are asked beside the registry: behind a gap, only they have anything.
@@ -205,7 +205,7 @@ class RegistryClient:
         return Referrers(tuple(found))
 
     async def _tagged(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
-        tag = reference.digest.replace(":", "-")
+        tag = (reference.digest or "").replace(":", "-")
         raw = await self._manifest(endpoint, reference.tagged(tag))
         return Referrers(_decode_index(raw.content).manifests)
 
@@ -230,7 +230,7 @@ class RegistryClient:
             answer = await self._exchange.read(endpoint, url, limit=remaining, what=what)
             remaining -= len(answer.content)
             yield answer.content
-            if not answer.following:
+            if answer.following is None:
                 return
             following = read_url(answer.following, base=url, said_by=endpoint.registry)
             if not same_origin(following, URL(endpoint.base)):
@@ -241,7 +241,7 @@ class RegistryClient:
     async def _everywhere(
         self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]
     ) -> list[T | RegistryError | CacheError]:
-        """What all mirrors and, last, the registry itself say, or why they cannot say anything."""
+        """Ask all mirrors and, last, the registry itself, and return each answer or error."""
 
         async def one(endpoint: RegistryEndpoint) -> T | RegistryError | CacheError:
             try:
@@ -254,7 +254,7 @@ class RegistryClient:
         return [task.result() for task in tasks]
 
     async def _anywhere(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
-        """What the first mirror that can says, else the registry itself."""
+        """Ask one mirror after another, then the registry itself, and return the first answer."""
         *mirrors, origin = self._settings.endpoints(reference)
         problems: list[str] = []
         for mirror in mirrors:
@@ -279,10 +279,10 @@ def _decode_index(content: bytes) -> Index:
 
 
 def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
-    """What could not be read. That it is not there is an answer."""
+    """Return an error as a problem; that something is not there is none."""
     return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
 def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """The problems that count: those of mirrors only where the registry itself, which is the last one, has some too."""
+    """Return the problems that count: none where the registry itself, which is the last one, has none."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

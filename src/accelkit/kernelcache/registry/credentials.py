@@ -1,4 +1,4 @@
-"""Who we are to a registry: Docker's configuration file, pull secrets, credential helpers."""
+"""Credentials for registries: Docker's configuration file, pull secrets, credential helpers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RegistryCredentials:
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> RegistryCredentials:
-        """The logins of whoever runs this: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+        """Return the logins of whoever runs this: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
 
         Raises:
             ConfigurationError: the file is there and cannot be read.
@@ -88,7 +88,7 @@ class RegistryCredentials:
         return cls.from_files([path] if path.is_file() else [])
 
     async def login(self, reference: Reference) -> Login | None:
-        """The login for a repository, or None: then it is asked for anonymously.
+        """Return the login for a repository, or None: then it is asked for anonymously.
 
         Raises:
             ConfigurationError: a credential helper is named and fails.
@@ -158,7 +158,7 @@ def _is_host(key: str) -> bool:
 
 
 def _rank(key: str) -> tuple[int, bool]:
-    """How exactly a key names a repository: the longer path first, a host without a star before one with it."""
+    """Return how exactly a key names a repository: the longer path first, a host without a star before one with it."""
     host, _, path = _strip_scheme(key).partition("/")
     return len(path), "*" not in host
 

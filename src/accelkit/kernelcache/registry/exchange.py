@@ -1,4 +1,4 @@
-"""One request to a registry, with everything around it: log-in, redirects, patience, retries.
+"""Requests to a registry with everything around them: login, redirects, timeouts, retries.
 
 A redirect is followed by hand, because what must not happen on the way matters here: credentials stay with the host
 they are for, and nothing falls back from HTTPS to HTTP.

@@ -1,4 +1,4 @@
-"""How registries are reached: names, mirrors, plain HTTP, certificates, patience."""
+"""Settings of the client: mirrors, plain HTTP, certificates, timeouts, retries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RegistryEndpoint:
     attempts: int = 1
 
     def url(self, path: str) -> str:
-        """The URL of something in the repository, such as `manifests/latest`."""
+        """Return the URL of something in the repository, such as `manifests/latest`."""
         return f"{self.base}/v2/{self.repository}/{path}"
 
 
@@ -95,7 +95,7 @@ class RegistrySettings:
         )
 
     def endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
-        """Where a repository can be read, in the order of asking: mirrors, then the registry itself."""
+        """Return where a repository can be read, in the order of asking: mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")
@@ -104,7 +104,7 @@ class RegistrySettings:
         return (*mirrors, self.origin(reference))
 
     def origin(self, reference: Reference) -> RegistryEndpoint:
-        """The registry that the reference names; only it is written to."""
+        """Return the registry that the reference names; only it is written to."""
         return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
     def _endpoint(self, registry: str, repository: str, *, attempts: int) -> RegistryEndpoint:
@@ -113,7 +113,7 @@ class RegistrySettings:
         return RegistryEndpoint(registry, f"{scheme}://{host}", repository, attempts)
 
     def tls(self) -> ssl.SSLContext:
-        """The context for registries with TLS.
+        """Return the context for registries with TLS.
 
         Raises:
             ConfigurationError: the file of authorities cannot be used.

@@ -80,7 +80,7 @@ def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
 
 
 def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
-    """The SHA-256 digest of an artifact, and its bytes where they are at hand and few."""
+    """Return the SHA-256 digest of an artifact, and its bytes where they are at hand and few."""
     path = Path(artifact)
     if path.is_file():
         try:

@@ -88,7 +88,7 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
 
 
 def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
-    """The signature of a bundle's envelope, whatever the envelope says.
+    """Return the signature of a bundle's envelope, whatever the envelope says.
 
     Raises:
         RejectedError: its material cannot be read.
@@ -112,7 +112,7 @@ def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
 
 
 def encode_pae(payload_type: str, payload: bytes) -> bytes:
-    """What a signature of an envelope is over: type and payload, each with its length."""
+    """Return what a signature of an envelope is over: type and payload, each with its length."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -134,7 +134,7 @@ def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
 
 
 def read_material(bundle: Any) -> dict[str, Any]:
-    """The parts of `SignatureEvidence` that a bundle's verification material gives.
+    """Return the parts of `SignatureEvidence` that a bundle's verification material gives.
 
     Raises:
         RejectedError: a certificate in it cannot be read, or it has more than one entry of the log.
@@ -156,7 +156,7 @@ def read_material(bundle: Any) -> dict[str, Any]:
     return {
         "certificate": certificates[0] if certificates else None,
         "chain": tuple(certificates[1:]),
-        "hint": material.public_key.hint if material.public_key else "",
+        "hint": material.public_key.hint or None if material.public_key else None,
         "record": record,
         "timestamps": tuple(each.signed_timestamp for each in stamps.rfc3161_timestamps) if stamps else (),
         "bundle": _convert_for_sigstore(bundle),
@@ -176,7 +176,7 @@ def _convert_record(entry: Any) -> LogRecord:
 
 
 def _convert_for_sigstore(bundle: Any) -> Any:
-    """The same bundle as `sigstore` takes it, or None where it does not take this kind of material."""
+    """Return the same bundle as `sigstore` takes it, or None where it does not take this kind of material."""
     from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 

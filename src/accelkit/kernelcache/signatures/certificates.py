@@ -65,11 +65,11 @@ def check_path(
 
 def check_identity(
     certificate: x509.Certificate, issuer: TextMatch | None, subject: TextMatch | None
-) -> tuple[str, str]:
+) -> tuple[str, str | None]:
     """Check whose certificate it is.
 
     Returns:
-        The subject that matched (the first one where any will do) and the issuer, or an empty text.
+        The subject that matched (the first one where any will do) and the issuer, or None where none is given.
 
     Raises:
         RejectedError: it is somebody else's, or of another issuer.
@@ -89,7 +89,7 @@ def check_identity(
 
 
 def read_subjects(certificate: x509.Certificate) -> list[str]:
-    """The subject's alternative names: URIs, e-mail addresses, and Fulcio's own form of user names."""
+    """Return the subject's alternative names: URIs, e-mail addresses, and Fulcio's own form of user names."""
     names = _read_extensions(certificate).get(x509.SubjectAlternativeName)
     if not isinstance(names, x509.SubjectAlternativeName):
         return []
@@ -101,19 +101,19 @@ def read_subjects(certificate: x509.Certificate) -> list[str]:
     ]
 
 
-def read_issuer(certificate: x509.Certificate) -> str:
-    """Who vouched for the identity, or an empty text. Two extensions that differ are as good as none."""
+def read_issuer(certificate: x509.Certificate) -> str | None:
+    """Return who vouched for the identity, or None. Two extensions that differ are as good as none."""
     old, new = (_read_unrecognized(certificate, each) for each in (_ISSUER_V1, _ISSUER_V2))
     values = []
     if old is not None:
         values.append(old.decode(errors="replace"))
     if new is not None:
         values.append(_decode_utf8_string(new) or "")
-    return values[0] if values and len(set(values)) == 1 else ""
+    return values[0] or None if values and len(set(values)) == 1 else None
 
 
 def read_key(certificate: x509.Certificate) -> PublicKey:
-    """The certificate's key.
+    """Return the certificate's key.
 
     Raises:
         RejectedError: its kind is unknown, or it is too weak.
@@ -122,8 +122,8 @@ def read_key(certificate: x509.Certificate) -> PublicKey:
         key = wrap_public_key(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
-    if unfit := key.unfit:
-        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, f"the certificate is for {unfit}")
+    if weakness := key.weakness:
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, f"the certificate is for {weakness}")
     return key
 
 
@@ -145,7 +145,7 @@ def _read_unrecognized(certificate: x509.Certificate, identifier: ObjectIdentifi
 
 
 def _decode_utf8_string(der: bytes) -> str | None:
-    """The text of a DER UTF8String, or None."""
+    """Return the text of a DER UTF8String, or None."""
     if len(der) < 2 or der[0] != _UTF8_STRING:  # noqa: PLR2004 - tag and length
         return None
     length, start = der[1], 2

@@ -1,4 +1,4 @@
-"""JSON that every reader reads alike: what is signed must not mean one thing to us and another to somebody else."""
+"""Strict JSON, which every reader reads alike: what is signed must not mean one thing here and another elsewhere."""
 
 from __future__ import annotations
 

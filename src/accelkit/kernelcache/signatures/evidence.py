@@ -73,7 +73,7 @@ class SignatureEvidence:
         enveloped: whether it is the signature of an envelope (DSSE).
         certificate: the signer's, or None for a plain key.
         chain: untrusted certificates that came along.
-        hint: which key it was, as the bundle says; empty where it does not.
+        hint: which key it was, as the bundle says; None where it does not.
         record: the log's, or None.
         timestamps: RFC 3161 responses over the signature, DER.
         annotations: what the signature claims beside the digest.
@@ -89,7 +89,7 @@ class SignatureEvidence:
     enveloped: bool = False
     certificate: x509.Certificate | None = None
     chain: tuple[x509.Certificate, ...] = ()
-    hint: str = ""
+    hint: str | None = None
     record: LogRecord | None = None
     timestamps: tuple[bytes, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What looking at signatures brings: one that holds, or why none does."""
+"""Findings about signatures: one that holds, or why none does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Signature:
         signer: name of the signer in it.
         format: `cosign-v2` or `cosign-v3`.
         identity: the certificate's subject, or `sha256:…` of the public key.
-        issuer: who vouched for the identity; empty for a key.
+        issuer: who vouched for the identity; None for a key.
         log_index: place in the transparency log, or None where no entry was verified.
         signed_at: a proven time, or None where nothing proves one.
         source: where it was found.
@@ -56,7 +56,7 @@ class Signature:
     signer: str
     format: str
     identity: str
-    issuer: str = ""
+    issuer: str | None = None
     log_index: int | None = None
     signed_at: datetime | None = None
     source: str = ""
@@ -108,7 +108,7 @@ class UnverifiedError(SignatureError):
 
 
 def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
-    """The failure that is worth telling first.
+    """Return the failure that is worth telling first.
 
     It is the one that came nearest to success, unless something could not be read for now: that may be the
     signature that counts, so then nothing is decided.

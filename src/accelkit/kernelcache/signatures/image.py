@@ -59,7 +59,7 @@ async def verify_image(
     image: Reference,
     policies: SignerPolicies,
     *,
-    namespace: str = "",
+    namespace: str | None = None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     patience_seconds: float = 300.0,
 ) -> Verification:
@@ -69,7 +69,7 @@ async def verify_image(
         client: an open one.
         image: by tag or digest. What is verified is the digest; use that from here on, since tags move.
         policies: who may sign.
-        namespace: for which namespace; empty for no particular one.
+        namespace: for which namespace; None for no particular one.
         clock: the time at which certificates must be valid that nothing else dates.
         patience_seconds: how long all reading together may take.
 
@@ -151,7 +151,7 @@ async def _gather(client: RegistryClient, image: Reference) -> _Found:
 
 
 async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
-    """The bundles that refer to an image."""
+    """Return the bundles that refer to an image."""
     referrers = await client.referrers(image)
     evidence: list[SignatureEvidence] = []
     failures = [_convert_error(problem, "referrers") for problem in referrers.problems]
@@ -174,7 +174,7 @@ async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
 
 
 def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
-    """The referrers that may be bundles, those first that are said to be, and attestations after signatures.
+    """Return the referrers that may be bundles, those first that are said to be, and attestations after signatures.
 
     An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
     cosign 3 itself writes into the fallback tag: then the manifest tells.
@@ -184,7 +184,7 @@ def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
 
 
 def _rank(referrer: Descriptor) -> int:
-    """How early an entry is looked at; no more than an order, since what a bundle states, it says itself."""
+    """Return how early an entry is looked at; no more than an order, since what a bundle states, it says itself."""
     if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return 2
     # Attestations of every night would crowd the signature out.
@@ -193,7 +193,7 @@ def _rank(referrer: Descriptor) -> int:
 
 
 async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
-    """The bundle of a referrer; None where the referrer is something else."""
+    """Return the bundle of a referrer; None where the referrer is something else."""
     document = (await client.manifest(image.at(referrer.digest))).decode()
     if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return None
@@ -207,7 +207,7 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
 
 
 async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
-    """The layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
+    """Return the layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
     tag = simple_signing.signature_tag(image.digest)
     manifests, problems = await client.manifests(image.tagged(tag))
     failures = [_convert_error(problem, tag) for problem in problems]

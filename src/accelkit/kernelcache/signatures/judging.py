@@ -1,4 +1,4 @@
-"""Whether one signature is by one signer of a policy.
+"""Judges whether one signature is by one signer of a policy.
 
 Everything is judged here, with sigstore's own parts for log, certificate log and time. Where sigstore judges that kind
 of signature itself (certificates of Fulcio with an entry of the log, in a bundle) it is asked too, and both must agree.
@@ -24,10 +24,13 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 @dataclass(frozen=True)
 class VerifiedSigner:
-    """Who signed, and what is proven about when. `log_index` and `signed_at` are None where nothing proves them."""
+    """Who signed, and when as far as that is proven.
+
+    `issuer` is None for a key, `log_index` and `signed_at` are None where nothing proves them.
+    """
 
     identity: str
-    issuer: str = ""
+    issuer: str | None = None
     log_index: int | None = None
     signed_at: datetime | None = None
 
@@ -114,7 +117,7 @@ def _judge_by_certificate(
 
 
 def _prove_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
-    """The moments at which timestamp authorities and the log saw the signature. What the log has is checked as well."""
+    """Return when timestamp authorities and the log saw the signature. What the log has is checked as well."""
     times = verify_timestamps(evidence, trust.timestampers) if evidence.timestamps else []
     if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
         times.append(moment)

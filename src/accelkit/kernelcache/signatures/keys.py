@@ -1,4 +1,4 @@
-"""Public keys, and what they sign."""
+"""Public keys, and checks of signatures by them."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class PublicKey:
         return base64.b64encode(hashlib.sha256(self.der).digest()).decode()
 
     @property
-    def unfit(self) -> str:
-        """Why nothing signed with it counts, in a few words; empty where it does."""
+    def weakness(self) -> str | None:
+        """Why nothing signed with it counts, in a few words; None where it does count."""
         if isinstance(self.key, rsa.RSAPublicKey) and self.key.key_size < _MINIMUM_RSA_BITS:
             return f"an RSA key of {self.key.key_size} bits, fewer than {_MINIMUM_RSA_BITS}"
         if isinstance(self.key, ec.EllipticCurvePublicKey) and self.key.curve.name not in _CURVES:
             return f"an ECDSA key on the curve {self.key.curve.name}"
         if not isinstance(self.key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
             return f"a key of the kind {type(self.key).__name__}"
-        return ""
+        return None
 
     def check(self, signature: bytes, data: bytes) -> None:
         """Check a signature over data. cosign hashes with SHA-256 on every curve; other tools with the curve's own.
@@ -124,6 +124,6 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
     for each in keys:
-        if unfit := each.unfit:
-            raise ConfigurationError(f"{where} gives {unfit}", next_step="give an ECDSA, RSA or Ed25519 key")
+        if weakness := each.weakness:
+            raise ConfigurationError(f"{where} gives {weakness}", next_step="give an ECDSA, RSA or Ed25519 key")
     return keys

@@ -1,4 +1,4 @@
-"""How a policy names texts: exactly, by anchored regular expression, or by a star."""
+"""Matching of texts that a policy names: exactly, by anchored regular expression, or by a star."""
 
 from __future__ import annotations
 

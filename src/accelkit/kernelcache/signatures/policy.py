@@ -87,11 +87,11 @@ class SignerPolicy:
     signers: tuple[Signer, ...]
     namespaces: tuple[str, ...] = ("*",)
 
-    def covers(self, image: Reference, namespace: str = "") -> bool:
-        """Whether this policy speaks of an image, for a namespace; an empty one means no particular one."""
+    def covers(self, image: Reference, namespace: str | None = None) -> bool:
+        """Whether this policy speaks of an image, for a namespace; None means no particular one."""
         if not any(compile_glob(pattern).fullmatch(image.name) for pattern in self.images):
             return False
-        if not namespace:
+        if namespace is None:
             return not all(pattern.strip("*") for pattern in self.namespaces)
         return any(compile_glob(pattern).fullmatch(namespace) for pattern in self.namespaces)
 
@@ -110,8 +110,8 @@ class SignerPolicies:
     trust: TrustRoot
     digest: str = ""
 
-    def covering(self, image: Reference, namespace: str = "") -> tuple[SignerPolicy, ...]:
-        """The policies that speak of an image; none means that it is refused."""
+    def covering(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
+        """Return the policies that speak of an image; none means that it is refused."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 
 

@@ -40,7 +40,7 @@ class _Timestamp(msgspec.Struct, frozen=True):
 
 
 def signature_tag(digest: str) -> str:
-    """The tag under which signatures of a manifest lie."""
+    """Return the tag under which signatures of a manifest lie."""
     return digest.replace(":", "-") + ".sig"
 
 

@@ -1,4 +1,4 @@
-"""Signed timestamps (RFC 3161): when a signature was there, as an authority of the trusted root says."""
+"""Signed timestamps (RFC 3161) by authorities of the trusted root, which prove when a signature existed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORTEST_CHAIN = 2
 
 
 def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...]) -> list[datetime]:
-    """The moments at which trusted authorities saw the signature; empty where none did.
+    """Return the moments at which trusted authorities saw the signature; empty where none did.
 
     Args:
         evidence: the signature.
@@ -45,7 +45,7 @@ def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...])
 
 
 def verify_timestamp(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
-    """When one of the authorities saw a signature, or None. The end of an authority's time still belongs to it."""
+    """Return when one of the authorities saw a signature, or None. An authority's last moment belongs to its time."""
     from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
 
     moment: datetime = response.tst_info.gen_time

@@ -1,4 +1,4 @@
-"""The transparency log: that it has an entry, that the entry is about this signature, and when it came in."""
+"""Entries of the transparency log: whether it has one, whether that is about this signature, and when it came in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trusted before a signature is looked at: Sigstore's trusted root, and private authorities.
+"""Trust: Sigstore's trusted root, and private authorities.
 
 `sigstore` is loaded when a root is first needed: it takes half a second and tens of megabytes.
 """
@@ -109,7 +109,7 @@ class TrustRoot:
         return self._known(lambda: _Verifier(trusted_root=self.root))
 
     def log(self, log_id: bytes) -> tuple[Any, Period]:
-        """The key of the transparency log that goes by an ID, as sigstore's keyring of one, and when it is trusted.
+        """Return the key of a transparency log by its ID, as sigstore's keyring of one, and when it is trusted.
 
         Raises:
             RejectedError: the root cannot be used, or knows no such log.
@@ -123,7 +123,7 @@ class TrustRoot:
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
 
     def certificate_logs(self, at: datetime) -> Any:
-        """The keys of the certificate transparency logs that are trusted at a moment.
+        """Return the keys of the certificate transparency logs that are trusted at a moment.
 
         Raises:
             RejectedError: the root cannot be used, names no such logs at all, or trusts none then.
@@ -211,7 +211,7 @@ def load_authorities(pem: bytes, where: str) -> Authorities:
 
 
 def _convert_period(valid_for: Any) -> Period:
-    """The period of a key. Without one, the key is trusted at all times, as sigstore has it."""
+    """Return the period of a key. Without one, the key is trusted at all times, as sigstore has it."""
     always = datetime.min.replace(tzinfo=UTC)
     return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
 

@@ -31,7 +31,7 @@ DIGEST = "sha256:" + "0a" * 32
         ("LocalHost/app", Reference("localhost", "app", "latest")),
         ("[::1]:5000/app", Reference("[::1]:5000", "app", "latest")),
         ("[FE80::A]/app:1", Reference("[fe80::a]", "app", "1")),
-        (f"r.io/app@{DIGEST}", Reference("r.io", "app", "", DIGEST)),
+        (f"r.io/app@{DIGEST}", Reference("r.io", "app", None, DIGEST)),
         (f"r.io/app:v1@{DIGEST}", Reference("r.io", "app", "v1", DIGEST)),
         ("a__b/c-d--e.f/g", Reference("docker.io", "a__b/c-d--e.f/g", "latest")),
         ("r.io/app:" + "T" * 128, Reference("r.io", "app", "T" * 128)),

@@ -161,7 +161,7 @@ async def test_images_of_docker_s_types_extract_to_the_same_files(
 async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe: BuildOptions) -> BuiltImage:
     """Build, push, extract and compare; group files must name what lies beside them."""
     built = await build(registry, folder, recipe=recipe)
-    image = Reference(registry.host, "team/app", "", built.digest)
+    image = Reference(registry.host, "team/app", None, built.digest)
     done = await extract(registry, unsigned(image, out))
     packed, unpacked = files_of(folder), files_of(done.place.cache)
     assert packed.keys() == unpacked.keys()
@@ -225,7 +225,7 @@ async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
 
 async def test_what_is_built_has_its_own_digest(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
     async with client_of(hostile_registry) as client:
-        named = Reference(hostile_registry.host, "team/app", "", digest_of(b"another"))
+        named = Reference(hostile_registry.host, "team/app", None, digest_of(b"another"))
         with pytest.raises(CacheError, match="give a tag"):
             await build_image(triton_kernel(tmp_path), named, BuildOptions(), client)
     assert hostile_registry.requests == []

@@ -67,7 +67,7 @@ async def copy(
 
 
 def at(registry: HostileRegistry, digest: str) -> Reference:
-    return Reference(registry.host, "mirror/app", "", digest)
+    return Reference(registry.host, "mirror/app", None, digest)
 
 
 async def test_an_image_arrives_byte_for_byte(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:

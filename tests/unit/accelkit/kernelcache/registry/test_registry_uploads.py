@@ -43,7 +43,7 @@ def registry():
         yield registry
 
 
-async def pushed(registry, *also, content=None, mount_from="", **settings) -> bool:
+async def pushed(registry, *also, content=None, mount_from=None, **settings) -> bool:
     async with visiting(registry, *also, **settings) as client:
         return await client.uploads.push_blob(at(registry), BLOB, content or Content(), mount_from=mount_from)
 
@@ -179,7 +179,7 @@ async def test_a_mirror_is_never_written_to(registry):
 # Manifests
 
 
-async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version="") -> str:
+async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version=None) -> str:
     async with visiting(registry) as client:
         return await client.uploads.push_manifest(at(registry, version), content, media_type)
 
