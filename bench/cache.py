@@ -90,7 +90,7 @@ async def push(cache: Path, image: str, host: str, key: Path) -> None:
     reference = parse_reference(image)
     async with RegistryClient(RegistrySettings(plain_http=frozenset({host}))) as client:
         built = await build_image(cache, reference, BuildOptions(), client)
-    await Cosign(key=str(key), log=False, plain_http=True).sign(reference.at(built.digest))
+    await Cosign(key=str(key), log=False, plain_http=True).sign(reference.with_digest(built.digest))
 
 
 def run(*command: str) -> tuple[float, int]:

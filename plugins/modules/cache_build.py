@@ -209,7 +209,7 @@ async def build(module):
         image = await build_image(
             Path(given["folder"]), reference, read_options(given), None if check else client, present=before
         )
-        pinned = reference.at(image.digest)
+        pinned = reference.with_digest(image.digest)
         differs = image.digest != before
         # Nobody can have signed in this place what was never there.
         sign = given["sign"] and ((check and differs) or not await has_signature(client, pinned))

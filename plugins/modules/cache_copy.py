@@ -114,13 +114,15 @@ async def copy(module):
         before = await find_digest(writing, target)
         missing = set()
         if given["signatures"]:
-            wanted = await list_attachments(reading, source.at(digest))
-            missing = wanted.keys() - await list_attachments(writing, target.at(digest))
+            wanted = await list_attachments(reading, source.with_digest(digest))
+            missing = wanted.keys() - await list_attachments(writing, target.with_digest(digest))
         result = {"digest": digest, "uploaded_bytes": 0, "manifests": 0}
         changed = digest != before or bool(missing)
         if changed and not module.check_mode:
             # The tag may have moved meanwhile.
-            done = await copy_image(reading, source.at(digest), writing, target, signatures=given["signatures"])
+            done = await copy_image(
+                reading, source.with_digest(digest), writing, target, signatures=given["signatures"]
+            )
             result = {"digest": digest, "uploaded_bytes": done.uploaded_bytes, "manifests": done.manifests}
     return {
         **result,

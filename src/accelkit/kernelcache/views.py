@@ -186,7 +186,7 @@ def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdic
     """Describe an image. `digest` is what its name led to: of an index, the index's."""
     labels = image.labels
     return ImageView(
-        image=str(image.reference.at(digest)),
+        image=str(image.reference.with_digest(digest)),
         digest=digest,
         format=labels.format,
         compressed_bytes=sum(layer.size for layer in image.manifest.layers),

@@ -50,7 +50,7 @@ def build(folder: Path, image: str, *, output: str, **options: Any) -> None:
     if (options["sign"] or options["sign_key"]) and options["no_push"]:
         raise click.UsageError("an image is signed where it lies: leave --no-push out")
     view = run(_build(folder, image, options))
-    print_value(view, output, lambda: _table(view))
+    print_value(view, output, lambda: _render(view))
 
 
 async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuildView:
@@ -71,11 +71,11 @@ async def _build(folder: Path, image: str, options: dict[str, Any]) -> BuildView
         built = await build_image(folder, reference, build_options, client)
     if options["sign"] or options["sign_key"]:
         cosign = Cosign(options["program"], options["sign_key"] or None, log=not options["no_transparency_log"])
-        await sign_image(reference.at(built.digest), cosign, settings, lend_login=own_logins)
+        await sign_image(reference.with_digest(built.digest), cosign, settings, lend_login=own_logins)
     return describe_build(str(reference), built, signed=bool(options["sign"] or options["sign_key"]))
 
 
-def _table(view: BuildView) -> RenderableType:
+def _render(view: BuildView) -> RenderableType:
     done = "Pushed" if view.pushed else "Built, not pushed"
     entries = f"{view.entries} {'entry' if view.entries == 1 else 'entries'}"
     fields: list[tuple[str, str | Text]] = [

@@ -25,10 +25,10 @@ from accelkit.output import list_fields, output_option, print_value
 def copy(source: str, target: str, *, output: str, no_signatures: bool, **options: Any) -> None:
     """Copy the image SOURCE to TARGET, byte for byte, so that its signatures still hold there."""
     copied = run(_copy(source, target, options, signatures=not no_signatures))
-    print_value(copied, output, lambda: _table(copied, target))
+    print_value(copied, output, lambda: _render(copied, target))
 
 
-def _table(copied: CopyResult, target: str) -> RenderableType:
+def _render(copied: CopyResult, target: str) -> RenderableType:
     fields = (
         ("digest", copied.digest),
         ("signed", f"{copied.signatures or 'no'} {'signature' if copied.signatures == 1 else 'signatures'} copied"),

@@ -49,7 +49,7 @@ def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: 
     if (policies is None) != insecure_skip_signatures:
         raise click.UsageError("give either --policy or --insecure-skip-signatures")
     view = run(_extract(image, folder, policies, options))
-    print_value(view, output, lambda: _table(view))
+    print_value(view, output, lambda: _render(view))
 
 
 async def _extract(
@@ -68,7 +68,7 @@ async def _extract(
         return describe_extraction(await extract_image(client, request))
 
 
-def _table(view: ExtractionView) -> RenderableType:
+def _render(view: ExtractionView) -> RenderableType:
     done = "Extracted" if view.changed else "Already there"
     fields: list[tuple[str, str | Text]] = [
         ("path", view.path),

@@ -52,7 +52,7 @@ def inspect(image: str, *, output: str, **options: Any) -> None:
     No layer is fetched, and no signature checked.
     """
     view = run(_inspect(image, options))
-    print_value(view, output, lambda: _table(view))
+    print_value(view, output, lambda: _render(view))
 
 
 async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
@@ -61,11 +61,11 @@ async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
     workload = read_workload(options, node)
     async with RegistryClient(read_settings(options)) as client:
         raw = await client.manifest(reference)
-        image = await read_cache_image(client, reference.at(raw.digest), raw)
+        image = await read_cache_image(client, reference.with_digest(raw.digest), raw)
     return describe_image(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
 
 
-def _table(view: ImageView) -> RenderableType:
+def _render(view: ImageView) -> RenderableType:
     versions = ", ".join(
         (*(f"Triton {each}" for each in view.triton_versions), *(f"CUDA {each}" for each in view.cuda_versions))
     )

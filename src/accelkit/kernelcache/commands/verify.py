@@ -48,7 +48,7 @@ def verify(image: str, *, output: str, namespace: str | None, **options: Any) ->
     if policies is None:
         raise click.UsageError("give --policy: nothing is trusted without a policy")
     view = run(_verify(image, policies, namespace, options))
-    print_value(view, output, lambda: _table(view))
+    print_value(view, output, lambda: _render(view))
     if not view.verified:
         sys.exit(UNKNOWN if view.retryable else 1)
 
@@ -71,13 +71,13 @@ async def _verify(
     return describe_verification(str(reference), verification, judge(labels, node, workload))
 
 
-def _table(view: VerificationView) -> RenderableType:
+def _render(view: VerificationView) -> RenderableType:
     if not view.verified:
         word, colour = ("Unknown", "yellow") if view.retryable else ("Refused", "red")
         lines = [Text(f"{word}: {view.message}", style=colour)]
         # One alone is in the message already.
         failures = view.failures if len(view.failures) > 1 else ()
-        lines += [Text(f"  {_where(each.source)}{each.reason}: {each.message}") for each in failures]
+        lines += [Text(f"  {_prefix(each.source)}{each.reason}: {each.message}") for each in failures]
         return Group(*lines)
     fields = [("digest", view.digest or ""), *(("signer", _describe(each)) for each in view.signatures)]
     fields += list_fit_fields(view.compatibility)
@@ -97,5 +97,5 @@ def _describe(signature: SignatureView) -> str:
     return f"{who}{issuer}{log}{at} ({signature.format})"
 
 
-def _where(source: str) -> str:
+def _prefix(source: str) -> str:
     return f"{source}: " if source else ""

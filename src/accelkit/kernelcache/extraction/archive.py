@@ -42,7 +42,7 @@ class Pieces:
         self._pieces = pieces
         self._rest = memoryview(b"")
 
-    def some(self, at_most: int) -> memoryview:
+    def read_some(self, at_most: int) -> memoryview:
         """Return the next bytes, one at least and `at_most` at most; none at the end."""
         while not self._rest:
             piece = next(self._pieces, None)
@@ -53,7 +53,7 @@ class Pieces:
         self._rest = self._rest[len(taken) :]
         return taken
 
-    def exactly(self, size: int) -> bytes:
+    def read_exactly(self, size: int) -> bytes:
         """Return the next `size` bytes.
 
         Raises:
@@ -61,7 +61,7 @@ class Pieces:
         """
         parts = []
         while size > 0:
-            part = self.some(size)
+            part = self.read_some(size)
             if not part:
                 raise CacheError("an archive ends in the middle")
             parts.append(part)
@@ -88,7 +88,7 @@ def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
     """
     extended: dict[str, str] = {}
     headers = 0
-    while any(header := pieces.exactly(_BLOCK)):
+    while any(header := pieces.read_exactly(_BLOCK)):
         info = _parse_header(header)
         if info.type not in _EXTENDED:
             yield from _read_entry(pieces, info, extended)
@@ -107,7 +107,7 @@ def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
 
 def _check_end(pieces: Pieces) -> None:
     padding = 0
-    while rest := pieces.some(_MAX_PADDING_BYTES):
+    while rest := pieces.read_some(_MAX_PADDING_BYTES):
         padding += len(rest)
         if any(rest) or padding > _MAX_PADDING_BYTES:
             raise CacheError("something follows the end of an archive")
@@ -132,7 +132,7 @@ def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str])
     if size < 0:
         raise CacheError(f"the archive gives {shown} a negative size")
     yield ArchiveEntry(name, size, is_folder=False)
-    pieces.exactly(-size % _BLOCK)
+    pieces.read_exactly(-size % _BLOCK)
 
 
 def _parse_size(text: str, shown: str) -> int:
@@ -151,8 +151,8 @@ def _parse_header(header: bytes) -> tarfile.TarInfo:
 def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
     if not 0 <= info.size <= _MAX_EXTENDED_BYTES:
         raise CacheError(f"an archive has an extended header of {info.size} bytes")
-    content = pieces.exactly(info.size)
-    pieces.exactly(-info.size % _BLOCK)
+    content = pieces.read_exactly(info.size)
+    pieces.read_exactly(-info.size % _BLOCK)
     return content
 
 

@@ -27,7 +27,7 @@ async def check_image(
         CacheError: it is no cache image, or fits no card of the node.
         RegistryError: the registry failed.
     """
-    image = await read_cache_image(client, request.image.at(raw.digest), raw)
+    image = await read_cache_image(client, request.image.with_digest(raw.digest), raw)
     # It is a word of the image's labels, and becomes part of paths.
     if image.labels.format not in FORMATS:
         raise CacheError(

@@ -124,7 +124,7 @@ async def _extract(
     trees = await _unpack_layers(client, image, place.partial, limits)
     files, size_bytes = await run_to_completion(lambda: assemble(image.labels.format, place, trees))
     record = CompletionRecord(
-        image=str(request.image.at(place.digest)),
+        image=str(request.image.with_digest(place.digest)),
         format=image.labels.format,
         mount_path=place.mount_path,
         files=files,

@@ -66,7 +66,7 @@ async def preview_extraction(client: RegistryClient, request: ExtractionRequest)
         return _preview_present(place, present, request)
     image, verdicts = await check_image(client, request, raw)
     tighten_limits(image, request.limits)
-    pinned = str(request.image.at(raw.digest))
+    pinned = str(request.image.with_digest(raw.digest))
     return Preview(place, pinned, image.labels.format, describe_signers(verification), verdicts=verdicts)
 
 

@@ -114,7 +114,7 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
         # Whatever the umask is: other users read the cache.
         os.fchmod(file, _FILE_MODE)
         while size:
-            part = pieces.some(min(size, _WRITE_BYTES))
+            part = pieces.read_some(min(size, _WRITE_BYTES))
             if not part:
                 raise CacheError(f"the archive ends in the middle of {path}")
             size -= len(part)
@@ -126,7 +126,7 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
 
 def _skip(pieces: Pieces, size: int) -> None:
     while size:
-        part = pieces.some(size)
+        part = pieces.read_some(size)
         if not part:
             raise CacheError("an archive ends in the middle")
         size -= len(part)

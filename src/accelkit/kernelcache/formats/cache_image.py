@@ -50,7 +50,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
     """
     document = raw.decode()
     if isinstance(document, Index):
-        reference = reference.at(_choose_member(document, reference))
+        reference = reference.with_digest(_choose_member(document, reference))
         document = (await client.manifest(reference)).decode()
         if isinstance(document, Index):
             raise CacheError(f"{reference} is an index of indexes")

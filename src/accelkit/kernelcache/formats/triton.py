@@ -80,7 +80,7 @@ def compute_dummy_key(kernel: Kernel, *, triton_key: str) -> str:
         "ptx": kernel.ptx_version,
     }
     parts = (_DUMMY_SOURCE, target, msgspec.json.encode(options).decode(), "{}")
-    return _sha256("-".join((triton_key, *map(_sha256, parts))))
+    return _hash("-".join((triton_key, *map(_hash, parts))))
 
 
 def _read_metadata(path: str, content: bytes) -> _Metadata | None:
@@ -110,5 +110,5 @@ def _convert_kernel(metadata: _Metadata, triton_key: str) -> Kernel:
     return msgspec.structs.replace(kernel, dummy_key=compute_dummy_key(kernel, triton_key=triton_key))
 
 
-def _sha256(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

@@ -60,11 +60,21 @@ class Reference:
         """What a registry is asked for: the digest where there is one, else the tag."""
         return self.digest or self.tag or DEFAULT_TAG
 
-    def at(self, digest: str) -> Reference:
+    def require_digest(self) -> str:
+        """Return the digest.
+
+        Raises:
+            CacheError: the reference has none.
+        """
+        if self.digest is None:
+            raise CacheError(f"{self} names no digest", next_step="add @sha256:… to it")
+        return self.digest
+
+    def with_digest(self, digest: str) -> Reference:
         """Return the same image, pinned to a digest."""
         return replace(self, digest=digest)
 
-    def tagged(self, tag: str) -> Reference:
+    def with_tag(self, tag: str) -> Reference:
         """Another tag of the same repository."""
         return Reference(self.registry, self.repository, tag)
 
@@ -91,7 +101,7 @@ def parse_reference(text: str) -> Reference:
     repository, colon, tag = path.partition(":")
     if not _is_host(registry):
         raise _refuse(text, f"{registry!r} is no host with an optional port")
-    if colon and not is_tag(tag):
+    if colon and not _TAG.fullmatch(tag):
         raise _refuse(text, f"{tag!r} is no tag")
     if not _REPOSITORY.fullmatch(repository):
         raise _refuse(text, f"{repository!r} is no repository in lower case")
@@ -104,11 +114,6 @@ def parse_reference(text: str) -> Reference:
     if not tag and not digest:
         tag = DEFAULT_TAG
     return Reference(registry, repository, tag or None, digest or None)
-
-
-def is_tag(text: str) -> bool:
-    """Whether a text may be a tag."""
-    return _TAG.fullmatch(text) is not None
 
 
 def _is_host(text: str) -> bool:

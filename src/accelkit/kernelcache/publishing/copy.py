@@ -62,9 +62,9 @@ async def copy_image(
             f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
         )
     copying = _Copying(source_client, source, client, target, CopyResult(raw.digest))
-    await copying.image(raw)
+    await copying.copy_manifest(raw)
     if signatures:
-        await copying.signatures(source.at(raw.digest), raw.digest)
+        await copying.copy_signatures(source.with_digest(raw.digest), raw.digest)
     if target.tag:
         # Last, so that whoever asks by tag finds the signatures too.
         await copying.write(raw, target.tag)
@@ -80,7 +80,7 @@ class _Copying:
     done: CopyResult
     _begun: int = 0
 
-    async def image(self, raw: RawManifest, tag: str | None = None) -> None:
+    async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> None:
         """Blobs and members first, so that a manifest never names what is not there."""
         self._begun += 1
         if self._begun > _MAX_MANIFESTS:
@@ -88,9 +88,9 @@ class _Copying:
         document = raw.decode()
         if isinstance(document, Index):
             for member in document.manifests:
-                await self.image(await self.source_client.manifest(self.source.at(member.digest)))
+                await self.copy_manifest(await self.source_client.manifest(self.source.with_digest(member.digest)))
         else:
-            await self._blobs(document)
+            await self._copy_blobs(document)
         await self.write(raw, tag)
         self.done.manifests += 1
 
@@ -101,16 +101,16 @@ class _Copying:
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
-    async def signatures(self, image: Reference, digest: str) -> None:
+    async def copy_signatures(self, image: Reference, digest: str) -> None:
         """Return what cosign 2 tagged, and the bundles that refer to the image."""
         tag = signature_tag(digest)
         try:
-            raw = await self.source_client.manifest(image.tagged(tag))
+            raw = await self.source_client.manifest(image.with_tag(tag))
         except RegistryError as exc:
             if not exc.missing:
                 raise
         else:
-            await self.image(raw, tag)
+            await self.copy_manifest(raw, tag)
             self.done.signatures += 1
         listed = await self.source_client.referrers(image)
         if listed.problems:
@@ -122,18 +122,18 @@ class _Copying:
         for referrer in listed.descriptors:
             if not may_be_bundle(referrer):
                 continue
-            raw = await self.source_client.manifest(image.at(referrer.digest))
+            raw = await self.source_client.manifest(image.with_digest(referrer.digest))
             document = raw.decode()
             if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
-                await self.image(raw)
+                await self.copy_manifest(raw)
                 self.done.signatures += 1
 
-    async def _blobs(self, document: Manifest) -> None:
+    async def _copy_blobs(self, document: Manifest) -> None:
         turn = asyncio.Semaphore(_PARALLEL_BLOBS)
         same_registry = self.source.registry == self.target.registry
         mount_from = self.source.repository if same_registry else None
 
-        async def one(blob: Descriptor) -> None:
+        async def copy_blob(blob: Descriptor) -> None:
             async with turn:
                 sent = await self.client.uploads.push_blob(
                     self.target, blob, lambda: self.source_client.stream(self.source, blob), mount_from=mount_from
@@ -143,6 +143,6 @@ class _Copying:
         try:
             async with asyncio.TaskGroup() as group:
                 for blob in {each.digest: each for each in (document.config, *document.layers)}.values():
-                    group.create_task(one(blob))
+                    group.create_task(copy_blob(blob))
         except BaseExceptionGroup as exc:
             raise exc.exceptions[0] from None

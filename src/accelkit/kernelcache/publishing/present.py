@@ -42,7 +42,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
         RegistryError: the registry cannot be asked.
     """
     found = {}
-    raw = await _find_manifest(client, image.tagged(signature_tag(image.digest)))
+    raw = await _find_manifest(client, image.with_tag(signature_tag(image.require_digest())))
     if raw is not None:
         found[raw.digest] = SIGN_PREDICATE
     listed = await client.referrers(image)
@@ -51,7 +51,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
     for each in listed.descriptors:
         if not may_be_bundle(each):
             continue
-        raw = await _find_manifest(client, image.at(each.digest))
+        raw = await _find_manifest(client, image.with_digest(each.digest))
         document = raw.decode() if raw is not None else None
         if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
             found[each.digest] = document.annotations.get(PREDICATE_ANNOTATION, SIGN_PREDICATE)

@@ -1,4 +1,4 @@
-"""A client of image registries: manifests, blobs, tags and referrers, read and written.
+"""A client of image registries: manifests, blobs and referrers, read and written.
 
 It is our own because the libraries there are (oras, python-dxf) are synchronous, and ask no mirrors.
 

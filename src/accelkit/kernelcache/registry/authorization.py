@@ -82,13 +82,13 @@ class Authorizer:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[str, float]] = {}
 
-    def header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
+    def find_header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
         """Return the header known to work, or none."""
         value, until = self._known.get((endpoint.base, scope), ("", 0.0))
         return {"Authorization": value} if value and self._clock() < until else {}
 
-    async def answer(self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge) -> None:
-        """Meet a challenge, so that `header` knows what to send.
+    async def answer_challenge(self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge) -> None:
+        """Meet a challenge, so that `find_header` knows what to send.
 
         Raises:
             RegistryError: no login is known where one is needed, or the token server refuses.
@@ -104,10 +104,10 @@ class Authorizer:
                 )
             self._known[endpoint.base, scope] = (_encode_basic(login), float("inf"))
             return
-        token, seconds = await self._token(endpoint, scope, challenge, login)
+        token, seconds = await self._request_token(endpoint, scope, challenge, login)
         self._known[endpoint.base, scope] = (f"Bearer {token}", self._clock() + max(seconds - _MARGIN_SECONDS, 1.0))
 
-    async def _token(
+    async def _request_token(
         self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge, login: Login | None
     ) -> tuple[str, float]:
         realm = read_url(challenge.realm, base=endpoint.base, said_by=endpoint.registry)

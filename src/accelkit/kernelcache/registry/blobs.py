@@ -76,7 +76,7 @@ class _Arrival:
         self.offset += len(chunk)
         if self.offset > self._blob.size:
             raise RegistryError(f"{self.what} is longer than the {self._blob.size} bytes of its manifest")
-        await self._hashed()
+        await self._finish_hashing()
         if len(chunk) < _HASH_HERE_BYTES:
             self._hash.update(chunk)
         else:
@@ -99,12 +99,12 @@ class _Arrival:
         return float(min(0.1 * 2**self._breaks_in_a_row, 5))
 
     async def prove(self) -> None:
-        await self._hashed()
+        await self._finish_hashing()
         digest = f"sha256:{self._hash.hexdigest()}"
         if digest != self._blob.digest:
             raise RegistryError(f"{self.what} has the digest {digest}: it was changed or damaged on the way")
 
-    async def _hashed(self) -> None:
+    async def _finish_hashing(self) -> None:
         if self._hashing is not None:
             await self._hashing
             self._hashing = None

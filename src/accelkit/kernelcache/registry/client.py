@@ -1,4 +1,4 @@
-"""The client of a registry: reads manifests, blobs, tags and referrers by an image's name."""
+"""The client of a registry: reads manifests, blobs and referrers by an image's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-import msgspec
 from yarl import URL
 
 from accelkit.errors import CacheError, RegistryError
@@ -22,7 +21,7 @@ from accelkit.kernelcache.oci.documents import (
     Manifest,
     decode_manifest,
 )
-from accelkit.kernelcache.oci.reference import Reference, digest_of, is_tag
+from accelkit.kernelcache.oci.reference import Reference, digest_of
 from accelkit.kernelcache.registry.blobs import stream_blob
 from accelkit.kernelcache.registry.destinations import read_url, same_origin
 from accelkit.kernelcache.registry.exchange import Exchange
@@ -32,10 +31,9 @@ from accelkit.kernelcache.registry.upload import Uploads
 T = TypeVar("T")
 
 _ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
-# Pages of tags or referrers that are followed, and what all of a list may weigh.
+# Pages of referrers that are followed, and the size of the whole list.
 _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
-_TAGS_A_PAGE = 1000
 # What registries answer that do not know the referrers API.
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
@@ -66,10 +64,6 @@ class Referrers:
 
     descriptors: tuple[Descriptor, ...] = ()
     problems: tuple[Problem, ...] = ()
-
-
-class _Tags(msgspec.Struct, frozen=True):
-    tags: list[str] | None = None
 
 
 class RegistryClient:
@@ -139,24 +133,6 @@ class RegistryClient:
             else:
                 return
 
-    async def tags(self, reference: Reference) -> list[str]:
-        """Return the tags of a repository.
-
-        Raises:
-            RegistryError: refused, not reached, or answered something else.
-        """
-        endpoint = self._settings.origin(reference)
-        found: list[str] = []
-        async for page in self._pages(endpoint, endpoint.url(f"tags/list?n={_TAGS_A_PAGE}")):
-            try:
-                found += msgspec.json.decode(page, type=_Tags).tags or []
-            except (msgspec.DecodeError, RecursionError) as exc:
-                raise RegistryError(f"{endpoint.registry} answers something that is no list of tags") from exc
-        # A tag goes into URLs and onto terminals.
-        if not all(is_tag(tag) for tag in found):
-            raise RegistryError(f"{endpoint.registry} lists tags of {endpoint.repository} that can be none")
-        return found
-
     async def manifests(self, reference: Reference) -> tuple[list[RawManifest], list[Problem]]:
         """Read a manifest from the registry and from each of its mirrors, for tags that may differ there.
 
@@ -182,7 +158,7 @@ class RegistryClient:
             raise CacheError(f"what refers to {reference} can only be asked by digest")
         by_digest: dict[str, Descriptor] = {}
         problems: list[Problem] = []
-        for ask in (self._listed, self._tagged):
+        for ask in (self._list_referrers, self._read_fallback_tag):
             outcomes = await self._everywhere(reference, functools.partial(ask, reference))
             lists = [
                 each if isinstance(each, Referrers) else Referrers((), _convert_problem(each)) for each in outcomes
@@ -191,7 +167,7 @@ class RegistryClient:
             problems += _select_problems([each.problems for each in lists])
         return Referrers(tuple(by_digest.values()), tuple(problems))
 
-    async def _listed(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
+    async def _list_referrers(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         found: list[Descriptor] = []
         try:
             async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
@@ -204,9 +180,9 @@ class RegistryClient:
             return Referrers(tuple(found), (exc,))
         return Referrers(tuple(found))
 
-    async def _tagged(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
-        tag = (reference.digest or "").replace(":", "-")
-        raw = await self._manifest(endpoint, reference.tagged(tag))
+    async def _read_fallback_tag(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
+        tag = reference.require_digest().replace(":", "-")
+        raw = await self._manifest(endpoint, reference.with_tag(tag))
         return Referrers(_decode_index(raw.content).manifests)
 
     async def _manifest(self, endpoint: RegistryEndpoint, reference: Reference) -> RawManifest:

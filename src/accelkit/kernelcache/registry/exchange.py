@@ -115,9 +115,7 @@ class Exchange:
         scope = f"repository:{endpoint.repository}:{actions}"
         seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
         request = _Request(method, url, scope, accepted, headers or {}, body, seconds)
-        async with await self.retrying(
-            attempts or endpoint.attempts, lambda: self._once(endpoint, request)
-        ) as response:
+        async with await self.retry(attempts or endpoint.attempts, lambda: self._once(endpoint, request)) as response:
             yield response
 
     async def read(
@@ -153,9 +151,9 @@ class Exchange:
                 content = await read_limited(response, limit, what)
                 return Answer(response.status, response.headers, content, read_next_page(response))
 
-        return await self.retrying(endpoint.attempts, once)
+        return await self.retry(endpoint.attempts, once)
 
-    async def retrying(self, attempts: int, once: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, attempts: int, once: Callable[[], Awaitable[T]]) -> T:
         """Do something until it succeeds or fails for good.
 
         Raises:
@@ -174,7 +172,7 @@ class Exchange:
 
     async def _once(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
         try:
-            response = await self._logged_in(endpoint, request)
+            response = await self._send_with_login(endpoint, request)
         except aiohttp.ClientConnectorCertificateError as exc:
             raise RegistryError(
                 f"{endpoint.registry} shows a certificate that is not trusted: {exc.certificate_error}",
@@ -191,18 +189,18 @@ class Exchange:
         async with response:
             raise await read_refusal(response, endpoint, request.method)
 
-    async def _logged_in(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
+    async def _send_with_login(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
         """One attempt, of two requests where the registry wants to know who we are."""
         assert self._authorizer is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
-        response = await self._follow(endpoint, request, self._authorizer.header(endpoint, request.scope))
+        response = await self._follow(endpoint, request, self._authorizer.find_header(endpoint, request.scope))
         if response.status != 401:  # noqa: PLR2004 - HTTP's word for "who are you"
             return response
         challenge = parse_challenges(response.headers.getall("WWW-Authenticate", []))
         if challenge is None or not same_origin(response.url, URL(endpoint.base)):
             return response
         response.release()
-        await self._authorizer.answer(endpoint, request.scope, challenge)
-        return await self._follow(endpoint, request, self._authorizer.header(endpoint, request.scope))
+        await self._authorizer.answer_challenge(endpoint, request.scope, challenge)
+        return await self._follow(endpoint, request, self._authorizer.find_header(endpoint, request.scope))
 
     async def _follow(
         self, endpoint: RegistryEndpoint, request: _Request, authorization: Mapping[str, str]

@@ -76,7 +76,7 @@ async def verify_image(
     Raises:
         UnverifiedError: no policy covers it, or one is not satisfied, or nothing could be learnt.
     """
-    covering = policies.covering(image, namespace)
+    covering = policies.select(image, namespace)
     if not covering:
         where = f" for namespace {namespace}" if namespace else ""
         failure = Failure(RejectionReason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
@@ -86,7 +86,7 @@ async def verify_image(
     try:
         async with asyncio.timeout(patience_seconds):
             manifest = await client.manifest(image)
-            pinned = image.at(manifest.digest)
+            pinned = image.with_digest(manifest.digest)
             found = await _gather(client, pinned)
     except RegistryError as exc:
         failure = _convert_error(exc)
@@ -100,11 +100,11 @@ async def verify_image(
         raise UnverifiedError(f"{image} cannot be verified: {failure.message}", (failure,)) from exc
     now = clock()
 
-    def satisfied() -> tuple[Signature, ...]:
+    def satisfy_all() -> tuple[Signature, ...]:
         return tuple(_satisfy(policy, found, policies.trust, now, pinned) for policy in covering)
 
     # Signatures are arithmetic, and a service has other things to do meanwhile.
-    return Verification(pinned, manifest, await asyncio.to_thread(satisfied), policies.digest)
+    return Verification(pinned, manifest, await asyncio.to_thread(satisfy_all), policies.digest)
 
 
 def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetime, image: Reference) -> Signature:
@@ -165,7 +165,9 @@ async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
         try:
             content = await _read_bundle(client, image, each)
             if content is not None:
-                evidence.append(await asyncio.to_thread(bundles.read_image_evidence, content, image.digest, source))
+                evidence.append(
+                    await asyncio.to_thread(bundles.read_image_evidence, content, image.require_digest(), source)
+                )
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except (RegistryError, CacheError) as exc:
@@ -194,7 +196,7 @@ def _rank(referrer: Descriptor) -> int:
 
 async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
     """Return the bundle of a referrer; None where the referrer is something else."""
-    document = (await client.manifest(image.at(referrer.digest))).decode()
+    document = (await client.manifest(image.with_digest(referrer.digest))).decode()
     if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return None
     if document.subject is None or document.subject.digest != image.digest:
@@ -208,13 +210,13 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
 
 async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
     """Return the layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
-    tag = simple_signing.signature_tag(image.digest)
-    manifests, problems = await client.manifests(image.tagged(tag))
+    tag = simple_signing.signature_tag(image.require_digest())
+    manifests, problems = await client.manifests(image.with_tag(tag))
     failures = [_convert_error(problem, tag) for problem in problems]
     layers: dict[tuple[str, str], Descriptor] = {}
     for raw in manifests:
         try:
-            layers |= {_key(layer): layer for layer in _list_simple_layers(raw)}
+            layers |= {_identify(layer): layer for layer in _list_simple_layers(raw)}
         except CacheError as exc:
             failures.append(_convert_error(exc, tag))
     evidence: list[SignatureEvidence] = []
@@ -226,7 +228,7 @@ async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
         source = f"{tag} layer {number}"
         try:
             payload = await client.blob(image, layer, limit=MAX_SIGNATURE_BYTES)
-            evidence.append(simple_signing.read_image_evidence(payload, layer, image.digest, source))
+            evidence.append(simple_signing.read_image_evidence(payload, layer, image.require_digest(), source))
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except RegistryError as exc:
@@ -241,7 +243,7 @@ def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
     return [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
 
 
-def _key(layer: Descriptor) -> tuple[str, str]:
+def _identify(layer: Descriptor) -> tuple[str, str]:
     # Several signatures of one image have the same payload; what tells them apart are the annotations.
     return layer.digest, repr(sorted(layer.annotations.items()))
 

@@ -67,10 +67,10 @@ class PublicKey:
         """
         if isinstance(self.key, ec.EllipticCurvePublicKey):
             own = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
-            if any(self._holds(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
+            if any(self._is_signed(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
                 return
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
-        if not self._holds(signature, data, hashes.SHA256()):
+        if not self._is_signed(signature, data, hashes.SHA256()):
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
 
     def check_digest(self, signature: bytes, digest: bytes) -> None:
@@ -83,10 +83,10 @@ class PublicKey:
             raise RejectedError(
                 RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
             )
-        if not self._holds(signature, digest, Prehashed(hashes.SHA256())):
+        if not self._is_signed(signature, digest, Prehashed(hashes.SHA256())):
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
 
-    def _holds(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
+    def _is_signed(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
         try:
             if isinstance(self.key, ec.EllipticCurvePublicKey):
                 self.key.verify(signature, data, ec.ECDSA(algorithm))

@@ -110,7 +110,7 @@ class SignerPolicies:
     trust: TrustRoot
     digest: str = ""
 
-    def covering(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
+    def select(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
         """Return the policies that speak of an image; none means that it is refused."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 

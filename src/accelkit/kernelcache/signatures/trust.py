@@ -83,7 +83,7 @@ class TrustRoot:
         from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415 - as above
 
         content = self.content
-        root: TrustedRoot = self._known(lambda: TrustedRoot(Document.from_json(content)))
+        root: TrustedRoot = self._load(lambda: TrustedRoot(Document.from_json(content)))
         return root
 
     @cached_property
@@ -106,7 +106,7 @@ class TrustRoot:
                 source = TimestampSource.TIMESTAMP_AUTHORITY
                 return None if moment is None else TimestampVerificationResult(source=source, time=moment)
 
-        return self._known(lambda: _Verifier(trusted_root=self.root))
+        return self._load(lambda: _Verifier(trusted_root=self.root))
 
     def log(self, log_id: bytes) -> tuple[Any, Period]:
         """Return the key of a transparency log by its ID, as sigstore's keyring of one, and when it is trusted.
@@ -119,7 +119,7 @@ class TrustRoot:
         for log in self.root._inner.tlogs:  # noqa: SLF001 - no public way to a log's validity
             names = {each.key_id for each in (log.log_id, log.checkpoint_key_id) if each is not None}
             if log_id in names or hashlib.sha256(log.public_key.raw_bytes or b"").digest() == log_id:
-                return self._known(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
+                return self._load(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
 
     def certificate_logs(self, at: datetime) -> Any:
@@ -138,7 +138,7 @@ class TrustRoot:
             raise RejectedError(
                 RejectionReason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_format_moment(at)}"
             )
-        return self._known(lambda: Keyring(keys))
+        return self._load(lambda: Keyring(keys))
 
     def fulcio(self, at: datetime) -> Authorities:
         """Sigstore's certificate authorities that the root trusts for a moment.
@@ -163,15 +163,15 @@ class TrustRoot:
         from sigstore._internal.trust import CertificateAuthority  # noqa: PLC0415 - no public way either
 
         inner = self.root._inner.certificate_authorities  # noqa: SLF001 - the same
-        return tuple(self._known(lambda: [CertificateAuthority(each) for each in inner]))
+        return tuple(self._load(lambda: [CertificateAuthority(each) for each in inner]))
 
     @cached_property
     def timestampers(self) -> tuple[Any, ...]:
         """Timestamp authorities; possibly none."""
-        return tuple(self._known(self.root.get_timestamp_authorities))
+        return tuple(self._load(self.root.get_timestamp_authorities))
 
     @staticmethod
-    def _known(load: Any) -> Any:
+    def _load(load: Any) -> Any:
         from sigstore.errors import Error  # noqa: PLC0415 - as above
 
         try:

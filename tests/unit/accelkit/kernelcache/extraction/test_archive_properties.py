@@ -198,7 +198,7 @@ def test_entries_are_found_however_the_stream_is_cut(contents: list[bytes], size
             start, turn = start + sizes[turn % len(sizes)], turn + 1
 
     pieces = Pieces(cut())
-    found = [(entry, pieces.exactly(entry.size)) for entry in read_entries(pieces)]
+    found = [(entry, pieces.read_exactly(entry.size)) for entry in read_entries(pieces)]
     assert found == [
         (ArchiveEntry(f"f{number}", len(content), is_folder=False), content) for number, content in enumerate(contents)
     ]

@@ -75,7 +75,7 @@ async def test_the_record_says_what_was_written(hostile_registry: HostileRegistr
 
 async def test_an_image_by_tag_is_extracted_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
-    done = await extract(hostile_registry, unsigned(image.tagged("v1"), base))
+    done = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
     assert done.place.digest == image.digest
     assert done.record.image == f"{image.name}:v1@{image.digest}"
 
@@ -241,7 +241,7 @@ async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
     await extract(hostile_registry, unsigned(image, base))
-    again = image.tagged(version) if version else image
+    again = image.with_tag(version) if version else image
     fits = await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(MI210, H100))))
     assert (fits.fresh, fits.verdicts is not None and fits.verdicts.fit) == (False, Fit.SOME)
     with pytest.raises(CacheError, match="fits none of the cards"):

@@ -52,15 +52,15 @@ async def test_a_second_extraction_by_tag_asks_for_the_manifest_and_no_layer(
     image = put_layers(hostile_registry, [HELLO])
     await extract(hostile_registry, unsigned(image, base))
     hostile_registry.requests.clear()
-    assert not (await extract(hostile_registry, unsigned(image.tagged("v1"), base))).fresh
+    assert not (await extract(hostile_registry, unsigned(image.with_tag("v1"), base))).fresh
     assert [each.path for each in hostile_registry.requests] == ["/v2/team/app/manifests/v1"]
 
 
 async def test_a_moved_tag_is_extracted_beside_the_old_one(hostile_registry: HostileRegistry, base: Path) -> None:
     first = put_layers(hostile_registry, [HELLO])
-    await extract(hostile_registry, unsigned(first.tagged("v1"), base))
+    await extract(hostile_registry, unsigned(first.with_tag("v1"), base))
     second = put_layers(hostile_registry, [archive(file("io.triton.cache/K/new.json"))])
-    assert (await extract(hostile_registry, unsigned(first.tagged("v1"), base))).place.digest == second.digest
+    assert (await extract(hostile_registry, unsigned(first.with_tag("v1"), base))).place.digest == second.digest
     assert len(visible(base)) == 2
 
 
@@ -138,7 +138,7 @@ async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
     hostile_registry.requests.clear()
     assert (await extract(hostile_registry, unsigned(image, base))).record == first.record
     assert hostile_registry.requests == []
-    by_tag = await extract(hostile_registry, unsigned(image.tagged("v1"), base))
+    by_tag = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
     assert by_tag.record == first.record
 
 

@@ -40,7 +40,7 @@ async def test_a_digest_decides_over_a_tag(registry):
     pinned = image(registry, "v1")
     image(registry, "v1", annotations={"moved": "on"})
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1").at(pinned))).digest == pinned
+        assert (await client.manifest(at(registry, "v1").with_digest(pinned))).digest == pinned
 
 
 async def test_what_is_not_there_is_said_with_404_and_asked_once(registry):

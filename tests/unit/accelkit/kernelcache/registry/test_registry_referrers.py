@@ -118,6 +118,30 @@ async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
     assert "another host" in found.problems[0].message
 
 
+async def test_all_pages_together_have_a_limit(registry):
+    padded = json.dumps({**json.loads(index("a")), "annotations": {"padding": "a" * 3_900_000}}).encode()
+    headers = {"Link": f'</v2/{REPOSITORY}/referrers/{SUBJECT}>; rel="next"'}
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, padded, OCI_INDEX, headers))
+    found = await asked(registry)
+    assert digests(found) == named("a")
+    assert "longer than" in found.problems[0].message
+    assert len(registry.received("GET", REFERRERS)) == 5
+
+
+@pytest.mark.parametrize("link", ["<https://[>; rel=next", "<https://r.io:99999/>; rel=next", "<file:///x>; rel=next"])
+async def test_a_next_page_that_cannot_be_read_is_a_problem_and_no_end(registry, link):
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, {"Link": link}))
+    (problem,) = (await asked(registry)).problems
+    assert "no place to go" in problem.message or "cannot be read" in problem.message
+
+
+async def test_a_link_to_something_else_ends_a_list(registry):
+    headers = {"Link": '<https://docs.example.com>; rel="help", rubbish'}
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
+    found = await asked(registry)
+    assert (digests(found), found.problems) == (named("a"), ())
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"{}", b"[" * 100_000, manifest(), index("a").replace(b"sha256", b"md5")]
 )

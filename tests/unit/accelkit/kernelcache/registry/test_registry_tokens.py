@@ -250,11 +250,11 @@ async def test_a_token_is_used_until_shortly_before_its_end(registry, said, last
     endpoint = RegistryEndpoint(registry.host, registry.url, REPOSITORY)
     async with aiohttp.ClientSession() as session:
         authorizer = Authorizer(session, settings, lambda: now)
-        await authorizer.answer(endpoint, SCOPE, Challenge("bearer", f"{registry.url}/token"))
+        await authorizer.answer_challenge(endpoint, SCOPE, Challenge("bearer", f"{registry.url}/token"))
         now += lasts - 0.5
-        assert authorizer.header(endpoint, SCOPE) == {"Authorization": "Bearer token-1"}
+        assert authorizer.find_header(endpoint, SCOPE) == {"Authorization": "Bearer token-1"}
         now += 1
-        assert authorizer.header(endpoint, SCOPE) == {}
+        assert authorizer.find_header(endpoint, SCOPE) == {}
 
 
 @pytest.mark.parametrize(

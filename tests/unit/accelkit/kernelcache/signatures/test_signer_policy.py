@@ -29,7 +29,7 @@ def stand(tmp_path):
 
 def covers(folder, image, *patterns, namespace="", **spec) -> bool:
     policies = load_policies(policy_file(folder, policy(keyless(), images=patterns, **spec)))
-    return bool(policies.covering(parse_reference(image), namespace))
+    return bool(policies.select(parse_reference(image), namespace))
 
 
 @pytest.mark.parametrize(
