@@ -31,15 +31,16 @@ BIG_BLOB = f".*/blobs/{digest_of(BIG)}"
 # What a killed process was doing: extracts argv[1] into argv[2].
 EXTRACTING = """
 import asyncio, pathlib, sys
-from accelkit.kernelcache.extraction import Order, extract_image
+from accelkit.kernelcache.extraction import ExtractionRequest, extract_image
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.registry.settings import RegistrySettings
 
 async def main():
     image = parse_reference(sys.argv[1])
+    request = ExtractionRequest(image=image, base=pathlib.Path(sys.argv[2]), policies=None)
     async with RegistryClient(RegistrySettings(plain_http=frozenset({image.registry}))) as client:
-        done = await extract_image(client, Order(image=image, base=pathlib.Path(sys.argv[2]), policies=None))
+        done = await extract_image(client, request)
         print("fresh" if done.fresh else "found")
 
 asyncio.run(main())
