@@ -27,9 +27,9 @@ from pathlib import Path
 
 from figures import Figure, report
 
-from accelkit.kernelcache.publishing.build import Recipe, build_image
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.publishing.build import BuildOptions, build_image
 from accelkit.kernelcache.publishing.signing import Cosign
-from accelkit.kernelcache.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 
 AIM_OF_RATIO = 3.0
@@ -89,8 +89,8 @@ def registry(work: Path) -> tuple[subprocess.Popen[bytes], str]:
 async def push(cache: Path, image: str, host: str, key: Path) -> None:
     reference = parse_reference(image)
     async with RegistryClient(RegistrySettings(plain_http=frozenset({host}))) as client:
-        built = await build_image(cache, reference, Recipe(), client)
-    await Cosign(key=str(key), log=False, plain_http=True).sign(reference.at(built.digest))
+        built = await build_image(cache, reference, BuildOptions(), client)
+    await Cosign(key=str(key), log=False, plain_http=True).sign(reference.with_digest(built.digest))
 
 
 def run(*command: str) -> tuple[float, int]:

@@ -9,6 +9,7 @@ _: Any = object()
 # Ansible reads these of doc fragments and filters, and click calls these of a group.
 _.ACTIONGROUP_ACCELKIT
 _.CARDS
+_.WORKLOAD
 _.filters
 _.list_commands
 _.get_command
@@ -58,6 +59,7 @@ _.effect
 _.toleration_seconds
 
 # Facts of kernel caches which their manifests name; not all are compared yet.
+_.dummy_key
 _.artifact_count
 _.artifact_names
 _.target_device

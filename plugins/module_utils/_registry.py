@@ -20,10 +20,10 @@ try:
     import msgspec
 
     from accelkit.errors import AccelkitError, RegistryError
-    from accelkit.kernelcache.compatibility.card_words import chosen_cards, stated_workload
-    from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+    from accelkit.kernelcache.compatibility.arguments import parse_workload, resolve_cards
+    from accelkit.kernelcache.registry import Login, RegistryCredentials, RegistrySettings
     from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
-    from accelkit.kernelcache.views import refusal_view
+    from accelkit.kernelcache.views import describe_refusal
 except ImportError:
     IMPORT_TRACE = traceback.format_exc()
 
@@ -81,7 +81,7 @@ def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any,
     try:
         result = asyncio.run(work(module))
     except UnverifiedError as exc:
-        view = builtins(refusal_view(module.params["image"], exc))
+        view = to_builtins(describe_refusal(module.params["image"], exc))
         module.fail_json(msg=view.pop("message"), **view)
     except AccelkitError as exc:
         module.fail_json(msg=str(exc), retryable=isinstance(exc, RegistryError) and exc.retryable)
@@ -90,50 +90,50 @@ def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any,
     module.exit_json(**result)
 
 
-def settings_of(module: AnsibleModule) -> RegistrySettings:
+def read_settings(module: AnsibleModule) -> RegistrySettings:
     """The settings of a registry client, by the module's arguments."""
     given = module.params
     hosts = {name: [each] if isinstance(each, str) else each for name, each in given["registry_mirrors"].items()}
     configs = [Path(each) for each in given["registry_config"]]
     settings = RegistrySettings.of_options(
         plain_http=given["registry_plain_http"],
-        ca_file=path_of(given["registry_ca"]),
+        ca_file=to_path(given["registry_ca"]),
         mirrors=[f"{registry}={host}" for registry, each in hosts.items() for host in each],
         configs=configs,
     )
     if not given["registry_logins"]:
         return settings
     logins = {each["registry"]: Login(each["username"], each["password"]) for each in given["registry_logins"]}
-    return replace(settings, credentials=Credentials.from_files(configs, logins))
+    return replace(settings, credentials=RegistryCredentials.from_files(configs, logins))
 
 
-def origins(settings: RegistrySettings) -> RegistrySettings:
+def without_mirrors(settings: RegistrySettings) -> RegistrySettings:
     """The same settings without mirrors: what is to be changed has to be read where it is written."""
     return replace(settings, mirrors={})
 
 
-def policies_of(module: AnsibleModule) -> SignerPolicies | None:
+def read_policies(module: AnsibleModule) -> SignerPolicies | None:
     """The signer policies of the module's arguments; None where none are given."""
     given = module.params
-    return load_policies(Path(given["policy"]), path_of(given["trusted_root"])) if given["policy"] else None
+    return load_policies(Path(given["policy"]), to_path(given["trusted_root"])) if given["policy"] else None
 
 
-async def cards_of(module: AnsibleModule) -> Any:
+async def read_cards(module: AnsibleModule) -> Any:
     """The cards of the module's arguments; None where none are given."""
     given = module.params
     driver = {name: given[name] for name in ("driver_version", "driver_cuda_version")}
-    return await chosen_cards(given["cards"], given["node"], path_of(given["kubeconfig"]), **driver)
+    return await resolve_cards(given["cards"], given["node"], to_path(given["kubeconfig"]), **driver)
 
 
-def workload_of(module: AnsibleModule, node: Any) -> Any:
+def read_workload(module: AnsibleModule, node: Any) -> Any:
     """What is to use the cache, by the module's arguments."""
-    return stated_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
+    return parse_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
 
 
-def path_of(text: str | None) -> Path | None:
+def to_path(text: str | None) -> Path | None:
     return Path(text) if text else None
 
 
-def builtins(view: object) -> Any:
+def to_builtins(view: object) -> Any:
     """A view as Ansible returns it."""
     return msgspec.to_builtins(view)

@@ -180,45 +180,45 @@ from contextlib import suppress
 from pathlib import Path
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
-    builtins,
     cache_module,
     finish,
-    origins,
-    settings_of,
+    read_settings,
+    to_builtins,
+    without_mirrors,
 )
 
 # _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
-    from accelkit.kernelcache.compatibility.card_words import named_target
-    from accelkit.kernelcache.publishing.build import Recipe, build_image
-    from accelkit.kernelcache.publishing.present import bears_signature, present_digest
+    from accelkit.kernelcache.compatibility.arguments import parse_target
+    from accelkit.kernelcache.oci.reference import parse_reference
+    from accelkit.kernelcache.publishing.build import BuildOptions, build_image
+    from accelkit.kernelcache.publishing.present import find_digest, has_signature
     from accelkit.kernelcache.publishing.signing import Cosign, sign_image
-    from accelkit.kernelcache.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
-    from accelkit.kernelcache.views import built_view
+    from accelkit.kernelcache.views import describe_build
 
 
-async def built(module):
+async def build(module):
     given, check = module.params, module.check_mode
-    reference, settings = parse_reference(given["image"]), origins(settings_of(module))
+    reference, settings = parse_reference(given["image"]), without_mirrors(read_settings(module))
     if reference.digest:
         raise ConfigurationError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
     async with RegistryClient(settings) as client:
-        before = await present_digest(client, reference)
+        before = await find_digest(client, reference)
         image = await build_image(
-            Path(given["folder"]), reference, recipe(given), None if check else client, present=before or ""
+            Path(given["folder"]), reference, read_options(given), None if check else client, present=before
         )
-        pinned = reference.at(image.digest)
+        pinned = reference.with_digest(image.digest)
         differs = image.digest != before
         # Nobody can have signed in this place what was never there.
-        sign = given["sign"] and ((check and differs) or not await bears_signature(client, pinned))
+        sign = given["sign"] and ((check and differs) or not await has_signature(client, pinned))
     if sign and not check:
-        cosign = Cosign(given["cosign"], given["sign_key"], log=given["transparency_log"])
+        cosign = Cosign(given["cosign"], given["sign_key"] or None, log=given["transparency_log"])
         own_logins = bool(given["registry_logins"] or given["registry_config"])
         await sign_image(pinned, cosign, settings, lend_login=own_logins)
     return {
-        **builtins(built_view(str(reference), image)),
+        **to_builtins(describe_build(str(reference), image)),
         "changed": differs or sign,
         "signed": sign,
         "diff": {
@@ -228,14 +228,14 @@ async def built(module):
     }
 
 
-def recipe(given):
-    return Recipe(
+def read_options(given):
+    return BuildOptions(
         compression=given["compression"],
         media=given["media"],
-        architecture=given["architecture"],
+        architecture=given["architecture"] or None,
         gpu_product=given["gpu_product"],
         allow_secrets=given["allow_secrets"],
-        built_for=named_target(given["built_for"]),
+        built_for=parse_target(given["built_for"]),
     )
 
 
@@ -256,7 +256,7 @@ def main():
         transparency_log={"type": "bool", "default": True},
         cosign={"type": "str", "default": "cosign"},
     )
-    finish(module, built)
+    finish(module, build)
 
 
 if __name__ == "__main__":

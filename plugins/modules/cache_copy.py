@@ -91,36 +91,38 @@ from contextlib import suppress
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     cache_module,
     finish,
-    origins,
-    settings_of,
+    read_settings,
+    without_mirrors,
 )
 
 # _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.publishing.copy import copy_image
-    from accelkit.kernelcache.publishing.present import attached, present_digest
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.publishing.present import find_digest, list_attachments
     from accelkit.kernelcache.registry import RegistryClient
 
 
-async def copied(module):
-    given, settings = module.params, settings_of(module)
+async def copy(module):
+    given, settings = module.params, read_settings(module)
     source, target = parse_reference(given["source"]), parse_reference(given["target"])
     if target.digest:
         raise ConfigurationError(f"{target} has a digest, and what is copied has its own", next_step="give a tag")
-    async with RegistryClient(settings) as reading, RegistryClient(origins(settings)) as writing:
+    async with RegistryClient(settings) as reading, RegistryClient(without_mirrors(settings)) as writing:
         digest = (await reading.manifest(source)).digest
-        before = await present_digest(writing, target)
+        before = await find_digest(writing, target)
         missing = set()
         if given["signatures"]:
-            wanted = await attached(reading, source.at(digest))
-            missing = wanted.keys() - await attached(writing, target.at(digest))
+            wanted = await list_attachments(reading, source.with_digest(digest))
+            missing = wanted.keys() - await list_attachments(writing, target.with_digest(digest))
         result = {"digest": digest, "uploaded_bytes": 0, "manifests": 0}
         changed = digest != before or bool(missing)
         if changed and not module.check_mode:
             # The tag may have moved meanwhile.
-            done = await copy_image(reading, source.at(digest), writing, target, signatures=given["signatures"])
+            done = await copy_image(
+                reading, source.with_digest(digest), writing, target, signatures=given["signatures"]
+            )
             result = {"digest": digest, "uploaded_bytes": done.uploaded_bytes, "manifests": done.manifests}
     return {
         **result,
@@ -139,7 +141,7 @@ def main():
         target={"type": "str", "required": True},
         signatures={"type": "bool", "default": True},
     )
-    finish(module, copied)
+    finish(module, copy)
 
 
 if __name__ == "__main__":

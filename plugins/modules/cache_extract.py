@@ -193,23 +193,23 @@ from pathlib import Path
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     CARD_ARGUMENTS,
     POLICY_ARGUMENTS,
-    builtins,
     cache_module,
-    cards_of,
     finish,
-    policies_of,
-    settings_of,
+    read_cards,
+    read_policies,
+    read_settings,
+    to_builtins,
 )
 
 # _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
-    from accelkit.kernelcache.extraction import Limits, Order, extract_image
+    from accelkit.kernelcache.extraction import ExtractionRequest, Limits, extract_image
     from accelkit.kernelcache.extraction.listing import list_extracted
     from accelkit.kernelcache.extraction.preview import preview_extraction
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
-    from accelkit.kernelcache.views import extracted_view, preview_view
+    from accelkit.kernelcache.views import describe_extraction, describe_preview
 
 RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
@@ -218,34 +218,34 @@ RULES = {
 SHOWN = ("digest", "path", "mount_path", "signatures")
 
 
-async def extracted(module):
+async def extract(module):
     given = module.params
     if given["insecure_skip_signatures"] and given["policy"]:
         raise ConfigurationError(
             "policy and insecure_skip_signatures are both given", next_step="leave one of them out"
         )
     base = Path(given["folder"])
-    order = Order(
+    request = ExtractionRequest(
         image=parse_reference(given["image"]),
         base=base,
-        policies=policies_of(module),
-        namespace=given["namespace"],
+        policies=read_policies(module),
+        namespace=given["namespace"] or None,
         mount_path=given["mount_path"],
-        limits=Limits(total_bytes=given["max_gib"] << 30),
-        node=await cards_of(module),
+        limits=Limits.of_gib(given["max_gib"]),
+        node=await read_cards(module),
     )
-    known = {str(each.place.cache): builtins(extracted_view(each)) for each in list_extracted(base).caches}
-    async with RegistryClient(settings_of(module)) as client:
+    known = {str(each.place.cache): to_builtins(describe_extraction(each)) for each in list_extracted(base).caches}
+    async with RegistryClient(read_settings(module)) as client:
         if module.check_mode:
-            view = builtins(preview_view(await preview_extraction(client, order)))
+            view = to_builtins(describe_preview(await preview_extraction(client, request)))
         else:
-            view = builtins(extracted_view(await extract_image(client, order)))
+            view = to_builtins(describe_extraction(await extract_image(client, request)))
     before = known.get(view["path"], {})
-    diff = {"before": shown(before), "after": shown(view)}
+    diff = {"before": select_shown(before), "after": select_shown(view)}
     return {**view, "changed": diff["before"] != diff["after"], "diff": diff}
 
 
-def shown(view):
+def select_shown(view):
     return {name: view[name] for name in SHOWN if name in view}
 
 
@@ -260,7 +260,7 @@ def main():
         **POLICY_ARGUMENTS,
         **CARD_ARGUMENTS,
     )
-    finish(module, extracted)
+    finish(module, extract)
 
 
 if __name__ == "__main__":

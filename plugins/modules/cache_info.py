@@ -228,51 +228,51 @@ from pathlib import Path
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry import (
     CARD_ARGUMENTS,
     WORKLOAD_ARGUMENTS,
-    builtins,
     cache_module,
-    cards_of,
     finish,
-    settings_of,
-    workload_of,
+    read_cards,
+    read_settings,
+    read_workload,
+    to_builtins,
 )
 
 # _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
     from accelkit.kernelcache.extraction.listing import list_extracted
-    from accelkit.kernelcache.images import read_cache_image
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.formats.cache_image import read_cache_image
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
-    from accelkit.kernelcache.views import extracted_view, image_view
+    from accelkit.kernelcache.views import describe_extraction, describe_image
 
 RULES = {"required_one_of": [("image", "folder")]}
 
 
-async def collect(module):
+async def read_info(module):
     given = module.params
-    result, node = {"changed": False}, await cards_of(module)
-    workload = workload_of(module, node)
+    result, node = {"changed": False}, await read_cards(module)
+    workload = read_workload(module, node)
     if given["image"]:
-        result["cache"] = await described(module, node, workload)
+        result["cache"] = await read_image(module, node, workload)
     if given["folder"]:
         listing = list_extracted(Path(given["folder"]))
-        result["extracted"] = [lying(each, node, workload) for each in listing.caches]
+        result["extracted"] = [describe_cache_on_disk(each, node, workload) for each in listing.caches]
         result["unusable"] = [str(each) for each in listing.unusable]
     return result
 
 
-async def described(module, node, workload):
+async def read_image(module, node, workload):
     reference = parse_reference(module.params["image"])
-    async with RegistryClient(settings_of(module)) as client:
+    async with RegistryClient(read_settings(module)) as client:
         raw = await client.manifest(reference)
-        image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return builtins(image_view(image, raw.digest, judge(image.labels, node, workload) if node else None))
+        image = await read_cache_image(client, reference.with_digest(raw.digest), raw)
+    return to_builtins(describe_image(image, raw.digest, judge(image.labels, node, workload) if node else None))
 
 
-def lying(cache, node, workload):
+def describe_cache_on_disk(cache, node, workload):
     """Return the view of a cache on the disk, without whether it was extracted just now."""
     verdicts = judge(cache.record.labels, node, workload) if node else None
-    view = builtins(extracted_view(replace(cache, verdicts=verdicts)))
+    view = to_builtins(describe_extraction(replace(cache, verdicts=verdicts)))
     del view["changed"]
     return view
 
@@ -281,7 +281,7 @@ def main():
     module = cache_module(
         rules=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS, **WORKLOAD_ARGUMENTS
     )
-    finish(module, collect)
+    finish(module, read_info)
 
 
 if __name__ == "__main__":

@@ -172,36 +172,36 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     CARD_ARGUMENTS,
     POLICY_ARGUMENTS,
     WORKLOAD_ARGUMENTS,
-    builtins,
     cache_module,
-    cards_of,
     finish,
-    policies_of,
-    settings_of,
-    workload_of,
+    read_cards,
+    read_policies,
+    read_settings,
+    read_workload,
+    to_builtins,
 )
 
 # _registry reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
-    from accelkit.kernelcache.images import read_cache_image
-    from accelkit.kernelcache.reference import parse_reference
+    from accelkit.kernelcache.formats.cache_image import read_cache_image
+    from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.registry import RegistryClient
     from accelkit.kernelcache.signatures import verify_image
-    from accelkit.kernelcache.views import verification_view
+    from accelkit.kernelcache.views import describe_verification
 
 
-async def verified(module):
+async def verify(module):
     given = module.params
-    reference, policies = parse_reference(given["image"]), policies_of(module)
-    node = await cards_of(module)
-    workload, verdicts = workload_of(module, node), None
-    async with RegistryClient(settings_of(module)) as client:
-        verification = await verify_image(client, reference, policies, namespace=given["namespace"])
+    reference, policies = parse_reference(given["image"]), read_policies(module)
+    node = await read_cards(module)
+    workload, verdicts = read_workload(module, node), None
+    async with RegistryClient(read_settings(module)) as client:
+        verification = await verify_image(client, reference, policies, namespace=given["namespace"] or None)
         if node is not None:
             raw = await client.manifest(verification.image)
             verdicts = judge((await read_cache_image(client, verification.image, raw)).labels, node, workload)
-    view = builtins(verification_view(str(verification.image), verification, verdicts))
+    view = to_builtins(describe_verification(str(verification.image), verification, verdicts))
     told = ("image", "digest", "verified", "signatures", "compatibility")
     return {"changed": False, **{name: view[name] for name in told}}
 
@@ -213,7 +213,7 @@ def main():
         **CARD_ARGUMENTS,
         **WORKLOAD_ARGUMENTS,
     )
-    finish(module, verified)
+    finish(module, verify)
 
 
 if __name__ == "__main__":

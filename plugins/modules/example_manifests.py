@@ -162,13 +162,13 @@ with suppress(ImportError):
         SCOPE_WORDS,
         SETS,
         Access,
-        Cosign,
+        CosignVersion,
         Environment,
         Example,
         Gpu,
     )
-    from accelkit.examples.files import clean, example_files, render, write_example
-    from accelkit.examples.objects import example_objects
+    from accelkit.examples.files import clean, find_example_files, render, write_example
+    from accelkit.examples.objects import build_objects
 
 CHOICE = ["set", "access"]
 RULES = {
@@ -186,7 +186,7 @@ BEFORE = {"created": "absent", "changed": "different", "absent": "absent"}
 AFTER = {"deleted": "absent", "absent": "absent"}
 
 
-def chosen(given):
+def choose_examples(given):
     if given["set"]:
         return SETS[given["set"]]
     if not given["access"]:
@@ -196,19 +196,19 @@ def chosen(given):
             Access(given["access"]),
             SCOPE_WORDS[given["scope"]],
             Gpu(given["gpu"]),
-            Cosign(given["cosign"]),
+            CosignVersion(given["cosign"]),
             Environment(given["environment"]),
         ),
     )
 
 
-def custom(given):
+def read_custom_files(given):
     names = ("affinity", "toleration", "node_selector_1", "node_selector_2", "node_selector_3")
     affinity, toleration, *selectors = (Path(given[name]) if given[name] else None for name in names)
     return read_custom(affinity, toleration, tuple(selectors))
 
 
-def written(made, folder, *, check):
+def write_examples(made, folder, *, check):
     """Write files, and return the paths of all and a diff of those that changed."""
     paths, diffs = [], []
     for example, objects in made:
@@ -222,16 +222,16 @@ def written(made, folder, *, check):
     return paths, diffs
 
 
-def deleted(examples, folder, *, check):
+def delete_examples(examples, folder, *, check):
     """Delete files, and return the paths of those that were there and a diff of each."""
-    paths = example_files(folder, examples)
+    paths = find_example_files(folder, examples)
     diffs = [{"before": path.read_text("utf-8"), "after": "", "before_header": str(path)} for path in paths]
     if not check:
         clean(folder, examples)
     return [str(path) for path in paths], diffs
 
 
-def acted(module, objects):
+def change_cluster(module, objects):
     """Deploy or undeploy objects, and return what became of each and a diff."""
     act = deploy if module.params["state"] == "deployed" else undeploy
     seconds = module.params["timeout"]
@@ -247,16 +247,16 @@ def run(module):
     given, check = module.params, module.check_mode
     folder = Path(given["output"]) if given["output"] else None
     if given["state"] == "absent":
-        paths, diffs = deleted(chosen(given), folder, check=check)
+        paths, diffs = delete_examples(choose_examples(given), folder, check=check)
         return {"changed": bool(paths), "files": paths, "diff": diffs}
-    own = NO_CUSTOM if given["state"] == "undeployed" else custom(given)
-    made = [(each, example_objects(each, own)) for each in chosen(given)]
+    own = NO_CUSTOM if given["state"] == "undeployed" else read_custom_files(given)
+    made = [(each, build_objects(each, own)) for each in choose_examples(given)]
     paths, diffs = [], []
     if folder and given["state"] != "undeployed":
-        paths, diffs = written(made, folder, check=check)
+        paths, diffs = write_examples(made, folder, check=check)
     if given["state"] == "generated":
         return {"changed": bool(diffs), "files": paths, "diff": diffs}
-    changes, diff = acted(module, [item for _place, objects in made for item in objects])
+    changes, diff = change_cluster(module, [item for _place, objects in made for item in objects])
     return {
         "changed": bool(diffs) or any(each.changed for each in changes),
         "files": paths,

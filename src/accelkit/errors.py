@@ -21,6 +21,8 @@ AccelkitError
   CacheError           a kernel cache, its image or its folder is not what it should be
   RegistryError        an image registry refused, lied or could not be reached
   SignatureError       an image's signature does not satisfy the signer policy, or cannot be judged
+    RejectedError      one signature does not satisfy one signer (accelkit.kernelcache.signatures.findings)
+    UnverifiedError    no signature of an image satisfies a policy (the same module)
   ExampleError         an example cannot be generated as asked
 
 Each carries one sentence for the person who reads it and, where we know it, the next step.
@@ -183,7 +185,7 @@ class RegistryError(AccelkitError):
 
     @property
     def missing(self) -> bool:
-        """Whether the registry says that there is no such thing, which is an answer and no trouble."""
+        """Whether the registry says that there is no such thing, which is an answer."""
         return self.status == HTTPStatus.NOT_FOUND
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import click
 import msgspec
 from rich.console import Console, RenderableType
+from rich.text import Text
 from ruamel.yaml import YAML
 
 _WIDTH = 4096
@@ -48,3 +49,13 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
             click.echo(stream.getvalue(), nl=False)
         case Format.TABLE:
             Console(highlight=False, soft_wrap=True).print(table())
+
+
+def list_fields(fields: Iterable[tuple[str, str | Text]], *, indent: int = 0, gap: int = 2) -> list[Text]:
+    """Return a line for each name and value, the values below each other, `gap` blanks after the longest name.
+
+    A grid of rich's would break a digest where a terminal ends.
+    """
+    rows = tuple(fields)
+    width = max((len(name) for name, _ in rows), default=0) + gap
+    return [Text.assemble(" " * indent, name.ljust(width), value) for name, value in rows]

@@ -12,9 +12,9 @@ import pytest
 from private_sigstore import example_image
 from registries.real import RealRegistry
 
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
-from accelkit.kernelcache.signatures import Reason, UnverifiedError, load_policies, verify_image
+from accelkit.kernelcache.signatures import RejectionReason, UnverifiedError, load_policies, verify_image
 
 IMAGE = example_image()
 _SECONDS = 60
@@ -92,7 +92,7 @@ async def test_what_cosign_signs_is_accepted_for_its_key_alone(
             await verify_image(client, parse_reference(f"{image}:v1"), load_policies(by_key(tmp_path, "other")))
     assert verification.image.digest == IMAGE.digest
     assert [each.format for each in verification.signatures] == [form]
-    assert caught.value.reason == Reason.SIGNATURE_INVALID
+    assert caught.value.reason == RejectionReason.SIGNATURE_INVALID
 
 
 async def test_what_cosign_attests_is_no_signature(cosign, registry: RealRegistry, tmp_path: Path):
@@ -108,4 +108,4 @@ async def test_what_cosign_attests_is_no_signature(cosign, registry: RealRegistr
     async with RegistryClient(RegistrySettings(plain_http=frozenset({registry.host}))) as client:
         with pytest.raises(UnverifiedError) as caught:
             await verify_image(client, parse_reference(f"{image}:v1"), load_policies(by_key(tmp_path, "signer")))
-    assert caught.value.reason == Reason.NOT_A_SIGNATURE
+    assert caught.value.reason == RejectionReason.NOT_A_SIGNATURE

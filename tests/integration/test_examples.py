@@ -11,7 +11,7 @@ import pytest
 from accelkit.errors import ApiError
 from accelkit.examples.custom import NO_CUSTOM
 from accelkit.examples.example import ALL_EXAMPLES, SETS, Environment
-from accelkit.examples.objects import example_objects
+from accelkit.examples.objects import build_objects
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
@@ -134,7 +134,7 @@ async def test_a_finalizer_of_gkms_is_waited_for_and_named(control_plane, api):
 async def test_the_api_server_takes_every_example_word_for_word(api):
     seen = set()
     for example in ALL_EXAMPLES:
-        for item in example_objects(example, NO_CUSTOM):
+        for item in build_objects(example, NO_CUSTOM):
             # A dry run knows no namespace that it made, so the default one stands for it.
             metadata = {**item["metadata"], "namespace": "default"} if "namespace" in item["metadata"] else None
             place = {"Pod": "/api/v1", "DaemonSet": "/apis/apps/v1", "Namespace": "/api/v1"}

@@ -19,8 +19,8 @@ from private_sigstore import (
 )
 from registries.artifact import Artifact, push
 
-from accelkit.kernelcache.publishing.build import Recipe, build_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.publishing.build import BuildOptions, build_image
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 
 __all__ = ["attest", "cache_folder", "publish", "sign", "write_policy"]
@@ -50,7 +50,7 @@ def publish(host: str, folder: Path, repository: str = "team/cache", tag: str = 
     async def pushed() -> Artifact:
         async with RegistryClient(RegistrySettings(plain_http=frozenset({host}))) as client:
             reference = parse_reference(f"{host}/{repository}:{tag}")
-            built = await build_image(folder, reference, Recipe(architecture="amd64"), client)
+            built = await build_image(folder, reference, BuildOptions(architecture="amd64"), client)
         return Artifact(built.manifest, media_type=built.media_type)
 
     return asyncio.run(pushed())

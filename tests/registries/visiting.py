@@ -10,8 +10,8 @@ from typing import Any
 from registries.hostile import HostileRegistry
 from registries.memory import MANIFEST, digest_of
 
-from accelkit.kernelcache.oci import Descriptor
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.documents import Descriptor
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
 
 __all__ = ["REPOSITORY", "at", "descriptor", "image", "manifest", "visiting"]
@@ -37,10 +37,11 @@ async def visiting(
         yield client
 
 
-def at(registry: HostileRegistry, version: str = "") -> Reference:
+def at(registry: HostileRegistry, version: str | None = None) -> Reference:
     """The repository of the tests there, with a tag or a digest."""
-    pinned = version.startswith("sha256:")
-    return Reference(registry.host, REPOSITORY, "" if pinned else version, version if pinned else "")
+    if version is not None and version.startswith("sha256:"):
+        return Reference(registry.host, REPOSITORY, digest=version)
+    return Reference(registry.host, REPOSITORY, version)
 
 
 def descriptor(body: bytes, media_type: str = _LAYER) -> Descriptor:

@@ -12,18 +12,18 @@ from typing import Any, Final
 import click
 
 from accelkit.examples.custom import NO_CUSTOM, Custom, read_custom
-from accelkit.examples.deployment import Change, deploy, undeploy
+from accelkit.examples.deployment import ObjectChange, deploy, undeploy
 from accelkit.examples.example import (
     SCOPE_WORDS,
     SETS,
     Access,
-    Cosign,
+    CosignVersion,
     Environment,
     Example,
     Gpu,
 )
 from accelkit.examples.files import clean, render, write_example
-from accelkit.examples.objects import example_objects
+from accelkit.examples.objects import build_objects
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
@@ -39,7 +39,7 @@ class _OrNone(click.Choice[str]):
         return super().convert(value or Environment.NONE.value, param, ctx)
 
 
-def _values(words: type[StrEnum]) -> list[str]:
+def _list_values(words: type[StrEnum]) -> list[str]:
     return [each.value for each in words]
 
 
@@ -70,11 +70,11 @@ def examples() -> None:
 
 
 @examples.command("generate", short_help="Write the manifests of one example.")
-@click.argument("access", metavar="ACCESS", type=click.Choice(_values(Access)))
+@click.argument("access", metavar="ACCESS", type=click.Choice(_list_values(Access)))
 @click.argument("scope", metavar="SCOPE", type=click.Choice([*SCOPE_WORDS]))
-@click.argument("gpu", metavar="GPU", type=click.Choice(_values(Gpu)))
-@click.argument("cosign", metavar="COSIGN", type=click.Choice(_values(Cosign)))
-@click.argument("environment", metavar="[ENV]", type=_OrNone(_values(Environment)), default=Environment.NONE.value)
+@click.argument("gpu", metavar="GPU", type=click.Choice(_list_values(Gpu)))
+@click.argument("cosign", metavar="COSIGN", type=click.Choice(_list_values(CosignVersion)))
+@click.argument("environment", metavar="[ENV]", type=_OrNone(_list_values(Environment)), default=Environment.NONE.value)
 @click.option("--output", type=_FOLDER, default="output", show_default=True, help="The folder of the file.")
 @click.option(
     "--debug",
@@ -104,8 +104,8 @@ def generate_command(  # noqa: PLR0917 - click passes arguments by name
 
     Files of your own hold YAML or JSON, as the value itself or as a JSON patch, at any indentation.
     """  # noqa: D301 - click's mark of a paragraph that keeps its lines
-    example = Example(Access(access), SCOPE_WORDS[scope], Gpu(gpu), Cosign(cosign), Environment(environment))
-    text = render(example_objects(example, _custom(files)))
+    example = Example(Access(access), SCOPE_WORDS[scope], Gpu(gpu), CosignVersion(cosign), Environment(environment))
+    text = render(build_objects(example, _read_custom_files(files)))
     path = write_example(text, example, output)
     if debug:
         click.echo(text)
@@ -135,11 +135,11 @@ def deploy_command(
     """Apply the examples of a SET: `kind` (four), `nfd-cuda` or `nfd-rocm` (two each)."""
     objects = []
     for example in SETS[set_name]:
-        made = example_objects(example, _custom(files))
+        made = build_objects(example, _read_custom_files(files))
         if output is not None:
             write_example(render(made), example, output)
         objects += made
-    _say(_with_cluster(kubeconfig, lambda api: deploy(api, objects, seconds=timeout)))
+    _print_changes(_with_cluster(kubeconfig, lambda api: deploy(api, objects, seconds=timeout)))
 
 
 @examples.command("undeploy", short_help="Take a set of examples out of a cluster.")
@@ -148,24 +148,24 @@ def deploy_command(
 @_kubeconfig
 def undeploy_command(set_name: str, timeout: float, kubeconfig: Path | None) -> None:
     """Delete the examples of a SET with their namespaces, and wait until they are gone."""
-    objects = [item for example in SETS[set_name] for item in example_objects(example, NO_CUSTOM)]
-    _say(_with_cluster(kubeconfig, lambda api: undeploy(api, objects, seconds=timeout)))
+    objects = [item for example in SETS[set_name] for item in build_objects(example, NO_CUSTOM)]
+    _print_changes(_with_cluster(kubeconfig, lambda api: undeploy(api, objects, seconds=timeout)))
 
 
-def _custom(files: dict[str, Path | None]) -> Custom:
+def _read_custom_files(files: dict[str, Path | None]) -> Custom:
     selectors = (files["node_selector_1"], files["node_selector_2"], files["node_selector_3"])
     return read_custom(files["affinity"], files["toleration"], selectors)
 
 
-def _with_cluster(kubeconfig: Path | None, act: Callable[[ApiClient], Any]) -> Sequence[Change]:
-    async def run() -> Sequence[Change]:
+def _with_cluster(kubeconfig: Path | None, act: Callable[[ApiClient], Any]) -> Sequence[ObjectChange]:
+    async def run() -> Sequence[ObjectChange]:
         async with ApiClient(load_connection(kubeconfig)) as api:
-            done: Sequence[Change] = await act(api)
+            done: Sequence[ObjectChange] = await act(api)
             return done
 
     return asyncio.run(run())
 
 
-def _say(changes: Sequence[Change]) -> None:
+def _print_changes(changes: Sequence[ObjectChange]) -> None:
     for change in changes:
         click.echo(f"{change.outcome} {change.object}")

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ExampleError
-from accelkit.examples.json_patch import is_patch, patched_value
+from accelkit.examples.json_patch import apply_patch, is_patch
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
     try:
         # YAML takes any indentation, but no tab in it.
         document = YAML(typ="safe", pure=True).load(path.read_text("utf-8-sig").expandtabs())
-        value = _value(document, field)
+        value = _unwrap_value(document, field)
         msgspec.convert(value, field.type)
     except OSError as exc:
         raise ExampleError(f"{path}, given as {variable}, cannot be read: {exc.strerror}") from exc
@@ -146,9 +146,9 @@ def _read(path: Path | None, variable: str, field: _Field) -> Any:
     return value
 
 
-def _value(document: Any, field: _Field) -> Any:
+def _unwrap_value(document: Any, field: _Field) -> Any:
     if is_patch(document):
-        document = patched_value(document, field.name)
+        document = apply_patch(document, field.name)
     elif isinstance(document, dict) and [*document] == [field.name]:
         document = document[field.name]
     if field is _TOLERATIONS and isinstance(document, dict):

@@ -39,7 +39,7 @@ _REMOVAL: Final = (
 )
 
 
-class Outcome(StrEnum):
+class ObjectOutcome(StrEnum):
     """What became of an object, or would become of it."""
 
     CREATED = "created"
@@ -50,16 +50,16 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
+class ObjectChange:
     """An object, as `Kind namespace/name`, and what became of it."""
 
     object: str
-    outcome: Outcome
+    outcome: ObjectOutcome
 
     @property
     def changed(self) -> bool:
         """Return whether it is another than before."""
-        return self.outcome not in {Outcome.UNCHANGED, Outcome.ABSENT}
+        return self.outcome not in {ObjectOutcome.UNCHANGED, ObjectOutcome.ABSENT}
 
 
 class _Resource(msgspec.Struct):
@@ -84,7 +84,9 @@ class _Left(NamedTuple):
     stored: _Stored
 
 
-async def deploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False) -> list[Change]:
+async def deploy(
+    api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
+) -> list[ObjectChange]:
     """Apply objects in their order, as the field manager `accelkit-examples`; it does not wait for pods to run.
 
     Args:
@@ -97,22 +99,24 @@ async def deploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, d
         ExampleError: the cluster does not know GKM's kinds (then nothing was created), or the deadline passed.
         ApiError: the API server refused an object or did not answer; what came before it is there.
     """
-    changes: list[Change] = []
+    changes: list[ObjectChange] = []
     try:
         async with asyncio.timeout(seconds):
             await _require_kinds(api, {each["kind"] for each in objects if each["apiVersion"] == GKM_API})
             for each in objects:
                 outcome = await _apply(api, each, dry_run=dry_run)
-                changes.append(Change(_reference(each), outcome))
+                changes.append(ObjectChange(_name_object(each), outcome))
     except TimeoutError as exc:
         raise ExampleError(
-            f"{_reference(objects[len(changes)])} could not be created within {seconds:g} s",
+            f"{_name_object(objects[len(changes)])} could not be created within {seconds:g} s",
             next_step="see whether its namespace has the service account `default`, then repeat",
         ) from exc
     return changes
 
 
-async def undeploy(api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False) -> list[Change]:
+async def undeploy(
+    api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
+) -> list[ObjectChange]:
     """Delete objects, workloads first and namespaces last, and wait until they are gone.
 
     Raises:
@@ -120,22 +124,24 @@ async def undeploy(api: ApiClient, objects: Sequence[Object], *, seconds: float,
         ApiError: the API server refused or did not answer.
     """
     left: dict[str, _Left] = {}
-    changes: list[Change] = []
+    changes: list[ObjectChange] = []
     try:
         async with asyncio.timeout(seconds):
             for kinds in _REMOVAL:
                 left.clear()
                 for each in reversed([each for each in objects if each["kind"] in kinds]):
-                    stored = await _read(api, _path(each))
-                    changes.append(Change(_reference(each), Outcome.DELETED if stored else Outcome.ABSENT))
+                    stored = await _read_stored(api, _build_path(each))
+                    changes.append(
+                        ObjectChange(_name_object(each), ObjectOutcome.DELETED if stored else ObjectOutcome.ABSENT)
+                    )
                     if stored and not dry_run:
-                        left[_reference(each)] = _Left(_path(each), stored)
+                        left[_name_object(each)] = _Left(_build_path(each), stored)
                 for path, _ in left.values():
                     # In the foreground a DaemonSet stays until its pods are gone.
                     await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
-                await _until_gone(api, left)
+                await _wait_until_gone(api, left)
     except TimeoutError as exc:
-        remaining = "; ".join(_waiting(reference, stored) for reference, (_, stored) in left.items())
+        remaining = "; ".join(_describe_waiting(reference, stored) for reference, (_, stored) in left.items())
         raise ExampleError(
             f"not all is gone after {seconds:g} s: {remaining or 'the API server was too slow to ask'}",
             next_step="see that GKM's operator runs, which takes its finalizers off, then repeat",
@@ -153,18 +159,18 @@ async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
         )
 
 
-async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> Outcome:
-    path = _path(item)
-    before = await _read(api, path)
+async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> ObjectOutcome:
+    path = _build_path(item)
+    before = await _read_stored(api, path)
     if before is None and dry_run:
-        return Outcome.CREATED
+        return ObjectOutcome.CREATED
     # What is another's is taken over: these names are ours. Unknown fields are refused rather than dropped.
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
     answer = await _patch(api, path, item, query | ({"dryRun": "All"} if dry_run else {}))
     if before is None:
-        return Outcome.CREATED
+        return ObjectOutcome.CREATED
     after = msgspec.json.decode(answer, type=_Stored)
-    return Outcome.UNCHANGED if _meaning(before) == _meaning(after) else Outcome.CHANGED
+    return ObjectOutcome.UNCHANGED if _select_comparable(before) == _select_comparable(after) else ObjectOutcome.CHANGED
 
 
 async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, str]) -> bytes:
@@ -178,15 +184,15 @@ async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, st
         await asyncio.sleep(_POLL_SECONDS)
 
 
-def _meaning(stored: _Stored) -> object:
+def _select_comparable(stored: _Stored) -> object:
     # The scheduler sets nodeName at any time.
     return stored.metadata.labels or {}, {key: value for key, value in stored.spec.items() if key != "nodeName"}
 
 
-async def _until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
+async def _wait_until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
     while left:
         for reference, (path, _) in [*left.items()]:
-            stored = await _read(api, path)
+            stored = await _read_stored(api, path)
             if stored is None:
                 del left[reference]
             else:
@@ -195,23 +201,23 @@ async def _until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
             await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _read(api: ApiClient, path: str) -> _Stored | None:
+async def _read_stored(api: ApiClient, path: str) -> _Stored | None:
     answer = await get_if_present(api, path)
     return None if answer is None else msgspec.json.decode(answer, type=_Stored)
 
 
-def _path(item: Object) -> str:
+def _build_path(item: Object) -> str:
     metadata = item["metadata"]
     objects = collection(item["apiVersion"], _PLURALS[item["kind"]], metadata.get("namespace"))
     return member(objects, metadata["name"])
 
 
-def _reference(item: Object) -> str:
+def _name_object(item: Object) -> str:
     metadata = item["metadata"]
     namespace = f"{metadata['namespace']}/" if "namespace" in metadata else ""
     return f"{item['kind']} {namespace}{metadata['name']}"
 
 
-def _waiting(reference: str, stored: _Stored) -> str:
+def _describe_waiting(reference: str, stored: _Stored) -> str:
     finalizers = stored.metadata.finalizers or ()
     return f"{reference} waits for {', '.join(finalizers)}" if finalizers else reference

@@ -1,4 +1,4 @@
-"""What an example is: five options, and the names that follow from them.
+"""An example as a value: five options, and the names that follow from them.
 
 The words, names and pre-canned sets are those of GKM's own examples, so that what either tool made can be found and
 removed by the other. Long words for the scope are accepted where a person writes them; names have the short ones.
@@ -35,7 +35,7 @@ class Gpu(StrEnum):
     ROCM = "rocm"
 
 
-class Cosign(StrEnum):
+class CosignVersion(StrEnum):
     """The major version of cosign, by whose format of signatures the image is signed."""
 
     V2 = "v2"
@@ -67,7 +67,7 @@ class Example:
     access: Access
     scope: Scope
     gpu: Gpu
-    cosign: Cosign
+    cosign: CosignVersion
     environment: Environment = Environment.NONE
 
     @property
@@ -93,20 +93,20 @@ class Example:
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 
 
-ALL_EXAMPLES: Final = tuple(Example(*options) for options in product(Access, Scope, Gpu, Cosign, Environment))
+ALL_EXAMPLES: Final = tuple(Example(*options) for options in product(Access, Scope, Gpu, CosignVersion, Environment))
 
 SETS: Final[Mapping[str, tuple[Example, ...]]] = MappingProxyType(
     {
         "kind": (
-            Example(Access.RWO, Scope.NAMESPACE, Gpu.ROCM, Cosign.V2, Environment.KIND),
-            Example(Access.RWO, Scope.CLUSTER, Gpu.ROCM, Cosign.V3, Environment.KIND),
-            Example(Access.ROX, Scope.NAMESPACE, Gpu.ROCM, Cosign.V3, Environment.KIND),
-            Example(Access.ROX, Scope.CLUSTER, Gpu.ROCM, Cosign.V2, Environment.KIND),
+            Example(Access.RWO, Scope.NAMESPACE, Gpu.ROCM, CosignVersion.V2, Environment.KIND),
+            Example(Access.RWO, Scope.CLUSTER, Gpu.ROCM, CosignVersion.V3, Environment.KIND),
+            Example(Access.ROX, Scope.NAMESPACE, Gpu.ROCM, CosignVersion.V3, Environment.KIND),
+            Example(Access.ROX, Scope.CLUSTER, Gpu.ROCM, CosignVersion.V2, Environment.KIND),
         ),
         **{
             f"nfd-{gpu}": (
-                Example(Access.RWO, Scope.NAMESPACE, gpu, Cosign.V2, Environment.NFD),
-                Example(Access.RWO, Scope.CLUSTER, gpu, Cosign.V3, Environment.NFD),
+                Example(Access.RWO, Scope.NAMESPACE, gpu, CosignVersion.V2, Environment.NFD),
+                Example(Access.RWO, Scope.CLUSTER, gpu, CosignVersion.V3, Environment.NFD),
             )
             for gpu in Gpu
         },

@@ -63,7 +63,7 @@ def write_example(text: str, example: Example, folder: Path) -> Path:
     return path
 
 
-def example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
+def find_example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
     """Return the files of examples in a folder, told by their names, sorted; none where the folder is missing."""
     return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
 
@@ -74,7 +74,7 @@ def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path
     Raises:
         ExampleError: a file cannot be deleted.
     """
-    files = example_files(folder, examples)
+    files = find_example_files(folder, examples)
     for path in files:
         try:
             path.unlink(missing_ok=True)

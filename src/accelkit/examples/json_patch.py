@@ -1,4 +1,7 @@
-"""What a JSON patch (RFC 6902) puts into one field of a pod's spec, whatever object the patch was written for."""
+"""JSON patches (RFC 6902), read for what they put into one field of a pod's spec.
+
+For which object a patch was written makes no difference.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def is_patch(document: Any) -> bool:
     )
 
 
-def patched_value(operations: list[dict[str, Any]], field: str) -> Any:
+def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
     """Return what the field holds after these operations, which must concern nothing else.
 
     The path may lead to the field in any object: `/spec/affinity`, `/spec/template/spec/affinity`. Values may be added

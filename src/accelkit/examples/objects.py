@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from accelkit.examples.custom import NO_CUSTOM, Custom
-from accelkit.examples.example import Access, Cosign, Environment, Example, Gpu, Scope
+from accelkit.examples.example import Access, CosignVersion, Environment, Example, Gpu, Scope
 
 Object = dict[str, Any]
 
@@ -39,25 +39,25 @@ _PCI_LABELS: Final[Mapping[Gpu, Sequence[str]]] = MappingProxyType(
 _TAINTS: Final[Mapping[Gpu, str]] = MappingProxyType({Gpu.CUDA: "nvidia.com/gpu", Gpu.ROCM: "amd.com/gpu"})
 
 
-def example_objects(example: Example, custom: Custom = NO_CUSTOM) -> list[Object]:
+def build_objects(example: Example, custom: Custom = NO_CUSTOM) -> list[Object]:
     """Return the objects of an example in the order in which they are to be created.
 
     Args:
         example: which one.
         custom: affinity, tolerations and node selectors that replace those of the example's environment.
     """
-    workload = _daemon_set if example.access is Access.RWO else _pod
+    workload = _build_daemon_set if example.access is Access.RWO else _build_pod
     return [
         *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in example.namespaces),
-        _cache(example, custom),
+        _build_cache(example, custom),
         *(workload(example, custom, number) for number in range(1, WORKLOADS + 1)),
     ]
 
 
-def _cache(example: Example, custom: Custom) -> Object:
+def _build_cache(example: Example, custom: Custom) -> Object:
     of_cluster = example.scope is Scope.CLUSTER
     modes = ["ReadWriteOnce", "ReadOnlyMany"] if example.access is Access.ROX else ["ReadWriteOnce"]
-    placement = _affinity(example, custom) | _tolerations(example, custom)
+    placement = _build_affinity(example, custom) | _build_tolerations(example, custom)
     return {
         "apiVersion": GKM_API,
         "kind": "ClusterGKMCache" if of_cluster else "GKMCache",
@@ -67,7 +67,7 @@ def _cache(example: Example, custom: Custom) -> Object:
             "labels": {"gkm.io/signature-format": f"cosign-{example.cosign}"},
         },
         "spec": {
-            "image": _cache_image(example),
+            "image": _name_cache_image(example),
             **({"workloadNamespaces": [*example.namespaces]} if of_cluster else {}),
             "accessModes": modes,
             **({"podTemplate": {"spec": placement}} if placement else {}),
@@ -75,48 +75,48 @@ def _cache(example: Example, custom: Custom) -> Object:
     }
 
 
-def _cache_image(example: Example) -> str:
-    signed = "-v2" if example.cosign is Cosign.V2 else ""
+def _name_cache_image(example: Example) -> str:
+    signed = "-v2" if example.cosign is CosignVersion.V2 else ""
     return f"{_CACHE_IMAGES}:vector-add-cache-{example.gpu}{signed}"
 
 
-def _pod(example: Example, custom: Custom, number: int) -> Object:
-    metadata = {"name": f"gkm-test-pod-{number}-{example.suffix}", "namespace": _namespace(example, number)}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(example, custom, number)}
+def _build_pod(example: Example, custom: Custom, number: int) -> Object:
+    metadata = {"name": f"gkm-test-pod-{number}-{example.suffix}", "namespace": _choose_namespace(example, number)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _build_pod_spec(example, custom, number)}
 
 
-def _daemon_set(example: Example, custom: Custom, number: int) -> Object:
+def _build_daemon_set(example: Example, custom: Custom, number: int) -> Object:
     name = f"gkm-test-ds-{number}"
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {
             "name": f"{name}-{example.suffix}",
-            "namespace": _namespace(example, number),
+            "namespace": _choose_namespace(example, number),
             "labels": {**_OWN_CLAIM},
         },
         "spec": {
             "selector": {"matchLabels": {"name": name}},
             "template": {
                 "metadata": {"labels": {"name": name, **_OWN_CLAIM}},
-                "spec": _pod_spec(example, custom, number),
+                "spec": _build_pod_spec(example, custom, number),
             },
         },
     }
 
 
-def _namespace(example: Example, number: int) -> str:
+def _choose_namespace(example: Example, number: int) -> str:
     # The first two workloads share a namespace; the third shows the cache in another one, where there is one.
     return example.namespaces[-1 if number == WORKLOADS else 0]
 
 
-def _pod_spec(example: Example, custom: Custom, number: int) -> Object:
+def _build_pod_spec(example: Example, custom: Custom, number: int) -> Object:
     mount: Object = {"name": _VOLUME, "mountPath": _CACHE_FOLDER}
     read_only = example.access is Access.RWO and number == 1
     of_kind = example.environment is Environment.KIND
     return {
         "securityContext": {"fsGroup": _USER},
-        **({"initContainers": [_fix_permissions(mount)]} if of_kind else {}),
+        **({"initContainers": [_build_permissions_fix(mount)]} if of_kind else {}),
         "containers": [
             {
                 "name": "test",
@@ -128,13 +128,13 @@ def _pod_spec(example: Example, custom: Custom, number: int) -> Object:
             }
         ],
         "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": example.cache_name}}],
-        **_affinity(example, custom),
-        **_tolerations(example, custom),
-        **_node_selector(example, custom, number),
+        **_build_affinity(example, custom),
+        **_build_tolerations(example, custom),
+        **_build_node_selector(example, custom, number),
     }
 
 
-def _fix_permissions(mount: Object) -> Object:
+def _build_permissions_fix(mount: Object) -> Object:
     # A folder that kind's nodes provide belongs to root, so that the workload could not read it.
     return {
         "name": "fix-permissions",
@@ -145,7 +145,7 @@ def _fix_permissions(mount: Object) -> Object:
     }
 
 
-def _affinity(example: Example, custom: Custom) -> Object:
+def _build_affinity(example: Example, custom: Custom) -> Object:
     if custom.affinity is not None:
         return {"affinity": custom.affinity}
     if example.environment is not Environment.NFD:
@@ -159,7 +159,7 @@ def _affinity(example: Example, custom: Custom) -> Object:
     return {"affinity": {"nodeAffinity": required}}
 
 
-def _tolerations(example: Example, custom: Custom) -> Object:
+def _build_tolerations(example: Example, custom: Custom) -> Object:
     if custom.tolerations is not None:
         return {"tolerations": [*custom.tolerations]}
     match example.environment:
@@ -172,7 +172,7 @@ def _tolerations(example: Example, custom: Custom) -> Object:
             return {}
 
 
-def _node_selector(example: Example, custom: Custom, number: int) -> Object:
+def _build_node_selector(example: Example, custom: Custom, number: int) -> Object:
     chosen = custom.node_selectors[number - 1]
     if chosen is not None:
         return {"nodeSelector": chosen}

@@ -1,1 +1,1 @@
-"""Kernel caches: image references, registry, signatures, formats, compatibility and extraction."""
+"""Kernel caches as images: names, registries, formats, signatures, compatibility, extraction and publishing."""

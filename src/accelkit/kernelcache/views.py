@@ -1,14 +1,14 @@
-"""What the commands print and the Ansible modules return: one shape for each."""
+"""Views of results: what the commands print as JSON or YAML and the Ansible modules return."""
 
 from __future__ import annotations
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.verdicts import Verdicts
-from accelkit.kernelcache.extraction import Extracted
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts
+from accelkit.kernelcache.extraction import ExtractionResult
 from accelkit.kernelcache.extraction.preview import Preview
 from accelkit.kernelcache.formats import Target
-from accelkit.kernelcache.images import CacheImage
+from accelkit.kernelcache.formats.cache_image import CacheImage
 from accelkit.kernelcache.publishing.build import BuiltImage
 from accelkit.kernelcache.signatures import Failure, Signature, UnverifiedError, Verification
 
@@ -56,7 +56,7 @@ class FactorView(msgspec.Struct, frozen=True):
     message: str
 
 
-class CardView(msgspec.Struct, frozen=True):
+class CardCompatibilityView(msgspec.Struct, frozen=True):
     """The verdict on one card; `factors` are what `hit` was judged by."""
 
     id: str
@@ -70,7 +70,7 @@ class CompatibilityView(msgspec.Struct, frozen=True):
     """The verdict on a node: `fit` is all, some, none or unknown."""
 
     fit: str
-    cards: tuple[CardView, ...]
+    cards: tuple[CardCompatibilityView, ...]
     reasons: tuple[str, ...]
 
 
@@ -94,7 +94,7 @@ class ImageView(msgspec.Struct, frozen=True):
     compatibility: CompatibilityView | None = None
 
 
-class ExtractedView(msgspec.Struct, frozen=True):
+class ExtractionView(msgspec.Struct, frozen=True):
     """Where an extracted cache lies. `changed` is whether it was extracted now, `extracted_at` when (RFC 3339)."""
 
     image: str
@@ -122,7 +122,7 @@ class PreviewView(msgspec.Struct, frozen=True):
     compatibility: CompatibilityView | None = None
 
 
-class BuiltView(msgspec.Struct, frozen=True):
+class BuildView(msgspec.Struct, frozen=True):
     """An image that was built. `secrets` are variables that the cache's own files hold and that look like secrets."""
 
     image: str
@@ -139,20 +139,22 @@ class BuiltView(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
 
-def verification_view(image: str, verification: Verification, verdicts: Verdicts | None = None) -> VerificationView:
+def describe_verification(
+    image: str, verification: Verification, verdicts: CompatibilityVerdicts | None = None
+) -> VerificationView:
     """Describe a verdict in favour, with those on cards."""
     return VerificationView(
         image,
         verification.image.digest,
         verified=True,
-        signatures=tuple(map(_signature, verification.signatures)),
-        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
+        signatures=tuple(map(_describe_signature, verification.signatures)),
+        compatibility=describe_compatibility(verdicts) if verdicts is not None else None,
     )
 
 
-def refusal_view(image: str, refused: UnverifiedError) -> VerificationView:
+def describe_refusal(image: str, refused: UnverifiedError) -> VerificationView:
     """Describe a verdict against, or none."""
-    failures = tuple(map(_failure, refused.failures))
+    failures = tuple(map(_describe_failure, refused.failures))
     reason = refused.reason
     return VerificationView(
         *(image, None),
@@ -164,10 +166,10 @@ def refusal_view(image: str, refused: UnverifiedError) -> VerificationView:
     )
 
 
-def compatibility_view(verdicts: Verdicts) -> CompatibilityView:
+def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView:
     """Describe verdicts on cards."""
     cards = tuple(
-        CardView(
+        CardCompatibilityView(
             card.id,
             card.verdict.value,
             card.hit.value,
@@ -180,11 +182,11 @@ def compatibility_view(verdicts: Verdicts) -> CompatibilityView:
     return CompatibilityView(verdicts.fit.value, cards, reasons)
 
 
-def image_view(image: CacheImage, digest: str, verdicts: Verdicts | None) -> ImageView:
+def describe_image(image: CacheImage, digest: str, verdicts: CompatibilityVerdicts | None) -> ImageView:
     """Describe an image. `digest` is what its name led to: of an index, the index's."""
     labels = image.labels
     return ImageView(
-        image=str(image.reference.at(digest)),
+        image=str(image.reference.with_digest(digest)),
         digest=digest,
         format=labels.format,
         compressed_bytes=sum(layer.size for layer in image.manifest.layers),
@@ -198,14 +200,14 @@ def image_view(image: CacheImage, digest: str, verdicts: Verdicts | None) -> Ima
         cpu_architecture=labels.cpu_architecture,
         gpu_product=labels.gpu_product,
         labels=image.config.labels,
-        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
+        compatibility=describe_compatibility(verdicts) if verdicts is not None else None,
     )
 
 
-def extracted_view(extracted: Extracted) -> ExtractedView:
+def describe_extraction(extracted: ExtractionResult) -> ExtractionView:
     """Describe an extracted cache."""
     record, place = extracted.record, extracted.place
-    return ExtractedView(
+    return ExtractionView(
         image=record.image,
         digest=place.digest,
         path=str(place.cache),
@@ -216,15 +218,15 @@ def extracted_view(extracted: Extracted) -> ExtractedView:
         signatures=record.signatures,
         changed=extracted.fresh,
         extracted_at=record.extracted_at,
-        compatibility=compatibility_view(extracted.verdicts) if extracted.verdicts is not None else None,
+        compatibility=describe_compatibility(extracted.verdicts) if extracted.verdicts is not None else None,
     )
 
 
-def preview_view(preview: Preview) -> ExtractedView | PreviewView:
+def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
     """Describe what an extraction would leave: what is there, with whoever signs it now, or what would be."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
-        return extracted_view(Extracted(place, preview.present, fresh=False, verdicts=verdicts))
+        return describe_extraction(ExtractionResult(place, preview.present, fresh=False, verdicts=verdicts))
     return PreviewView(
         image=preview.image,
         digest=place.digest,
@@ -232,13 +234,13 @@ def preview_view(preview: Preview) -> ExtractedView | PreviewView:
         mount_path=place.mount_path,
         format=preview.format,
         signatures=preview.signatures,
-        compatibility=compatibility_view(verdicts) if verdicts is not None else None,
+        compatibility=describe_compatibility(verdicts) if verdicts is not None else None,
     )
 
 
-def built_view(image: str, built: BuiltImage, *, signed: bool = False) -> BuiltView:
+def describe_build(image: str, built: BuiltImage, *, signed: bool = False) -> BuildView:
     """Describe a built image, which was signed now or was not."""
-    return BuiltView(
+    return BuildView(
         image=image,
         digest=built.digest,
         format=built.cache.format,
@@ -254,18 +256,18 @@ def built_view(image: str, built: BuiltImage, *, signed: bool = False) -> BuiltV
     )
 
 
-def _signature(signature: Signature) -> SignatureView:
+def _describe_signature(signature: Signature) -> SignatureView:
     at = signature.signed_at
     return SignatureView(
         policy=signature.policy,
         signer=signature.signer,
         format=signature.format,
         identity=signature.identity,
-        issuer=signature.issuer,
+        issuer=signature.issuer or "",
         log_index=signature.log_index,
         signed_at=at.isoformat(timespec="seconds") if at is not None else None,
     )
 
 
-def _failure(failure: Failure) -> FailureView:
+def _describe_failure(failure: Failure) -> FailureView:
     return FailureView(failure.reason.value, failure.message, failure.source, failure.signer)

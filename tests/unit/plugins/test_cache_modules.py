@@ -106,6 +106,19 @@ def test_an_image_that_is_too_large_is_not_extracted(run_module, cache_bed, chec
     assert [*cache_bed.base.glob("sha256-*")] == []
 
 
+def test_one_file_may_be_as_large_as_the_whole_cache(run_module, cache_bed, monkeypatch):
+    asked = []
+
+    async def extract(client, order):
+        asked.append(order.limits)
+        return await extract_image(client, order)
+
+    extract_image = cache_extract.extract_image
+    monkeypatch.setattr(cache_extract, "extract_image", extract)
+    assert run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "max_gib": 20}))["changed"] is True
+    assert [(each.total_bytes, each.file_bytes) for each in asked] == [(20 << 30, 20 << 30)]
+
+
 def test_another_tag_of_a_cache_that_is_there_changes_nothing(run_module, cache_bed):
     cache_bed.sign()
     run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))

@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import example_manifests
 
 from accelkit.errors import ApiError
-from accelkit.examples.deployment import Change, Outcome
+from accelkit.examples.deployment import ObjectChange, ObjectOutcome
 from accelkit.examples.example import SETS
 
 ONE = {"access": "rwo", "scope": "namespace", "gpu": "rocm", "cosign": "v3", "environment": "kind"}
@@ -25,12 +25,12 @@ def cluster(monkeypatch, tmp_path):
     def answer(outcome):
         async def act(_api, objects, *, seconds, dry_run):
             asked.append((outcome, [each["metadata"]["name"] for each in objects], seconds, dry_run))
-            return [Change("Namespace n", outcome), Change("Pod n/p", Outcome.UNCHANGED)]
+            return [ObjectChange("Namespace n", outcome), ObjectChange("Pod n/p", ObjectOutcome.UNCHANGED)]
 
         return act
 
-    monkeypatch.setattr(example_manifests, "deploy", answer(Outcome.CREATED))
-    monkeypatch.setattr(example_manifests, "undeploy", answer(Outcome.DELETED))
+    monkeypatch.setattr(example_manifests, "deploy", answer(ObjectOutcome.CREATED))
+    monkeypatch.setattr(example_manifests, "undeploy", answer(ObjectOutcome.DELETED))
     return asked
 
 

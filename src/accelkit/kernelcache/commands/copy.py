@@ -8,12 +8,12 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.options import registry_options, run, settings_of
-from accelkit.kernelcache.publishing.copy import Copied, copy_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.commands.options import read_settings, registry_options, run
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.publishing.copy import CopyResult, copy_image
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.model.units import format_bytes
-from accelkit.output import output_option, print_value
+from accelkit.output import list_fields, output_option, print_value
 
 
 @click.command("copy", short_help="Copy an image with its signatures to another registry.")
@@ -25,18 +25,18 @@ from accelkit.output import output_option, print_value
 def copy(source: str, target: str, *, output: str, no_signatures: bool, **options: Any) -> None:
     """Copy the image SOURCE to TARGET, byte for byte, so that its signatures still hold there."""
     copied = run(_copy(source, target, options, signatures=not no_signatures))
-    print_value(copied, output, lambda: _table(copied, target))
+    print_value(copied, output, lambda: _render(copied, target))
 
 
-def _table(copied: Copied, target: str) -> RenderableType:
-    return Group(
-        Text(f"Copied: {target}", style="green"),
-        Text(f"  digest  {copied.digest}"),
-        Text(f"  signed  {copied.signatures or 'no'} {'signature' if copied.signatures == 1 else 'signatures'} copied"),
-        Text(f"  sent    {format_bytes(copied.uploaded_bytes)}"),
+def _render(copied: CopyResult, target: str) -> RenderableType:
+    fields = (
+        ("digest", copied.digest),
+        ("signed", f"{copied.signatures or 'no'} {'signature' if copied.signatures == 1 else 'signatures'} copied"),
+        ("sent", format_bytes(copied.uploaded_bytes)),
     )
+    return Group(Text(f"Copied: {target}", style="green"), *list_fields(fields, indent=2))
 
 
-async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> Copied:
-    async with RegistryClient(settings_of(options)) as client:
+async def _copy(source: str, target: str, options: dict[str, Any], *, signatures: bool) -> CopyResult:
+    async with RegistryClient(read_settings(options)) as client:
         return await copy_image(client, parse_reference(source), client, parse_reference(target), signatures=signatures)

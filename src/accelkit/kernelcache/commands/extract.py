@@ -9,23 +9,23 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.kernelcache.commands.inspect import compatibility_lines
+from accelkit.kernelcache.commands.inspect import list_card_lines, list_fit_fields
 from accelkit.kernelcache.commands.options import (
     card_options,
-    node_of,
-    policies_of,
     policy_options,
+    read_cards,
+    read_policies,
+    read_settings,
     registry_options,
     run,
-    settings_of,
 )
-from accelkit.kernelcache.extraction import Limits, Order, extract_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.extraction import ExtractionRequest, Limits, extract_image
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import SignerPolicies
-from accelkit.kernelcache.views import ExtractedView, extracted_view
+from accelkit.kernelcache.views import ExtractionView, describe_extraction
 from accelkit.model.units import format_bytes
-from accelkit.output import output_option, print_value
+from accelkit.output import list_fields, output_option, print_value
 
 
 @click.command("extract", short_help="Verify an image and put its cache onto the disk.")
@@ -45,36 +45,42 @@ def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: 
 
     With cards given, an image that fits none of them is refused before its layer is fetched.
     """
-    policies = policies_of(options)
+    policies = read_policies(options)
     if (policies is None) != insecure_skip_signatures:
         raise click.UsageError("give either --policy or --insecure-skip-signatures")
     view = run(_extract(image, folder, policies, options))
-    print_value(view, output, lambda: _table(view))
+    print_value(view, output, lambda: _render(view))
 
 
-async def _extract(image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any]) -> ExtractedView:
-    order = Order(
+async def _extract(
+    image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any]
+) -> ExtractionView:
+    request = ExtractionRequest(
         image=parse_reference(image),
         base=folder,
         policies=policies,
-        namespace=options.pop("namespace"),
+        namespace=options.pop("namespace") or None,
         mount_path=options.pop("mount_path"),
-        limits=Limits(total_bytes=(most := options.pop("max_gib") << 30), file_bytes=most),
-        node=await node_of(options),
+        limits=Limits.of_gib(options.pop("max_gib")),
+        node=await read_cards(options),
     )
-    async with RegistryClient(settings_of(options)) as client:
-        return extracted_view(await extract_image(client, order))
+    async with RegistryClient(read_settings(options)) as client:
+        return describe_extraction(await extract_image(client, request))
 
 
-def _table(view: ExtractedView) -> RenderableType:
+def _render(view: ExtractionView) -> RenderableType:
     done = "Extracted" if view.changed else "Already there"
-    lines = [
-        Text(f"{done}: {view.image}", style="green"),
-        Text(f"  path    {view.path}"),
-        Text(f"  seen at {view.mount_path}"),
-        Text(f"  holds   {view.files} files, {format_bytes(view.bytes)} ({view.format})"),
-        *(Text(f"  signed  {each}") for each in view.signatures),
+    fields: list[tuple[str, str | Text]] = [
+        ("path", view.path),
+        ("seen at", view.mount_path),
+        ("holds", f"{view.files} files, {format_bytes(view.bytes)} ({view.format})"),
+        *(("signed", each) for each in view.signatures),
     ]
     if not view.signatures:
-        lines.append(Text("  signed  not checked", style="yellow"))
-    return Group(*lines, *compatibility_lines(view.compatibility, heading="  fits   "))
+        fields.append(("signed", Text("not checked", style="yellow")))
+    fields += list_fit_fields(view.compatibility)
+    return Group(
+        Text(f"{done}: {view.image}", style="green"),
+        *list_fields(fields, indent=2, gap=1),
+        *list_card_lines(view.compatibility),
+    )

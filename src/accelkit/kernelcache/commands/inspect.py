@@ -10,21 +10,21 @@ from rich.text import Text
 
 from accelkit.kernelcache.commands.options import (
     card_options,
-    node_of,
+    read_cards,
+    read_settings,
+    read_workload,
     registry_options,
     run,
-    settings_of,
-    workload_of,
     workload_options,
 )
 from accelkit.kernelcache.compatibility.verdicts import judge
 from accelkit.kernelcache.formats import Target
-from accelkit.kernelcache.images import read_cache_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.formats.cache_image import read_cache_image
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
-from accelkit.kernelcache.views import CompatibilityView, ImageView, image_view
+from accelkit.kernelcache.views import CompatibilityView, ImageView, describe_image
 from accelkit.model.units import format_bytes
-from accelkit.output import output_option, print_value
+from accelkit.output import list_fields, output_option, print_value
 
 _FITS = {
     "all": "all of the cards",
@@ -52,43 +52,48 @@ def inspect(image: str, *, output: str, **options: Any) -> None:
     No layer is fetched, and no signature checked.
     """
     view = run(_inspect(image, options))
-    print_value(view, output, lambda: _table(view))
+    print_value(view, output, lambda: _render(view))
 
 
 async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
     reference = parse_reference(text)
-    node = await node_of(options)
-    workload = workload_of(options, node)
-    async with RegistryClient(settings_of(options)) as client:
+    node = await read_cards(options)
+    workload = read_workload(options, node)
+    async with RegistryClient(read_settings(options)) as client:
         raw = await client.manifest(reference)
-        image = await read_cache_image(client, reference.at(raw.digest), raw)
-    return image_view(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
+        image = await read_cache_image(client, reference.with_digest(raw.digest), raw)
+    return describe_image(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
 
 
-def _table(view: ImageView) -> RenderableType:
+def _render(view: ImageView) -> RenderableType:
     versions = ", ".join(
         (*(f"Triton {each}" for each in view.triton_versions), *(f"CUDA {each}" for each in view.cuda_versions))
     )
-    rows = {
-        "image": view.image,
-        "format": " ".join((view.format, *(f"({each})" for each in view.cache_formats))),
-        "size": f"{format_bytes(view.compressed_bytes)} in the registry, {_size(view.cache_bytes)} extracted",
-        "entries": "not said" if view.entries is None else str(view.entries),
-        "made for": "; ".join(map(_target, view.targets)) or "not said",
-        "made with": versions or "not said",
-        "card": view.gpu_product or "not said",
-        "launchers": f"for {view.cpu_architecture}" if view.cpu_architecture else "none, or not said",
-    }
-    lines = [Text(f"{name:<10} {value}") for name, value in rows.items()]
-    return Group(*lines, *compatibility_lines(view.compatibility))
+    fields = [
+        ("image", view.image),
+        ("format", " ".join((view.format, *(f"({each})" for each in view.cache_formats)))),
+        ("size", f"{format_bytes(view.compressed_bytes)} in the registry, {_format_size(view.cache_bytes)} extracted"),
+        ("entries", "not said" if view.entries is None else str(view.entries)),
+        ("made for", "; ".join(map(_describe_target, view.targets)) or "not said"),
+        ("made with", versions or "not said"),
+        ("card", view.gpu_product or "not said"),
+        ("launchers", f"for {view.cpu_architecture}" if view.cpu_architecture else "none, or not said"),
+        *list_fit_fields(view.compatibility),
+    ]
+    return Group(*list_fields(fields), *list_card_lines(view.compatibility))
 
 
-def compatibility_lines(view: CompatibilityView | None, *, heading: str = "fits      ") -> list[Text]:
-    """What a person reads of verdicts on cards, below a heading that is as wide as the others there."""
+def list_fit_fields(view: CompatibilityView | None) -> list[tuple[str, str]]:
+    """Return the field that says how many of the cards a cache fits; none where no cards were given."""
+    return [("fits", _FITS[view.fit])] if view is not None else []
+
+
+def list_card_lines(view: CompatibilityView | None) -> list[Text]:
+    """Return what a person reads of the verdict on each card, below the field `fits`."""
     if view is None:
         return []
     colours = {"compatible": "green", "incompatible": "red", "unknown": "yellow"}
-    lines = [Text(f"{heading} {_FITS[view.fit]}"), *(Text(f"  {each}") for each in view.reasons)]
+    lines = [Text(f"  {each}") for each in view.reasons]
     for card in view.cards:
         lines.append(Text(f"  {card.id}: {card.verdict}, {_HITS[card.hit]}", style=colours.get(card.verdict, "")))
         lines += [Text(f"    {each}") for each in card.reasons]
@@ -97,10 +102,10 @@ def compatibility_lines(view: CompatibilityView | None, *, heading: str = "fits 
     return lines
 
 
-def _target(target: Target) -> str:
+def _describe_target(target: Target) -> str:
     warp = f", {target.warp_size} threads in step" if target.warp_size else ""
     return f"{target.backend} {target.arch or 'of any architecture'}{warp}"
 
 
-def _size(size: int | None) -> str:
+def _format_size(size: int | None) -> str:
     return "not said how much" if size is None else format_bytes(size)

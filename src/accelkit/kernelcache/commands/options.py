@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from accelkit.errors import ApiError, RegistryError
-from accelkit.kernelcache.compatibility.card_words import chosen_cards, stated_workload
+from accelkit.kernelcache.compatibility.arguments import parse_workload, resolve_cards
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts, WorkloadFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies, UnverifiedError, load_policies
@@ -52,7 +52,7 @@ def registry_options(command: _Command) -> _Command:
 def policy_options(command: _Command) -> _Command:
     """Who may sign; arrives as `policy`, `trusted_root` and `namespace`."""
     for option in (
-        click.option("--namespace", default="", help="Namespace for which the policies are asked."),
+        click.option("--namespace", help="Namespace for which the policies are asked."),
         click.option(
             "--trusted-root",
             type=FILE,
@@ -109,8 +109,8 @@ def workload_options(command: _Command) -> _Command:
     return command
 
 
-def settings_of(options: dict[str, Any]) -> RegistrySettings:
-    """Settings of the options of `registry_options`, which are taken out of `options`."""
+def read_settings(options: dict[str, Any]) -> RegistrySettings:
+    """Return the settings that `registry_options` make and take them out of `options`."""
     return RegistrySettings.of_options(
         plain_http=options.pop("plain_http"),
         ca_file=options.pop("registry_ca"),
@@ -119,25 +119,25 @@ def settings_of(options: dict[str, Any]) -> RegistrySettings:
     )
 
 
-def policies_of(options: dict[str, Any]) -> SignerPolicies | None:
-    """The policies of the options of `policy_options`, which are taken out of `options`; None where none are given."""
+def read_policies(options: dict[str, Any]) -> SignerPolicies | None:
+    """Return the policies that `policy_options` name and take them out of `options`; None where none are given."""
     policy, trusted_root = options.pop("policy"), options.pop("trusted_root")
     return load_policies(policy, trusted_root) if policy is not None else None
 
 
-async def node_of(options: dict[str, Any]) -> NodeFacts | None:
-    """The cards of the options of `card_options`, which are taken out of `options`; None where none are given."""
+async def read_cards(options: dict[str, Any]) -> NodeFacts | None:
+    """Return the cards that `card_options` name and take them out of `options`; None where none are given."""
     cards, node, kubeconfig = options.pop("card"), options.pop("node"), options.pop("kubeconfig")
     if node and cards:
         raise click.UsageError("give --node or --card")
     driver = {name: options.pop(name) for name in ("driver_version", "driver_cuda_version")}
-    return await chosen_cards(cards, node, kubeconfig, **driver)
+    return await resolve_cards(cards, node, kubeconfig, **driver)
 
 
-def workload_of(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
-    """The workload of the options of `workload_options`, which are taken out of `options`."""
+def read_workload(options: dict[str, Any], node: NodeFacts | None) -> WorkloadFacts:
+    """Return the workload that `workload_options` describe and take them out of `options`."""
     stated = {name: options.pop(name) for name in ("triton_version", "torch_cuda_version", "vllm_cache_hash")}
-    return stated_workload(node, **stated)
+    return parse_workload(node, **stated)
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -1,1 +1,1 @@
-"""Whether a cache is for some cards: verdicts with reasons, from an image's labels and what is known of a node."""
+"""Compatibility of caches and cards: verdicts with reasons, from an image's labels and what is known of a node."""

@@ -1,4 +1,4 @@
-"""How likely a workload finds its kernels in a cache that its card can load.
+"""Likelihood that a workload finds its kernels in a cache that its card can load.
 
 Frameworks look kernels up by a key that covers far more than the hardware, and compile silently where it differs.
 Triton's covers its own version, Inductor's also the name of an NVIDIA card and the version of CUDA, and the name of
@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, WorkloadFacts
-from accelkit.kernelcache.compatibility.reasons import Code, Reason
+from accelkit.kernelcache.compatibility.reasons import CompatibilityReason, ReasonCode
 from accelkit.kernelcache.formats import ImageLabels
 
 
@@ -39,7 +39,7 @@ class Factor(msgspec.Struct, frozen=True):
         wanted: what will be used; None where that is not known.
     """
 
-    code: Code
+    code: ReasonCode
     name: str
     offered: tuple[str, ...]
     wanted: str | None
@@ -62,34 +62,34 @@ class Factor(msgspec.Struct, frozen=True):
         return f"it was compiled with {what} {', '.join(self.offered)}, and {self.wanted} will be used"
 
 
-def mismatches(factors: Iterable[Factor]) -> Iterator[Reason]:
+def find_mismatches(factors: Iterable[Factor]) -> Iterator[CompatibilityReason]:
     """Yield the factors of the key that are known to differ, as reasons."""
     for factor in factors:
         if factor.agrees is False:
-            yield Reason(factor.code, factor.message)
+            yield CompatibilityReason(factor.code, factor.message)
 
 
-def likelihood(factors: tuple[Factor, ...], reasons: tuple[Reason, ...]) -> Hit:
+def estimate_hit(factors: tuple[Factor, ...], reasons: tuple[CompatibilityReason, ...]) -> Hit:
     """Return how likely a hit is, given the factors of the key and all reasons that were found."""
     codes = {reason.code for reason in reasons}
-    keys = {Code.PRODUCT_MISMATCH, Code.TRITON_MISMATCH, Code.FRAMEWORK_MISMATCH}
+    keys = {ReasonCode.PRODUCT_MISMATCH, ReasonCode.TRITON_MISMATCH, ReasonCode.FRAMEWORK_MISMATCH}
     if any(reason.hard for reason in reasons) or codes & keys:
         return Hit.MISS
-    if codes & {Code.UNKNOWN_GPU, Code.UNKNOWN_TARGET, Code.UNKNOWN_FORMAT}:
+    if codes & {ReasonCode.UNKNOWN_GPU, ReasonCode.UNKNOWN_TARGET, ReasonCode.UNKNOWN_FORMAT}:
         return Hit.UNKNOWN
     return Hit.LIKELY if factors and all(factor.agrees for factor in factors) else Hit.ARCH_ONLY
 
 
-def factors_of(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[Factor]:
+def list_factors(labels: ImageLabels, gpu: GpuFacts, workload: WorkloadFacts) -> Iterator[Factor]:
     """Yield what decides whether a format's kernels are found on a card that can load them."""
     if labels.format == "triton" or labels.triton_versions:
-        yield Factor(Code.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
+        yield Factor(ReasonCode.TRITON_MISMATCH, "Triton", labels.triton_versions, workload.triton_version)
     if labels.format != "vllm":
         return
-    if gpu.backend == "cuda":
+    if gpu.on_cuda:
         built_on = (labels.gpu_product,) if labels.gpu_product else ()
-        yield Factor(Code.PRODUCT_MISMATCH, "card", built_on, gpu.product)
+        yield Factor(ReasonCode.PRODUCT_MISMATCH, "card", built_on, gpu.product)
     if workload.cache_hash is not None:
-        yield Factor(Code.FRAMEWORK_MISMATCH, "vLLM configuration", labels.hashes, workload.cache_hash)
-    elif gpu.backend == "cuda":
-        yield Factor(Code.FRAMEWORK_MISMATCH, "CUDA", labels.cuda_versions, workload.cuda_version)
+        yield Factor(ReasonCode.FRAMEWORK_MISMATCH, "vLLM configuration", labels.hashes, workload.cache_hash)
+    elif gpu.on_cuda:
+        yield Factor(ReasonCode.FRAMEWORK_MISMATCH, "CUDA", labels.cuda_versions, workload.cuda_version)

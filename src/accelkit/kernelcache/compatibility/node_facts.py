@@ -1,6 +1,6 @@
-"""What compatibility is judged against: a node's cards and CPU, and the workload that is to use the cache.
+"""Facts that compatibility is judged by: a node's cards and CPU, and the workload that is to use the cache.
 
-None is unknown everywhere, and never the same as none.
+None means unknown everywhere; an empty collection means that there is nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.card_architecture import BACKENDS, architecture_of
+from accelkit.kernelcache.formats.backends import find_backend, find_vendor_backend
 from accelkit.model.card import Card
 
 
@@ -31,6 +31,11 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     product: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
+
+    @property
+    def on_cuda(self) -> bool:
+        """Whether versions of CUDA decide if kernels load on it; not known counts as no."""
+        return self.backend is not None and find_backend(self.backend).cuda_toolkit
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,17 +75,17 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
             driver_version: of its NVIDIA driver, which an inventory does not tell.
             cuda_version: the newest CUDA that this driver supports.
         """
-        gpus = None if cards is None else tuple(_gpu(card, driver_version, cuda_version) for card in cards)
+        gpus = None if cards is None else tuple(_convert_card(card, driver_version, cuda_version) for card in cards)
         return cls(cpu_architecture=cpu_architecture, gpus=gpus)
 
 
-def _gpu(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
-    backend = BACKENDS.get(card.vendor)
-    on_cuda = backend == "cuda"
+def _convert_card(card: Card, driver_version: str | None, cuda_version: str | None) -> GpuFacts:
+    backend = find_vendor_backend(card.vendor)
+    on_cuda = backend is not None and backend.cuda_toolkit
     return GpuFacts(
         id=card.id,
-        backend=backend,
-        arch=architecture_of(card.vendor, card.model),
+        backend=backend.name if backend is not None else None,
+        arch=backend.find_architecture(card.model) if backend is not None else None,
         product=card.model or None,
         driver_version=driver_version if on_cuda else None,
         cuda_version=cuda_version if on_cuda else None,

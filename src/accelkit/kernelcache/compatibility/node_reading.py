@@ -1,4 +1,4 @@
-"""The cards of a node, from what its agent published."""
+"""Reads the cards of a node from the inventory that its agent published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an NVIDIA driver can load: the PTX ISA and CUDA versions that came with each driver branch.
+"""PTX ISA and CUDA versions that came with each branch of NVIDIA's driver, which tell what a driver can load.
 
 From the release history in NVIDIA's "PTX ISA" and the table of drivers in the CUDA toolkit's release notes.
 A driver newer than the table understands at least what its last row says.
@@ -47,7 +47,7 @@ def parse_version(text: str | None) -> Version | None:
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
-def cuda_of_driver(driver_version: str | None) -> Version | None:
+def find_driver_cuda(driver_version: str | None) -> Version | None:
     """Return the CUDA version that a driver (`550.54.14`) came with; None where it is unknown or older than the table.
 
     A branch between two rows counts as the older.
@@ -57,8 +57,8 @@ def cuda_of_driver(driver_version: str | None) -> Version | None:
     return fitting[-1] if fitting else None
 
 
-def newer_than_known(driver_version: str | None) -> bool:
-    """Whether a driver is of a newer branch than the table's last, so that it supports more than `cuda_of_driver`."""
+def is_newer_than_known(driver_version: str | None) -> bool:
+    """Whether a driver is of a newer branch than the table's last, so that it supports more than `find_driver_cuda`."""
     driver = parse_version(driver_version)
     return driver is not None and driver[0] > _HISTORY[-1][2]
 

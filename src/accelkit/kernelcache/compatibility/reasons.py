@@ -1,4 +1,4 @@
-"""Why a card may not do for a cache: codes for programs, sentences for people."""
+"""Reasons why a card cannot use a cache, or not well: codes for programs, sentences for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Code(StrEnum):
+class ReasonCode(StrEnum):
     """What a reason is about."""
 
     BACKEND_MISMATCH = "BackendMismatch"
@@ -30,17 +30,17 @@ class Code(StrEnum):
     def leaves_unknown(self) -> bool:
         """Whether it says that something is not known, so that no verdict is certain."""
         return self in {
-            Code.UNKNOWN_FORMAT,
-            Code.UNKNOWN_GPU,
-            Code.UNKNOWN_TARGET,
-            Code.DRIVER_UNKNOWN,
-            Code.CPU_ARCH_UNKNOWN,
+            ReasonCode.UNKNOWN_FORMAT,
+            ReasonCode.UNKNOWN_GPU,
+            ReasonCode.UNKNOWN_TARGET,
+            ReasonCode.DRIVER_UNKNOWN,
+            ReasonCode.CPU_ARCH_UNKNOWN,
         }
 
 
-class Reason(msgspec.Struct, frozen=True):
+class CompatibilityReason(msgspec.Struct, frozen=True):
     """One reason; `hard` where kernels would fail to load, soft where it costs a compilation or is not known."""
 
-    code: Code
+    code: ReasonCode
     message: str
     hard: bool = False

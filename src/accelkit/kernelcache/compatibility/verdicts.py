@@ -1,4 +1,4 @@
-"""Whether a node's cards can use a cache, judged from its image's labels alone.
+"""Verdicts on whether a node's cards can use a cache, judged from its image's labels alone.
 
 Hard reasons are those for which loading would fail: another backend or architecture, a driver that is too old,
 launchers for another CPU. Soft ones cost a compilation at most. What is not known makes a verdict unknown, never good
@@ -9,36 +9,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.hits import Factor, Hit, factors_of, likelihood, mismatches
+from accelkit.kernelcache.compatibility.hits import Factor, Hit, estimate_hit, find_mismatches, list_factors
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
-from accelkit.kernelcache.compatibility.ptx import Version, cuda_of_driver, loads_ptx, newer_than_known, parse_version
-from accelkit.kernelcache.compatibility.reasons import Code, Reason
+from accelkit.kernelcache.compatibility.ptx import (
+    Version,
+    find_driver_cuda,
+    is_newer_than_known,
+    loads_ptx,
+    parse_version,
+)
+from accelkit.kernelcache.compatibility.reasons import CompatibilityReason, ReasonCode
 from accelkit.kernelcache.formats import FORMATS, ImageLabels, Target
+from accelkit.kernelcache.formats.backends import Backend, find_backend
+from accelkit.kernelcache.oci.platform import normalize_architecture
 
 __all__ = [
     "CardVerdict",
-    "Code",
+    "CompatibilityReason",
+    "CompatibilityVerdict",
+    "CompatibilityVerdicts",
     "Factor",
     "Fit",
     "GpuFacts",
     "Hit",
     "NodeFacts",
-    "Reason",
-    "Verdict",
-    "Verdicts",
+    "ReasonCode",
     "WorkloadFacts",
     "judge",
 ]
 
-_BACKENDS: Final = {"rocm": "hip", "level-zero": "xpu", "level_zero": "xpu"}
-_CPU_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
-
-class Verdict(StrEnum):
+class CompatibilityVerdict(StrEnum):
     """Whether a card can load the kernels."""
 
     COMPATIBLE = "compatible"
@@ -67,191 +71,184 @@ class CardVerdict(msgspec.Struct, frozen=True):
     """
 
     id: str
-    verdict: Verdict
-    reasons: tuple[Reason, ...]
+    verdict: CompatibilityVerdict
+    reasons: tuple[CompatibilityReason, ...]
     hit: Hit
     factors: tuple[Factor, ...] = ()
 
 
-class Verdicts(msgspec.Struct, frozen=True):
+class CompatibilityVerdicts(msgspec.Struct, frozen=True):
     """The verdicts on a node's cards; `reasons` are those that concern the node as a whole."""
 
     cards: tuple[CardVerdict, ...]
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[CompatibilityReason, ...] = ()
 
     @property
     def fit(self) -> Fit:
         """The node in one word."""
         found = {card.verdict for card in self.cards}
-        if Verdict.COMPATIBLE in found:
+        if CompatibilityVerdict.COMPATIBLE in found:
             return Fit.ALL if len(found) == 1 else Fit.SOME
-        if Verdict.UNKNOWN in found or any(not reason.hard for reason in self.reasons):
+        if CompatibilityVerdict.UNKNOWN in found or any(not reason.hard for reason in self.reasons):
             return Fit.UNKNOWN
         return Fit.NONE
 
 
-def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None = None) -> Verdicts:
+def judge(labels: ImageLabels, node: NodeFacts, workload: WorkloadFacts | None = None) -> CompatibilityVerdicts:
     """Judge an image against every card of a node."""
     if node.gpus is None:
-        return Verdicts((), (Reason(Code.UNKNOWN_GPU, "the cards of the node are not known"),))
+        return CompatibilityVerdicts(
+            (), (CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the cards of the node are not known"),)
+        )
     if not node.gpus:
-        return Verdicts((), (Reason(Code.NO_GPU, "the node has no card", hard=True),))
-    return Verdicts(tuple(_judge_card(labels, node, gpu, workload or WorkloadFacts()) for gpu in node.gpus))
+        return CompatibilityVerdicts((), (CompatibilityReason(ReasonCode.NO_GPU, "the node has no card", hard=True),))
+    return CompatibilityVerdicts(
+        tuple(_judge_card(labels, node, gpu, workload or WorkloadFacts()) for gpu in node.gpus)
+    )
 
 
 def _judge_card(labels: ImageLabels, node: NodeFacts, gpu: GpuFacts, workload: WorkloadFacts) -> CardVerdict:
     if labels.format not in FORMATS:
-        reason = Reason(Code.UNKNOWN_FORMAT, f"caches of the format {labels.format!r} are not known here")
-        return CardVerdict(gpu.id, Verdict.UNKNOWN, (reason,), Hit.UNKNOWN)
-    cpu = tuple(_cpu(labels, node))
-    candidates = [(*cpu, *_target(target, gpu)) for target in labels.targets]
-    candidates = candidates or [(*cpu, Reason(Code.UNKNOWN_TARGET, "the image does not say what it was compiled for"))]
-    nearest = min(candidates, key=_distance)
-    verdict = _verdict(nearest)
-    factors = tuple(factors_of(labels, gpu, workload)) if verdict is not Verdict.INCOMPATIBLE else ()
-    reasons = (*nearest, *mismatches(factors))
-    return CardVerdict(gpu.id, verdict, reasons, likelihood(factors, reasons), factors)
+        reason = CompatibilityReason(
+            ReasonCode.UNKNOWN_FORMAT, f"caches of the format {labels.format!r} are not known here"
+        )
+        return CardVerdict(gpu.id, CompatibilityVerdict.UNKNOWN, (reason,), Hit.UNKNOWN)
+    cpu = tuple(_compare_cpu(labels, node))
+    candidates = [(*cpu, *_compare_target(target, gpu)) for target in labels.targets]
+    candidates = candidates or [
+        (*cpu, CompatibilityReason(ReasonCode.UNKNOWN_TARGET, "the image does not say what it was compiled for"))
+    ]
+    nearest = min(candidates, key=_rank)
+    verdict = _summarize(nearest)
+    factors = tuple(list_factors(labels, gpu, workload)) if verdict is not CompatibilityVerdict.INCOMPATIBLE else ()
+    reasons = (*nearest, *find_mismatches(factors))
+    return CardVerdict(gpu.id, verdict, reasons, estimate_hit(factors, reasons), factors)
 
 
-def _verdict(reasons: Iterable[Reason]) -> Verdict:
+def _summarize(reasons: Iterable[CompatibilityReason]) -> CompatibilityVerdict:
     found = tuple(reasons)
     if any(reason.hard for reason in found):
-        return Verdict.INCOMPATIBLE
-    return Verdict.UNKNOWN if any(reason.code.leaves_unknown for reason in found) else Verdict.COMPATIBLE
+        return CompatibilityVerdict.INCOMPATIBLE
+    return (
+        CompatibilityVerdict.UNKNOWN
+        if any(reason.code.leaves_unknown for reason in found)
+        else CompatibilityVerdict.COMPATIBLE
+    )
 
 
-def _distance(reasons: tuple[Reason, ...]) -> tuple[int, bool, bool, int]:
+def _rank(reasons: tuple[CompatibilityReason, ...]) -> tuple[int, bool, bool, int]:
     codes = {reason.code for reason in reasons}
-    rank = (Verdict.COMPATIBLE, Verdict.UNKNOWN, Verdict.INCOMPATIBLE).index(_verdict(reasons))
-    return rank, Code.BACKEND_MISMATCH in codes, Code.ARCH_MISMATCH in codes, len(reasons)
+    rank = (CompatibilityVerdict.COMPATIBLE, CompatibilityVerdict.UNKNOWN, CompatibilityVerdict.INCOMPATIBLE).index(
+        _summarize(reasons)
+    )
+    return rank, ReasonCode.BACKEND_MISMATCH in codes, ReasonCode.ARCH_MISMATCH in codes, len(reasons)
 
 
-def _cpu(labels: ImageLabels, node: NodeFacts) -> Iterator[Reason]:
+def _compare_cpu(labels: ImageLabels, node: NodeFacts) -> Iterator[CompatibilityReason]:
     if (built := labels.cpu_architecture) is None:
         return
     if node.cpu_architecture is None:
-        yield Reason(Code.CPU_ARCH_UNKNOWN, f"its launchers run on {built} hosts, and the node's CPU is not known")
-    elif _cpu_name(built) != _cpu_name(node.cpu_architecture):
-        yield Reason(
-            Code.CPU_ARCH_MISMATCH, f"its launchers run on {built}, and the node is {node.cpu_architecture}", hard=True
+        yield CompatibilityReason(
+            ReasonCode.CPU_ARCH_UNKNOWN, f"its launchers run on {built} hosts, and the node's CPU is not known"
         )
-
-
-def _cpu_name(name: str) -> str:
-    return _CPU_NAMES.get(name.lower(), name.lower())
-
-
-def _target(target: Target, gpu: GpuFacts) -> Iterator[Reason]:
-    if gpu.backend is None:
-        yield Reason(Code.UNKNOWN_GPU, "the card's kind is not known")
-        return
-    backend = _backend(target.backend)
-    if backend != _backend(gpu.backend):
-        yield Reason(
-            Code.BACKEND_MISMATCH, f"it was compiled for {target.backend}, and the card is {gpu.backend}", hard=True
-        )
-        return
-    # Habana's recipes do not tell for which Gaudi they are.
-    if backend != "hpu" or target.arch is not None:
-        yield from _architecture(backend, target, gpu)
-    yield from _warp_size(backend, target, gpu)
-    if backend == "cuda":
-        yield from _driver(target, gpu)
-
-
-def _backend(name: str) -> str:
-    return _BACKENDS.get(name.lower(), name.lower())
-
-
-def _architecture(backend: str, target: Target, gpu: GpuFacts) -> Iterator[Reason]:
-    if target.arch is None:
-        yield Reason(Code.UNKNOWN_TARGET, "the image does not say for which architecture it was compiled")
-    elif gpu.arch is None:
-        yield Reason(Code.UNKNOWN_GPU, f"it was compiled for {target.arch}, and the card's architecture is not known")
-    elif not _same_architecture(backend, target.arch, gpu.arch):
-        yield Reason(Code.ARCH_MISMATCH, f"it was compiled for {target.arch}, and the card is {gpu.arch}", hard=True)
-
-
-def _same_architecture(backend: str, built: str, present: str) -> bool:
-    """Compare exactly: a cubin may run on a newer minor, but the cache is keyed by this name and would never hit."""
-    if backend == "cuda":
-        return _bare(built) == _bare(present)
-    base, _, features = built.lower().partition(":")
-    other, _, others = present.lower().partition(":")
-    wanted, given = _features(features), _features(others)
-    return base == other and all(given[name] == wanted[name] for name in wanted.keys() & given.keys())
-
-
-def _bare(arch: str) -> str:
-    """Return `90a` of `sm_90a` and `90` of `9.0`; the letter stays, since such kernels are for that card only."""
-    return arch.lower().removeprefix("sm").removeprefix("_").replace(".", "")
-
-
-def _features(text: str) -> dict[str, str]:
-    """Return the sign of each feature in `sramecc+:xnack-`."""
-    return {feature[:-1]: feature[-1] for feature in text.split(":") if feature[-1:] in {"+", "-"}}
-
-
-def _warp_size(backend: str, target: Target, gpu: GpuFacts) -> Iterator[Reason]:
-    if target.warp_size is None:
-        return
-    # No more than a hint: AMD's newer cards do both, and MCV writes 64 for all of them.
-    usual = _usual_warp_size(backend, gpu.arch)
-    if usual is not None and usual != target.warp_size:
-        message = f"it was compiled for {target.warp_size} threads in step, and such a card usually has {usual}"
-        yield Reason(Code.WARP_SIZE_MISMATCH, message)
-
-
-def _usual_warp_size(backend: str, arch: str | None) -> int | None:
-    if backend == "cuda":
-        return 32
-    if backend == "hip" and arch is not None:
-        return 64 if arch.startswith("gfx9") else 32
-    return None
-
-
-def _driver(target: Target, gpu: GpuFacts) -> Iterator[Reason]:
-    if target.cuda_version is None and target.ptx_version is None:
-        return
-    driver = parse_version(gpu.cuda_version) or cuda_of_driver(gpu.driver_version)
-    if driver is None:
-        yield Reason(Code.DRIVER_UNKNOWN, "it needs a driver of some age, and the card's is not known")
-        return
-    at_least = gpu.cuda_version is None and newer_than_known(gpu.driver_version)
-    for reason in (*_toolkit(target.cuda_version, driver), *_ptx(target.ptx_version, driver)):
-        if reason.hard and at_least:
-            message = f"it needs more than CUDA {_text(driver)}, and nothing is known of driver {gpu.driver_version}"
-            yield Reason(Code.DRIVER_UNKNOWN, message)
-        else:
-            yield reason
-
-
-def _ptx(ptx_version: int | None, driver: Version) -> Iterator[Reason]:
-    if ptx_version is None:
-        return
-    loads, needed = loads_ptx(ptx_version, driver), f"{ptx_version // 10}.{ptx_version % 10}"
-    if loads is None:
-        yield Reason(Code.DRIVER_UNKNOWN, f"it needs PTX ISA {needed}, and nothing is known of CUDA {_text(driver)}")
-    elif not loads:
-        yield Reason(
-            Code.PTX_TOO_NEW, f"it needs PTX ISA {needed}, newer than the driver's CUDA {_text(driver)}", hard=True
-        )
-
-
-def _toolkit(cuda_version: str | None, driver: Version) -> Iterator[Reason]:
-    if cuda_version is None:
-        return
-    toolkit = parse_version(cuda_version)
-    if toolkit is None:
-        yield Reason(Code.UNKNOWN_TARGET, f"the image names the CUDA toolkit {cuda_version!r}, which is no version")
-    elif toolkit[0] > driver[0]:
-        # Within a major version, drivers load what newer toolkits compiled.
-        yield Reason(
-            Code.TOOLKIT_MISMATCH,
-            f"it was compiled with CUDA {cuda_version}, and the driver supports CUDA {_text(driver)}",
+    elif normalize_architecture(built) != normalize_architecture(node.cpu_architecture):
+        yield CompatibilityReason(
+            ReasonCode.CPU_ARCH_MISMATCH,
+            f"its launchers run on {built}, and the node is {node.cpu_architecture}",
             hard=True,
         )
 
 
-def _text(version: Version) -> str:
+def _compare_target(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
+    if gpu.backend is None:
+        yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the card's kind is not known")
+        return
+    backend = find_backend(target.backend)
+    if backend != find_backend(gpu.backend):
+        message = f"it was compiled for {target.backend}, and the card is {gpu.backend}"
+        yield CompatibilityReason(ReasonCode.BACKEND_MISMATCH, message, hard=True)
+        return
+    if backend.names_architecture or target.arch is not None:
+        yield from _compare_architecture(backend, target, gpu)
+    yield from _compare_warp_size(backend, target, gpu)
+    if backend.cuda_toolkit:
+        yield from _compare_driver(target, gpu)
+
+
+def _compare_architecture(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
+    if target.arch is None:
+        message = "the image does not say for which architecture it was compiled"
+        yield CompatibilityReason(ReasonCode.UNKNOWN_TARGET, message)
+    elif gpu.arch is None:
+        message = f"it was compiled for {target.arch}, and the card's architecture is not known"
+        yield CompatibilityReason(ReasonCode.UNKNOWN_GPU, message)
+    elif not backend.is_same_architecture(target.arch, gpu.arch):
+        message = f"it was compiled for {target.arch}, and the card is {gpu.arch}"
+        yield CompatibilityReason(ReasonCode.ARCH_MISMATCH, message, hard=True)
+
+
+def _compare_warp_size(backend: Backend, target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
+    if target.warp_size is None:
+        return
+    # No more than a hint: AMD's newer cards do both, and MCV writes 64 for all of them.
+    usual = backend.find_warp_size(gpu.arch)
+    if usual is not None and usual != target.warp_size:
+        message = f"it was compiled for {target.warp_size} threads in step, and such a card usually has {usual}"
+        yield CompatibilityReason(ReasonCode.WARP_SIZE_MISMATCH, message)
+
+
+def _compare_driver(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReason]:
+    if target.cuda_version is None and target.ptx_version is None:
+        return
+    driver = parse_version(gpu.cuda_version) or find_driver_cuda(gpu.driver_version)
+    if driver is None:
+        yield CompatibilityReason(
+            ReasonCode.DRIVER_UNKNOWN, "it needs a driver of some age, and the card's is not known"
+        )
+        return
+    at_least = gpu.cuda_version is None and is_newer_than_known(gpu.driver_version)
+    for reason in (*_compare_toolkit(target.cuda_version, driver), *_compare_ptx(target.ptx_version, driver)):
+        if reason.hard and at_least:
+            known = _format_version(driver)
+            message = f"it needs more than CUDA {known}, and nothing is known of driver {gpu.driver_version}"
+            yield CompatibilityReason(ReasonCode.DRIVER_UNKNOWN, message)
+        else:
+            yield reason
+
+
+def _compare_ptx(ptx_version: int | None, driver: Version) -> Iterator[CompatibilityReason]:
+    if ptx_version is None:
+        return
+    loads, needed = loads_ptx(ptx_version, driver), f"{ptx_version // 10}.{ptx_version % 10}"
+    if loads is None:
+        yield CompatibilityReason(
+            ReasonCode.DRIVER_UNKNOWN,
+            f"it needs PTX ISA {needed}, and nothing is known of CUDA {_format_version(driver)}",
+        )
+    elif not loads:
+        yield CompatibilityReason(
+            ReasonCode.PTX_TOO_NEW,
+            f"it needs PTX ISA {needed}, newer than the driver's CUDA {_format_version(driver)}",
+            hard=True,
+        )
+
+
+def _compare_toolkit(cuda_version: str | None, driver: Version) -> Iterator[CompatibilityReason]:
+    if cuda_version is None:
+        return
+    toolkit = parse_version(cuda_version)
+    if toolkit is None:
+        yield CompatibilityReason(
+            ReasonCode.UNKNOWN_TARGET, f"the image names the CUDA toolkit {cuda_version!r}, which is no version"
+        )
+    elif toolkit[0] > driver[0]:
+        # Within a major version, drivers load what newer toolkits compiled.
+        yield CompatibilityReason(
+            ReasonCode.TOOLKIT_MISMATCH,
+            f"it was compiled with CUDA {cuda_version}, and the driver supports CUDA {_format_version(driver)}",
+            hard=True,
+        )
+
+
+def _format_version(version: Version) -> str:
     return f"{version[0]}.{version[1]}"

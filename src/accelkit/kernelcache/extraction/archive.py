@@ -42,8 +42,8 @@ class Pieces:
         self._pieces = pieces
         self._rest = memoryview(b"")
 
-    def some(self, at_most: int) -> memoryview:
-        """The next bytes, one at least and `at_most` at most; none at the end."""
+    def read_some(self, at_most: int) -> memoryview:
+        """Return the next bytes, one at least and `at_most` at most; none at the end."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -53,15 +53,15 @@ class Pieces:
         self._rest = self._rest[len(taken) :]
         return taken
 
-    def exactly(self, size: int) -> bytes:
-        """The next `size` bytes.
+    def read_exactly(self, size: int) -> bytes:
+        """Return the next `size` bytes.
 
         Raises:
             CacheError: the stream ends before.
         """
         parts = []
         while size > 0:
-            part = self.some(size)
+            part = self.read_some(size)
             if not part:
                 raise CacheError("an archive ends in the middle")
             parts.append(part)
@@ -70,7 +70,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """A file or a folder of an archive. `size` is in bytes; what follows in the stream is the file's content."""
 
     name: str
@@ -78,7 +78,7 @@ class Entry:
     is_folder: bool
 
 
-def entries(pieces: Pieces) -> Iterator[Entry]:
+def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
     """Yield the entries of an archive. After each, its `size` bytes must be taken from `pieces` before the next one.
 
     The stream is read to its very end, past the end of the archive, so that all of it is proven.
@@ -88,40 +88,40 @@ def entries(pieces: Pieces) -> Iterator[Entry]:
     """
     extended: dict[str, str] = {}
     headers = 0
-    while any(header := pieces.exactly(_BLOCK)):
-        info = _parsed(header)
+    while any(header := pieces.read_exactly(_BLOCK)):
+        info = _parse_header(header)
         if info.type not in _EXTENDED:
-            yield from _entry(pieces, info, extended)
+            yield from _read_entry(pieces, info, extended)
             extended, headers = {}, 0
             continue
         headers += 1
         if headers > _MAX_EXTENDED:
             raise CacheError(f"an archive has more than {_MAX_EXTENDED} extended headers in a row")
-        content = _extended(pieces, info)
+        content = _read_extended(pieces, info)
         if info.type == tarfile.GNUTYPE_LONGNAME:
-            extended["path"] = _text(content.rstrip(b"\0"))
+            extended["path"] = _decode_text(content.rstrip(b"\0"))
         elif info.type != tarfile.XGLTYPE:
-            extended |= _records(content)
+            extended |= _parse_records(content)
     _check_end(pieces)
 
 
 def _check_end(pieces: Pieces) -> None:
     padding = 0
-    while rest := pieces.some(_MAX_PADDING_BYTES):
+    while rest := pieces.read_some(_MAX_PADDING_BYTES):
         padding += len(rest)
         if any(rest) or padding > _MAX_PADDING_BYTES:
             raise CacheError("something follows the end of an archive")
 
 
-def _entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[Entry]:
+def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[ArchiveEntry]:
     # An empty record takes back what others said.
     name = extended.get("path") or info.name
     shown = ascii(name[:_SHOWN_CHARACTERS])
     if any(key.startswith("GNU.sparse") for key in extended):
         raise CacheError(f"the archive has {shown}, a sparse file")
-    size = _size(extended["size"], shown) if extended.get("size") else info.size
+    size = _parse_size(extended["size"], shown) if extended.get("size") else info.size
     if info.type == tarfile.DIRTYPE:
-        yield Entry(name, 0, is_folder=True)
+        yield ArchiveEntry(name, 0, is_folder=True)
         return
     if info.type not in _FILES or "linkpath" in extended:
         kind = _KINDS.get(info.type, f"an entry of the type {info.type!r}")
@@ -131,33 +131,33 @@ def _entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> I
         )
     if size < 0:
         raise CacheError(f"the archive gives {shown} a negative size")
-    yield Entry(name, size, is_folder=False)
-    pieces.exactly(-size % _BLOCK)
+    yield ArchiveEntry(name, size, is_folder=False)
+    pieces.read_exactly(-size % _BLOCK)
 
 
-def _size(text: str, shown: str) -> int:
+def _parse_size(text: str, shown: str) -> int:
     if not _SIZE.fullmatch(text):
         raise CacheError(f"the archive gives {shown} no size that can be read")
     return int(text)
 
 
-def _parsed(header: bytes) -> tarfile.TarInfo:
+def _parse_header(header: bytes) -> tarfile.TarInfo:
     try:
         return tarfile.TarInfo.frombuf(header, "utf-8", "strict")
     except (tarfile.HeaderError, ValueError) as exc:
         raise CacheError(f"a layer is no tar archive, or is damaged: {exc}") from exc
 
 
-def _extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
+def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
     if not 0 <= info.size <= _MAX_EXTENDED_BYTES:
         raise CacheError(f"an archive has an extended header of {info.size} bytes")
-    content = pieces.exactly(info.size)
-    pieces.exactly(-info.size % _BLOCK)
+    content = pieces.read_exactly(info.size)
+    pieces.read_exactly(-info.size % _BLOCK)
     return content
 
 
-def _records(content: bytes) -> dict[str, str]:
-    """The records of an extended header: length, key=value and a line feed, the length counting all of it."""
+def _parse_records(content: bytes) -> dict[str, str]:
+    """Return the records of an extended header: length, key=value and a line feed, the length counting all of it."""
     found = {}
     start = 0
     while start < len(content):
@@ -165,14 +165,14 @@ def _records(content: bytes) -> dict[str, str]:
         end = start + int(match[1]) if match else 0
         if match is None or not match.end() < end <= len(content) or content[end - 1] != _LINE_FEED:
             raise CacheError("an archive has an extended header that cannot be read")
-        name, value = _text(match[2]), content[match.end() : end - 1]
+        name, value = _decode_text(match[2]), content[match.end() : end - 1]
         if name in {"path", "size", "linkpath"} or name.startswith("GNU.sparse"):
-            found[name] = _text(value)
+            found[name] = _decode_text(value)
         start = end
     return found
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as exc:

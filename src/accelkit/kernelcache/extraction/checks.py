@@ -1,13 +1,13 @@
-"""What is checked of an image before its layer is fetched, beside its signatures."""
+"""Checks of an image before its layers are fetched, beside its signatures: format, cards, size."""
 
 from __future__ import annotations
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.compatibility.verdicts import Fit, NodeFacts, Verdicts, judge
-from accelkit.kernelcache.extraction.order import Order
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, NodeFacts, judge
+from accelkit.kernelcache.extraction.request import ExtractionRequest
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
-from accelkit.kernelcache.images import CacheImage, read_cache_image
+from accelkit.kernelcache.formats.cache_image import CacheImage, read_cache_image
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.image import Verification
 
@@ -18,24 +18,26 @@ _SLACK_SHARE = 100
 _HEADER_BYTES = 2048
 
 
-async def judged(client: RegistryClient, order: Order, raw: RawManifest) -> tuple[CacheImage, Verdicts | None]:
+async def check_image(
+    client: RegistryClient, request: ExtractionRequest, raw: RawManifest
+) -> tuple[CacheImage, CompatibilityVerdicts | None]:
     """Read what an image says of its cache, and judge whether the node's cards can use it.
 
     Raises:
         CacheError: it is no cache image, or fits no card of the node.
         RegistryError: the registry failed.
     """
-    image = await read_cache_image(client, order.image.at(raw.digest), raw)
+    image = await read_cache_image(client, request.image.with_digest(raw.digest), raw)
     # It is a word of the image's labels, and becomes part of paths.
     if image.labels.format not in FORMATS:
         raise CacheError(
             f"{image.reference} says that its cache is of the format {image.labels.format!a}, which is not known",
             next_step="use a newer accelkit, if there is one that knows it",
         )
-    return image, fitting(image.labels, order.node)
+    return image, require_fit(image.labels, request.node)
 
 
-def fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
+def require_fit(labels: ImageLabels, node: NodeFacts | None) -> CompatibilityVerdicts | None:
     """Judge a cache for a node's cards; None where no node is given.
 
     Raises:
@@ -53,8 +55,8 @@ def fitting(labels: ImageLabels, node: NodeFacts | None) -> Verdicts | None:
     return verdicts
 
 
-def bounded(image: CacheImage, limits: Limits) -> Limits:
-    """The limits on an image's files: an image may not be larger than it says, either.
+def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
+    """Return the limits on an image's files: an image may not be larger than it says, either.
 
     Raises:
         CacheError: what it says is beyond the limits already.
@@ -73,7 +75,7 @@ def bounded(image: CacheImage, limits: Limits) -> Limits:
     return Limits(min(claimed, limits.total_bytes), min(claimed, limits.file_bytes), limits.files)
 
 
-def sentences(verification: Verification | None) -> tuple[str, ...]:
-    """Who signed, for people to read; empty where nobody asked."""
+def describe_signers(verification: Verification | None) -> tuple[str, ...]:
+    """Return who signed, for people to read; empty where nobody asked."""
     signatures = verification.signatures if verification is not None else ()
     return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)

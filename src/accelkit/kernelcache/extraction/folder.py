@@ -1,4 +1,4 @@
-"""Where extracted caches lie: one folder per digest, whole or not there.
+"""Folders of extracted caches: one for each digest, whole or not there.
 
     DIR/.sha256-<hex>.lock            held while somebody extracts it
     DIR/.sha256-<hex>.partial/        what is being extracted; left behind only by a kill, and cleared by the next one
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.record import CompletionRecord, read_record, still_whole, write_record
+from accelkit.kernelcache.extraction.record import CompletionRecord, is_whole, read_record, write_record
 
 CACHE = "cache"
 MANIFEST = "manifest.json"
@@ -136,8 +136,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def completed(place: Place) -> CompletionRecord | None:
-    """The record of a cache that is there whole, or None.
+def read_completed(place: Place) -> CompletionRecord | None:
+    """Return the record of a cache that is there whole, or None.
 
     A record of a newer version counts as none: what it means is unknown here. So does that of another place, since
     folders can be copied and renamed.
@@ -147,11 +147,11 @@ def completed(place: Place) -> CompletionRecord | None:
         return None
     if not place.cache.is_dir():
         return None
-    return record if still_whole(record, place.cache) else None
+    return record if is_whole(record, place.cache) else None
 
 
 @asynccontextmanager
-async def locked(place: Place, seconds: float) -> AsyncIterator[None]:
+async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
     """Hold a place's lock. It is the kernel's, so it ends with whoever holds it, however that ends.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Layers decompressed as they come, in pieces of bounded size, whatever their compression."""
+"""Decompresses layers as they arrive, in pieces of bounded size, whatever their compression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import zstandard
 from isal import igzip_lib
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.oci import LAYER_COMPRESSION
+from accelkit.kernelcache.oci.documents import LAYER_COMPRESSION
 
 PIECE_BYTES = 1 << 20
 # The largest window that `zstd --long` makes by default; memory of that size is reserved while reading.
@@ -18,7 +18,7 @@ _MAX_ZSTD_WINDOW = 1 << 27
 _ISAL_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
-def inflated(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
+def decompress(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
     """Yield a layer's decompressed bytes in pieces of at most 1 MiB.
 
     Args:
@@ -37,7 +37,7 @@ def inflated(chunks: Iterable[bytes], media_type: str) -> Iterator[bytes]:
         elif compression == "zstd":
             yield from _unzstd(chunks)
         else:
-            yield from _sliced(chunks)
+            yield from _slice(chunks)
     except (_ISAL_ERROR, zstandard.ZstdError, EOFError) as exc:
         raise CacheError(f"a layer cannot be decompressed: {exc}") from exc
 
@@ -89,7 +89,7 @@ def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def _sliced(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _slice(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         for start in range(0, len(chunk), PIECE_BYTES):
             yield chunk[start : start + PIECE_BYTES]

@@ -1,4 +1,4 @@
-"""What is extracted below a folder."""
+"""Lists the extracted caches below a folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelkit.kernelcache.extraction import Extracted, completed
+from accelkit.kernelcache.extraction import ExtractionResult, read_completed
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import read_record
 
@@ -22,7 +22,7 @@ class Listing:
         unusable: folders named like one, without a record that can be understood here.
     """
 
-    caches: tuple[Extracted, ...] = ()
+    caches: tuple[ExtractionResult, ...] = ()
     unusable: tuple[Path, ...] = ()
 
 
@@ -39,9 +39,9 @@ def list_extracted(base: Path) -> Listing:
             continue
         known = read_record(folder)
         place = Place(name["digest"].replace("-", ":"), folder, known.mount_path if known is not None else "")
-        record = completed(place)
+        record = read_completed(place)
         if record is None:
             unusable.append(folder)
         else:
-            caches.append(Extracted(place, record, fresh=False))
+            caches.append(ExtractionResult(place, record, fresh=False))
     return Listing(tuple(caches), tuple(unusable))

@@ -1,4 +1,4 @@
-"""Threads beside an event loop that are never left behind: fed with what the loop receives, waited for to their end."""
+"""Threads beside an event loop that read chunks which the loop receives, and are always waited for."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class _GivenUpError(Exception):
     """The stream failed, or nobody waits any more: the thread has nothing left to do."""
 
 
-async def to_the_end(work: Callable[[], _Result]) -> _Result:
+async def run_to_completion(work: Callable[[], _Result]) -> _Result:
     """Run `work` in a thread of its own, and come back when it has ended, even if the waiting is cancelled.
 
     A thread cannot be cancelled: who clears up, or lets go of a lock, while it still writes, gets in its way.
     """
     with ThreadPoolExecutor(1) as thread:
         working = asyncio.get_running_loop().run_in_executor(thread, work)
-        await _until_done(working)
+        await _wait_until_done(working)
         return working.result()
 
 
-async def in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
+async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterator[bytes]], _Result]) -> _Result:
     """Run `work` in a thread of its own over chunks that come in this event loop, and return what it returns.
 
     It ends well only if the stream has ended without an error; an error of the stream goes before the one that it
@@ -42,28 +42,28 @@ async def in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Iterato
     """
     # Not one of the loop's own threads: those are few, and they hash the chunks that these threads wait for.
     with ThreadPoolExecutor(1) as thread:
-        conveyor = _Conveyor()
-        working = asyncio.get_running_loop().run_in_executor(thread, work, conveyor.received())
+        chunk_queue = _ChunkQueue()
+        working = asyncio.get_running_loop().run_in_executor(thread, work, chunk_queue.read_chunks())
         try:
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    await conveyor.room(working)
+                    await chunk_queue.wait_for_space(working)
                     if working.done():
                         break
-                    conveyor.hand(chunk)
+                    chunk_queue.put(chunk)
                 else:
-                    conveyor.end()
+                    chunk_queue.end()
             await asyncio.wait({working})
         finally:
-            conveyor.give_up()
-            await _until_done(working)
+            chunk_queue.give_up()
+            await _wait_until_done(working)
         result = working.result()
-        if not conveyor.ended:
+        if not chunk_queue.ended:
             raise CacheError("a layer goes on after its end")
         return result
 
 
-async def _until_done(working: asyncio.Future[_Result]) -> None:
+async def _wait_until_done(working: asyncio.Future[_Result]) -> None:
     """Wait for a thread, however often the waiting is cancelled; then it is."""
     cancelled = None
     while not working.done():
@@ -77,41 +77,43 @@ async def _until_done(working: asyncio.Future[_Result]) -> None:
         raise cancelled
 
 
-class _Conveyor:
+class _ChunkQueue:
+    """Chunks on their way from the event loop to the thread that reads them, a few at a time."""
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._handed: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._room = asyncio.Semaphore(_DEPTH)
+        self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._space = asyncio.Semaphore(_DEPTH)
         self._given_up = False
         self.ended = False
 
-    def received(self) -> Iterator[bytes]:
-        """What the thread reads. It never waits for ever: whoever hands over always ends with `end` or `give_up`."""
-        while (chunk := self._handed.get()) is not None and not self._given_up:
-            self._loop.call_soon_threadsafe(self._room.release)
+    def read_chunks(self) -> Iterator[bytes]:
+        """Yield chunks to the thread. It never waits for ever: whoever puts chunks ends with `end` or `give_up`."""
+        while (chunk := self._chunks.get()) is not None and not self._given_up:
+            self._loop.call_soon_threadsafe(self._space.release)
             yield chunk
         if self._given_up:
             raise _GivenUpError
 
-    async def room(self, working: asyncio.Future[_Result]) -> None:
-        """Wait until there is room, or nobody is left to make any."""
-        if not self._room.locked():
-            await self._room.acquire()
+    async def wait_for_space(self, working: asyncio.Future[_Result]) -> None:
+        """Wait until another chunk fits, or the reader has ended."""
+        if not self._space.locked():
+            await self._space.acquire()
             return
-        waiting = asyncio.ensure_future(self._room.acquire())
+        waiting = asyncio.ensure_future(self._space.acquire())
         either: set[asyncio.Future[Any]] = {waiting, working}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
 
-    def hand(self, chunk: bytes) -> None:
-        self._handed.put(chunk)
+    def put(self, chunk: bytes) -> None:
+        self._chunks.put(chunk)
 
     def end(self) -> None:
         self.ended = True
-        self._handed.put(None)
+        self._chunks.put(None)
 
     def give_up(self) -> None:
         self._given_up = True
-        self._handed.put(None)
+        self._chunks.put(None)

@@ -1,4 +1,4 @@
-"""What an extraction would do, with everything checked that is checked before a layer is fetched."""
+"""Previews an extraction: everything is checked that is checked before a layer is fetched, and nothing written."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.verdicts import Verdicts
-from accelkit.kernelcache.extraction import CompletionRecord, Order, completed
-from accelkit.kernelcache.extraction.checks import bounded, fitting, judged, sentences
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts
+from accelkit.kernelcache.extraction import CompletionRecord, ExtractionRequest, read_completed
+from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
@@ -33,10 +33,10 @@ class Preview:
     format: str
     signatures: tuple[str, ...]
     present: CompletionRecord | None = None
-    verdicts: Verdicts | None = None
+    verdicts: CompatibilityVerdicts | None = None
 
 
-async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
+async def preview_extraction(client: RegistryClient, request: ExtractionRequest) -> Preview:
     """Verify and judge an image as an extraction would, and write nothing.
 
     Whether the layers are sound, and fit onto the disk, only an extraction tells.
@@ -46,30 +46,30 @@ async def preview_extraction(client: RegistryClient, order: Order) -> Preview:
         CacheError: it is no cache image, fits no card of the node, or is too large.
         RegistryError: the registry failed.
     """
-    if order.image.digest:
-        place = Place.of(order.base, order.image.digest, order.mount_path)
-        present = await asyncio.to_thread(completed, place)
-        if present is not None and order.policy_digest in {"", present.policy_digest}:
-            return _of_present(place, present, order)
+    if request.image.digest:
+        place = Place.of(request.base, request.image.digest, request.mount_path)
+        present = await asyncio.to_thread(read_completed, place)
+        if present is not None and request.policy_digest in {None, present.policy_digest}:
+            return _preview_present(place, present, request)
     verification = None
-    if order.policies is not None:
+    if request.policies is not None:
         verification = await verify_image(
-            client, order.image, order.policies, namespace=order.namespace, clock=order.clock
+            client, request.image, request.policies, namespace=request.namespace, clock=request.clock
         )
-    raw = verification.manifest if verification is not None else await client.manifest(order.image)
-    place = Place.of(order.base, raw.digest, order.mount_path)
-    present = await asyncio.to_thread(completed, place)
+    raw = verification.manifest if verification is not None else await client.manifest(request.image)
+    place = Place.of(request.base, raw.digest, request.mount_path)
+    present = await asyncio.to_thread(read_completed, place)
     if present is not None:
         if verification is not None:
-            signatures = sentences(verification)
+            signatures = describe_signers(verification)
             present = msgspec.structs.replace(present, image=str(verification.image), signatures=signatures)
-        return _of_present(place, present, order)
-    image, verdicts = await judged(client, order, raw)
-    bounded(image, order.limits)
-    pinned = str(order.image.at(raw.digest))
-    return Preview(place, pinned, image.labels.format, sentences(verification), verdicts=verdicts)
+        return _preview_present(place, present, request)
+    image, verdicts = await check_image(client, request, raw)
+    tighten_limits(image, request.limits)
+    pinned = str(request.image.with_digest(raw.digest))
+    return Preview(place, pinned, image.labels.format, describe_signers(verification), verdicts=verdicts)
 
 
-def _of_present(place: Place, present: CompletionRecord, order: Order) -> Preview:
-    verdicts = fitting(present.labels, order.node)
+def _preview_present(place: Place, present: CompletionRecord, request: ExtractionRequest) -> Preview:
+    verdicts = require_fit(present.labels, request.node)
     return Preview(place, present.image, present.format, present.signatures, present, verdicts)

@@ -1,4 +1,4 @@
-"""The record beside an extracted cache: that it is whole, and what was checked before."""
+"""The completion record beside an extracted cache: that it is whole, and what was checked before."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_record(folder: Path) -> CompletionRecord | None:
-    """The record in a folder; None where there is none, or none that can be understood here."""
+    """Return the record in a folder; None where there is none, or none that can be understood here."""
     try:
         with (folder / RECORD).open("rb") as file:
             record = msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=CompletionRecord)
@@ -74,28 +74,28 @@ def write_record(folder: Path, record: CompletionRecord) -> None:
     new.rename(folder / RECORD)
 
 
-def still_whole(record: CompletionRecord, cache: Path) -> bool:
+def is_whole(record: CompletionRecord, cache: Path) -> bool:
     """Whether a recorded cache can have lost nothing since.
 
     The files are not forced to the disk when they are written, because that would take longer than all the rest. After
     a power cut some can be empty although the record is there. So within the same run of the kernel the record is
-    believed, and later the files are counted. Workloads may have added some.
+    trusted, and later the files are counted. Workloads may have added some.
     """
-    if record.boot and record.boot == boot():
+    if record.boot and record.boot == read_boot_id():
         return True
-    files, size_bytes = measured(cache)
+    files, size_bytes = measure(cache)
     return files >= record.files and size_bytes >= record.size_bytes
 
 
-def measured(cache: Path) -> tuple[int, int]:
-    """How many files there are below a folder, and their bytes."""
+def measure(cache: Path) -> tuple[int, int]:
+    """Return how many files there are below a folder, and their bytes."""
     paths = [Path(folder) / name for folder, _, names in os.walk(cache) for name in names]
     return len(paths), sum(path.lstat().st_size for path in paths)
 
 
-def boot() -> str:
-    """Which run of the kernel this is; empty where that is unknown."""
+def read_boot_id() -> str | None:
+    """Return the ID of this run of the kernel; None where it is unknown."""
     try:
-        return _BOOT_ID.read_text().strip()
+        return _BOOT_ID.read_text().strip() or None
     except OSError:
-        return ""
+        return None

@@ -1,4 +1,4 @@
-"""What may be in a layer, and how much of it."""
+"""Rules for the content of a layer: paths, sizes, how many files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ class Limits:
     file_bytes: int = 8 << 30
     files: int = 200_000
 
+    @classmethod
+    def of_gib(cls, gib: int) -> Limits:
+        """Limits on a cache of so many GiB, which may be a single file."""
+        return cls(total_bytes=gib << 30, file_bytes=gib << 30)
 
-def safe_path(name: str) -> str:
+
+def normalize_path(name: str) -> str:
     """Return an archive's name as a path relative to the archive's root, without a leading `./` or a trailing slash.
 
     Raises:
@@ -41,17 +46,17 @@ def safe_path(name: str) -> str:
         return ""
     parts = path.split("/")
     if name.startswith("/") or ".." in parts or "" in parts or "." in parts:
-        raise CacheError(f"the archive has the path {_shown(name)}, which leads elsewhere")
+        raise CacheError(f"the archive has the path {_abbreviate(name)}, which leads elsewhere")
     if not path.isprintable() or "\\" in path or len(path.encode(errors="surrogatepass")) > _MAX_PATH_BYTES:
-        raise CacheError(f"the archive has the path {_shown(name)}, which is no plain path")
+        raise CacheError(f"the archive has the path {_abbreviate(name)}, which is no plain path")
     if len(parts) > _MAX_DEPTH or any(len(each.encode()) > _MAX_NAME_BYTES for each in parts):
-        raise CacheError(f"the archive has the path {_shown(name)}, which is too deep or too long")
+        raise CacheError(f"the archive has the path {_abbreviate(name)}, which is too deep or too long")
     if any(each.startswith(_WHITEOUT) for each in parts):
         raise CacheError(
-            f"the archive has the whiteout {_shown(name)}", next_step="build the image with one squashed layer"
+            f"the archive has the whiteout {_abbreviate(name)}", next_step="build the image with one squashed layer"
         )
     return path
 
 
-def _shown(name: str) -> str:
+def _abbreviate(name: str) -> str:
     return ascii(name if len(name) <= _MAX_NAME_BYTES else name[:_MAX_NAME_BYTES] + "…")

@@ -1,4 +1,4 @@
-"""A layer's entries, written below one folder and nowhere else."""
+"""Unpacks a layer below one folder, and writes nowhere else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from threading import Lock
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.archive import Pieces, entries
-from accelkit.kernelcache.extraction.inflate import inflated
-from accelkit.kernelcache.extraction.rules import Limits, safe_path
+from accelkit.kernelcache.extraction.archive import Pieces, read_entries
+from accelkit.kernelcache.extraction.inflate import decompress
+from accelkit.kernelcache.extraction.rules import Limits, normalize_path
 
 _FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
@@ -67,15 +67,15 @@ def unpack(
         CacheError: the layer cannot be read, or holds what it must not.
         OSError: the disk is full, or cannot be written.
     """
-    pieces = Pieces(inflated(chunks, media_type))
+    pieces = Pieces(decompress(chunks, media_type))
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     folders = {""}
     try:
-        for entry in entries(pieces):
-            path = safe_path(entry.name)
+        for entry in read_entries(pieces):
+            path = normalize_path(entry.name)
             allowance.take(path, entry.size)
             if not any(path == each or path.startswith(each + "/") for each in prefixes):
-                _pass_over(pieces, entry.size)
+                _skip(pieces, entry.size)
             elif entry.is_folder:
                 _make_folder(root, path, folders, allowance)
             else:
@@ -114,7 +114,7 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
         # Whatever the umask is: other users read the cache.
         os.fchmod(file, _FILE_MODE)
         while size:
-            part = pieces.some(min(size, _WRITE_BYTES))
+            part = pieces.read_some(min(size, _WRITE_BYTES))
             if not part:
                 raise CacheError(f"the archive ends in the middle of {path}")
             size -= len(part)
@@ -124,9 +124,9 @@ def _write(root: int, path: str, size: int, pieces: Pieces) -> None:
         os.close(file)
 
 
-def _pass_over(pieces: Pieces, size: int) -> None:
+def _skip(pieces: Pieces, size: int) -> None:
     while size:
-        part = pieces.some(size)
+        part = pieces.read_some(size)
         if not part:
             raise CacheError("an archive ends in the middle")
         size -= len(part)

@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True):
     cuda_version: str | None = None
 
 
-def sorted_targets(targets: Iterable[Target]) -> tuple[Target, ...]:
+def sort_targets(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Return targets without doubles, in an order of their own."""
     return tuple(sorted(set(targets), key=_order))
 

@@ -1,4 +1,4 @@
-"""Which cache a folder holds. vLLM's is looked for first, since Triton's may lie within it."""
+"""Detects which cache a folder holds. vLLM's is looked for first, since Triton's may lie within it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import habana, triton, vllm
-from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Cache, Target, sorted_targets
+from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Cache, Target, sort_targets
 from accelkit.kernelcache.formats.tree import Tree, list_tree
 
 
@@ -42,7 +42,11 @@ def read_cache(
         launchers=tuple(path for path in tree.paths if path.endswith(".so")),
         cpu_architecture=cpu_architecture,
     )
-    cache = _vllm(tree, files, triton_key, built_for) or _triton(tree, files, triton_key) or _habana(tree, files)
+    cache = (
+        _read_vllm(tree, files, triton_key, built_for)
+        or _read_triton(tree, files, triton_key)
+        or _read_habana(tree, files)
+    )
     if cache is None:
         raise CacheError(
             f"{folder} holds no kernel cache that is known: neither {vllm.COMPILE_FOLDER}/<hash> with vLLM's compiled"
@@ -52,49 +56,49 @@ def read_cache(
     return cache
 
 
-def _vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | None) -> Cache | None:
+def _read_vllm(tree: Tree, files: Cache, triton_key: str, built_for: Target | None) -> Cache | None:
     if not vllm.is_vllm(tree):
         return None
-    found = tuple(vllm.findings(tree, triton_key=triton_key, built_for=built_for))
+    found = tuple(vllm.read_hash_folders(tree, triton_key=triton_key, built_for=built_for))
     formats = {finding.entry.cache_format for finding in found}
     return (
         replace(
             files,
             format=VLLM,
             entries=tuple(finding.entry for finding in found),
-            targets=sorted_targets(target for finding in found for target in finding.targets),
+            targets=sort_targets(target for finding in found for target in finding.targets),
             cache_formats=tuple(name for name in vllm.CACHE_FORMATS if name in formats),
-            hashes=_distinct(finding.entry.vllm_hash for finding in found),
-            triton_versions=_distinct(version for finding in found for version in finding.triton_versions),
-            cuda_versions=_distinct(version for finding in found for version in finding.cuda_versions),
-            secret_names=_distinct(name for finding in found for name in finding.secret_names),
+            hashes=_deduplicate(finding.entry.vllm_hash for finding in found),
+            triton_versions=_deduplicate(version for finding in found for version in finding.triton_versions),
+            cuda_versions=_deduplicate(version for finding in found for version in finding.cuda_versions),
+            secret_names=_deduplicate(name for finding in found for name in finding.secret_names),
         )
         if found
         else None
     )
 
 
-def _triton(tree: Tree, files: Cache, triton_key: str) -> Cache | None:
+def _read_triton(tree: Tree, files: Cache, triton_key: str) -> Cache | None:
     # Elsewhere than in a folder of the root they are a part of something else, and would not be found in an image.
-    everywhere = triton.kernels(tree, triton_key=triton_key)
+    everywhere = triton.read_kernels(tree, triton_key=triton_key)
     found = tuple(compiled for compiled in everywhere if compiled.path.count("/") == 1)
     return (
         replace(
             files,
             format=TRITON,
             entries=tuple(compiled.kernel for compiled in found),
-            targets=triton.targets(compiled.kernel for compiled in found),
-            triton_versions=_distinct(compiled.triton_version for compiled in found if compiled.triton_version),
+            targets=triton.collect_targets(compiled.kernel for compiled in found),
+            triton_versions=_deduplicate(compiled.triton_version for compiled in found if compiled.triton_version),
         )
         if found
         else None
     )
 
 
-def _habana(tree: Tree, files: Cache) -> Cache | None:
-    found = tuple(habana.recipes(tree))
+def _read_habana(tree: Tree, files: Cache) -> Cache | None:
+    found = tuple(habana.read_recipes(tree))
     return replace(files, format=HABANA, entries=found, targets=(habana.TARGET,)) if found else None
 
 
-def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+def _deduplicate(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))

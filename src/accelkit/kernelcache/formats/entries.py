@@ -73,7 +73,7 @@ class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     aot_compile: tuple[AotModel, ...] = ()
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+class HabanaRecipe(msgspec.Struct, frozen=True, kw_only=True):
     """A graph compiled by Habana's Synapse; sizes in bytes, 0 where there is no such file."""
 
     graph_hash: str = msgspec.field(name="graphHash")
@@ -83,4 +83,4 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     metadata_size: int = msgspec.field(name="metadataSize")
 
 
-Entry = Kernel | VllmEntry | Recipe
+Entry = Kernel | VllmEntry | HabanaRecipe

@@ -1,4 +1,4 @@
-"""What may be published of the environment that vLLM records beside a compiled model.
+"""Redacts the environment that vLLM records beside a compiled model.
 
 Kept are numbers, booleans and nulls, and short texts of plain letters (versions, names of modes). Other texts are
 replaced: paths and addresses say where it was built. A text behind a name with a word such as KEY, TOKEN, SECRET or
@@ -30,12 +30,12 @@ _SECRET_WORDS: Final = frozenset(
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:+ -]{0,64}")
 
 
-def redacted(environment: Mapping[str, Any]) -> dict[str, Any]:
+def redact(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded environment without secrets, paths and addresses."""
-    return {name: REDACTED if _is_secret(name, value) else _plain(value) for name, value in environment.items()}
+    return {name: REDACTED if _is_secret(name, value) else _redact_value(value) for name, value in environment.items()}
 
 
-def secret_names(environment: Mapping[str, Any]) -> tuple[str, ...]:
+def find_secrets(environment: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the variables that look like secrets and are set, sorted."""
     return tuple(sorted(name for name, value in environment.items() if _is_secret(name, value)))
 
@@ -46,11 +46,11 @@ def _is_secret(name: str, value: Any) -> bool:
     )
 
 
-def _plain(value: Any) -> Any:
+def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else REDACTED
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_redact_value(item) for item in value]
     if isinstance(value, dict):
-        return redacted(value)
+        return redact(value)
     return value

@@ -36,7 +36,7 @@ def is_group_file(name: str) -> bool:
     return name.startswith("__grp__") and name.endswith(".json")
 
 
-def relocated(document: bytes, *, folder_in_mount: str) -> bytes:
+def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
     """Return a group file for files that lie in `folder_in_mount`, the absolute folder that the workload sees.
 
     The form of Triton 2, which holds names only, is right anywhere and comes back as it was.
@@ -55,20 +55,20 @@ def relocated(document: bytes, *, folder_in_mount: str) -> bytes:
     if len(children) > MAX_CHILDREN:
         raise CacheError(f"a group file names {len(children)} files, over the limit of {MAX_CHILDREN}")
     for name in children:
-        _check(name)
+        _check_name(name)
     if isinstance(children, list):
         return document
-    moved = {name: posixpath.join(folder_in_mount, _file_name(path)) for name, path in children.items()}
+    moved = {name: posixpath.join(folder_in_mount, _read_file_name(path)) for name, path in children.items()}
     return msgspec.json.encode({"child_paths": moved})
 
 
-def _file_name(path: str) -> str:
+def _read_file_name(path: str) -> str:
     name = posixpath.basename(path)
-    _check(name)
+    _check_name(name)
     return name
 
 
-def _check(name: str) -> None:
+def _check_name(name: str) -> None:
     bad = name in {"", ".", ".."} or not name.isprintable() or "/" in name or "\\" in name
     if bad or len(name.encode(errors="surrogatepass")) > _MAX_NAME_BYTES:
         raise CacheError(f"a group file names {name[:80]!r}, which is not a plain file name")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from accelkit.kernelcache.formats.cache import Target
-from accelkit.kernelcache.formats.entries import Recipe
+from accelkit.kernelcache.formats.entries import HabanaRecipe
 from accelkit.kernelcache.formats.tree import Tree
 
 _RECIPE: Final = re.compile(r"(\d+)_([a-f0-9]+)_syn([\d.]+[a-f0-9]*)\.recipe", re.ASCII)
@@ -15,11 +15,11 @@ _RECIPE: Final = re.compile(r"(\d+)_([a-f0-9]+)_syn([\d.]+[a-f0-9]*)\.recipe", r
 TARGET: Final = Target("hpu")
 
 
-def recipes(tree: Tree) -> Iterator[Recipe]:
+def read_recipes(tree: Tree) -> Iterator[HabanaRecipe]:
     """Yield the recipes that lie directly in the folder."""
     for name in tree.names(""):
         if name in tree and (parts := _RECIPE.fullmatch(name)):
-            yield Recipe(
+            yield HabanaRecipe(
                 graph_hash=parts[1],
                 device_id=parts[2],
                 synapse_version=parts[3],

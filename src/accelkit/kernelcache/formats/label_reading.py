@@ -1,4 +1,4 @@
-"""The labels of somebody's image, read by MCV's rules and with limits on everything, since anybody may write them."""
+"""Reads the labels of an image by MCV's rules, with limits on everything, since anybody may write them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import label_names as names
-from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Target, sorted_targets
-from accelkit.kernelcache.formats.mounts import MountPlan, mount_plan
+from accelkit.kernelcache.formats.cache import HABANA, TRITON, VLLM, Target, sort_targets
+from accelkit.kernelcache.formats.mounts import MountPlan, read_mount_plan
 
 MAX_LABEL_BYTES: Final = 64 * 1024
 MAX_TARGETS: Final = 256
@@ -87,21 +87,21 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
     for name, text in ours.items():
         if len(text.encode(errors="surrogatepass")) > MAX_LABEL_BYTES:
             raise CacheError(f"label {name[:80]} is longer than {MAX_LABEL_BYTES} bytes")
-    cache_format = _format(ours)
+    cache_format = _read_format(ours)
     return ImageLabels(
         format=cache_format,
-        title=_title(labels.get(names.TITLE, "")),
-        entry_count=_number(ours, names.image_label(cache_format, "entry-count")),
-        size_bytes=_number(ours, names.image_label(cache_format, "cache-size-bytes")),
-        targets=_targets(ours, cache_format),
-        cache_formats=_words(ours, names.image_label(cache_format, "format")),
-        hashes=_words(ours, names.CACHE_HASH),
-        mounts=mount_plan(cache_format, ours),
+        title=_read_title(labels.get(names.TITLE, "")),
+        entry_count=_read_number(ours, names.image_label(cache_format, "entry-count")),
+        size_bytes=_read_number(ours, names.image_label(cache_format, "cache-size-bytes")),
+        targets=_read_targets(ours, cache_format),
+        cache_formats=_read_words(ours, names.image_label(cache_format, "format")),
+        hashes=_read_words(ours, names.CACHE_HASH),
+        mounts=read_mount_plan(cache_format, ours),
         split_capture=ours.get(names.SPLIT_CAPTURE) == "true",
-        triton_versions=_words(ours, names.TRITON_VERSIONS),
-        cuda_versions=_words(ours, names.CUDA_VERSIONS),
-        cpu_architecture=_word(names.CPU_ARCHITECTURE, ours.get(names.CPU_ARCHITECTURE, "")) or None,
-        gpu_product=_word(names.GPU_PRODUCT, ours.get(names.GPU_PRODUCT, "")) or None,
+        triton_versions=_read_words(ours, names.TRITON_VERSIONS),
+        cuda_versions=_read_words(ours, names.CUDA_VERSIONS),
+        cpu_architecture=_check_word(names.CPU_ARCHITECTURE, ours.get(names.CPU_ARCHITECTURE, "")) or None,
+        gpu_product=_check_word(names.GPU_PRODUCT, ours.get(names.GPU_PRODUCT, "")) or None,
     )
 
 
@@ -109,9 +109,9 @@ def _is_ours(name: str) -> bool:
     return name.startswith(("cache.", "io.kserve.km/", "accelkit.io/cache-"))
 
 
-def _format(labels: Mapping[str, str]) -> str:
+def _read_format(labels: Mapping[str, str]) -> str:
     """Return the format that `cache-type` names, else the one whose summary is there."""
-    if named := _word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
+    if named := _check_word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):
         # The oldest images tell the backend of Triton's cache in a label of its own.
@@ -123,10 +123,10 @@ def _format(labels: Mapping[str, str]) -> str:
     )
 
 
-def _targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
+def _read_targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
     name = names.image_label(cache_format, "summary")
     if name not in labels:
-        return _oldest_target(labels, cache_format)
+        return _read_oldest_target(labels, cache_format)
     try:
         summary = _summary.decode(labels[name])
     except (msgspec.MsgspecError, RecursionError) as exc:
@@ -134,41 +134,41 @@ def _targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]
     found = (summary and summary.targets) or []
     if len(found) > MAX_TARGETS:
         raise CacheError(f"label {name} lists {len(found)} targets, over the limit of {MAX_TARGETS}")
-    return sorted_targets(_target(name, target) for target in found)
+    return sort_targets(_convert_target(name, target) for target in found)
 
 
-def _oldest_target(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
+def _read_oldest_target(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
     values = {part: labels.get(names.image_label(cache_format, part), "") for part in ("backend", "arch", "warp_size")}
     if not values["backend"]:
         return ()
     name = names.image_label(cache_format, "backend")
     warp_size = int(values["warp_size"]) if _NUMBER.fullmatch(values["warp_size"]) else 0
-    return (_target(name, _SummaryTarget(values["backend"], values["arch"], warp_size)),)
+    return (_convert_target(name, _SummaryTarget(values["backend"], values["arch"], warp_size)),)
 
 
-def _target(name: str, target: _SummaryTarget) -> Target:
+def _convert_target(name: str, target: _SummaryTarget) -> Target:
     if not target.backend or not 0 <= target.warp_size <= MAX_WARP_SIZE:
         raise CacheError(f"label {name} has a target without backend, or with {target.warp_size} threads in step")
     return Target(
-        _word(name, target.backend),
-        _architecture(name, str(target.arch)),
+        _check_word(name, target.backend),
+        _read_architecture(name, str(target.arch)),
         target.warp_size or None,
         target.ptx_version if target.ptx_version in _PTX_VERSIONS else None,
-        _word(name, target.cuda_version) or None,
+        _check_word(name, target.cuda_version) or None,
     )
 
 
-def _architecture(name: str, text: str) -> str | None:
+def _read_architecture(name: str, text: str) -> str | None:
     # MCV writes "unknown" and "Unknown architecture" for what its tables do not have.
-    return None if not text or text.lower().startswith("unknown") else _word(name, text)
+    return None if not text or text.lower().startswith("unknown") else _check_word(name, text)
 
 
-def _title(text: str) -> str:
+def _read_title(text: str) -> str:
     # It says nothing of the cache, so an odd one is no reason to refuse an image.
     return text if len(text) <= MAX_WORD_CHARACTERS and text.isprintable() else ""
 
 
-def _number(labels: Mapping[str, str], name: str) -> int | None:
+def _read_number(labels: Mapping[str, str], name: str) -> int | None:
     if (text := labels.get(name)) is None:
         return None
     if not _NUMBER.fullmatch(text):
@@ -176,18 +176,18 @@ def _number(labels: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _words(labels: Mapping[str, str], name: str) -> tuple[str, ...]:
+def _read_words(labels: Mapping[str, str], name: str) -> tuple[str, ...]:
     words = [word.strip() for word in labels.get(name, "").split(",")]
     if len(words) > MAX_WORDS:
         raise CacheError(f"label {name} lists {len(words)} values, over the limit of {MAX_WORDS}")
-    return _checked(name, words)
+    return _check_words(name, words)
 
 
-def _checked(name: str, words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_word(name, word) for word in words if word)
+def _check_words(name: str, words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_check_word(name, word) for word in words if word)
 
 
-def _word(name: str, text: str) -> str:
+def _check_word(name: str, text: str) -> str:
     if len(text) > MAX_WORD_CHARACTERS or not text.isprintable():
         raise CacheError(f"label {name} has {text[:80]!r}, which is too long or not printable")
     return text

@@ -1,4 +1,4 @@
-"""The labels of an image of a cache, as MCV writes them, and our own beside them."""
+"""Labels and `manifest.json` of a cache's image, in MCV's words, and our own labels beside them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.kernelcache.formats.label_reading import read_labels
 from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER, COMPILE_FOLDER
 
 
-def labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:
+def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:
     """Return the labels of the cache's image, sorted by name.
 
     Args:
@@ -26,11 +26,11 @@ def labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[
     written = {
         names.TITLE: title,
         names.image_label(cache.format, "entry-count"): str(len(cache.entries)),
-        names.image_label(cache.format, "summary"): _summary(cache.targets),
+        names.image_label(cache.format, "summary"): _write_summary(cache.targets),
         names.image_label(cache.format, "cache-size-bytes"): str(cache.size_bytes),
     }
     if cache.format == VLLM:
-        written |= _vllm(cache)
+        written |= _write_vllm(cache)
     elif cache.format == HABANA:
         written |= {
             names.FRAMEWORK: HABANA,
@@ -49,18 +49,23 @@ def labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[
     return told
 
 
-def _vllm(cache: Cache) -> dict[str, str]:
+def write_manifest(cache: Cache) -> bytes:
+    """Return the image's `manifest.json`, which lists the entries of the cache."""
+    return msgspec.json.format(msgspec.json.encode({cache.format: cache.entries}), indent=2)
+
+
+def _write_vllm(cache: Cache) -> dict[str, str]:
     return {
         names.image_label(VLLM, "format"): ",".join(cache.cache_formats),
         names.FRAMEWORK: VLLM,
         names.CACHE_TYPE: names.TORCH_COMPILE,
         names.CACHE_HASH: ",".join(cache.hashes),
-        names.MOUNT_SUBPATH: _mount_subpath(cache),
+        names.MOUNT_SUBPATH: _choose_subpath(cache),
         names.ROOT_ENV: f"{names.VLLM_ROOT}={names.VLLM_ROOT_VALUE}",
     }
 
 
-def _mount_subpath(cache: Cache) -> str:
+def _choose_subpath(cache: Cache) -> str:
     # MCV goes by the first hash alone: nothing else is exposed where it was compiled ahead of time.
     first = cache.entries[0]
     ahead_of_time = isinstance(first, VllmEntry) and (
@@ -77,7 +82,7 @@ class _SummaryTarget(msgspec.Struct, omit_defaults=True):
     cuda_version: str = ""
 
 
-def _summary(targets: tuple[Target, ...]) -> str:
+def _write_summary(targets: tuple[Target, ...]) -> str:
     """Write targets as MCV does, for which an empty text and a zero are what is not known."""
     written = [
         _SummaryTarget(

@@ -1,4 +1,4 @@
-"""Where an image says that its cache has to appear in a workload: KServe's labels, by MCV's rules and some of our own.
+"""Mounts of a cache in a workload, from KServe's labels on its image, by MCV's rules and some of our own.
 
 They come from whoever built the image and end in a pod's environment and mounts. So a variable has to be one that names
 a cache's folder, since one like LD_PRELOAD would run the cache as code, and paths have to be plain.
@@ -63,7 +63,7 @@ class _Extra(msgspec.Struct, rename="camel"):
 _extras = msgspec.json.Decoder(list[_Extra])
 
 
-def mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
+def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None:
     """Read KServe's labels; None where the image has none, as with Triton's caches and older images.
 
     Raises:
@@ -77,13 +77,17 @@ def mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan | None
         raise CacheError(f"label {names.ROOT_ENV} sets {variable[:80]!r}, and a {cache_format} cache needs {root}")
     # Habana's value goes on with settings after the folder.
     folder = value.partition(",")[0] if cache_format == HABANA else value
-    sub_path = _sub_path(names.MOUNT_SUBPATH, labels.get(names.MOUNT_SUBPATH, "."))
-    path = posixpath.join(_path(names.ROOT_ENV, folder), sub_path) if sub_path else _path(names.ROOT_ENV, folder)
+    sub_path = _check_sub_path(names.MOUNT_SUBPATH, labels.get(names.MOUNT_SUBPATH, "."))
+    path = (
+        posixpath.join(_check_path(names.ROOT_ENV, folder), sub_path)
+        if sub_path
+        else _check_path(names.ROOT_ENV, folder)
+    )
     primary = Mount(sub_path, path, writable=cache_format == HABANA)
-    return MountPlan(variable, value, (primary, *_extra_mounts(labels.get(names.MOUNTS, ""), sub_path)))
+    return MountPlan(variable, value, (primary, *_read_extra_mounts(labels.get(names.MOUNTS, ""), sub_path)))
 
 
-def _extra_mounts(text: str, primary: str) -> Iterable[Mount]:
+def _read_extra_mounts(text: str, primary: str) -> Iterable[Mount]:
     if not text.strip():
         return
     try:
@@ -94,16 +98,16 @@ def _extra_mounts(text: str, primary: str) -> Iterable[Mount]:
         raise CacheError(f"label {names.MOUNTS} lists {len(extras)} mounts, over the limit of {MAX_EXTRA_MOUNTS}")
     seen = {primary}
     for extra in extras:
-        sub_path = _sub_path(names.MOUNTS, extra.sub_path)
+        sub_path = _check_sub_path(names.MOUNTS, extra.sub_path)
         if not sub_path or sub_path in seen:
             raise CacheError(f"label {names.MOUNTS} mounts {extra.sub_path[:80]!r}, which is empty or mounted already")
         if extra.env and not _FOLDER_VARIABLE.fullmatch(extra.env):
             raise CacheError(f"label {names.MOUNTS} sets {extra.env[:80]!r}, which does not name a cache's folder")
         seen.add(sub_path)
-        yield Mount(sub_path, _path(names.MOUNTS, extra.abs_path), extra.env, extra.requires_writable)
+        yield Mount(sub_path, _check_path(names.MOUNTS, extra.abs_path), extra.env, extra.requires_writable)
 
 
-def _sub_path(label: str, text: str) -> str:
+def _check_sub_path(label: str, text: str) -> str:
     """Return a relative path in its plain form, empty for `.`."""
     path = "" if text == "." else text
     if path and not _is_plain(path):
@@ -111,7 +115,7 @@ def _sub_path(label: str, text: str) -> str:
     return path
 
 
-def _path(label: str, text: str) -> str:
+def _check_path(label: str, text: str) -> str:
     if not text.startswith("/") or not _is_plain(text[1:]):
         raise CacheError(f"label {label} has the path {text[:80]!r}, which is not a plain absolute path")
     return text

@@ -1,4 +1,4 @@
-"""The files of a cache folder, listed once; nothing but regular files and folders is accepted.
+"""Lists the files of a cache folder once; nothing but regular files and folders is accepted.
 
 A link would carry a file of the build host into an image, or point at nothing where the image is used; devices, pipes
 and sockets have no content to carry.
@@ -82,9 +82,9 @@ def _walk(root: Path, top: PurePosixPath) -> Iterator[tuple[str, int]]:
         relative = waiting.pop()
         if len(relative.parts) > MAX_DEPTH:
             raise CacheError(f"{root / relative} is nested deeper than {MAX_DEPTH} folders")
-        for entry in _entries(root / relative):
+        for entry in _list_entries(root / relative):
             status = entry.stat(follow_symlinks=False)
-            path = relative / _checked_name(entry)
+            path = relative / _check_name(entry)
             if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
             elif stat.S_ISREG(status.st_mode):
@@ -97,7 +97,7 @@ def _walk(root: Path, top: PurePosixPath) -> Iterator[tuple[str, int]]:
                 raise CacheError(f"the cache in {root} has more than {MAX_FILES} files")
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -105,7 +105,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise CacheError(f"{folder} of the cache cannot be read: {exc.strerror}") from exc
 
 
-def _checked_name(entry: os.DirEntry[str]) -> str:
+def _check_name(entry: os.DirEntry[str]) -> str:
     printable = all(ord(letter) >= _FIRST_PRINTABLE for letter in entry.name)
     try:
         entry.name.encode()

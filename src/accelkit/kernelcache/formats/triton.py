@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats.cache import Target, sorted_targets
+from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import Kernel
 from accelkit.kernelcache.formats.group_files import is_group_file
 from accelkit.kernelcache.formats.tree import Tree
@@ -43,7 +43,7 @@ class CompiledKernel(msgspec.Struct, frozen=True):
     triton_version: str | None
 
 
-def kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
+def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
     """Yield the kernels whose metadata lie anywhere in a folder of the tree; only a file with a hash counts.
 
     Raises:
@@ -54,20 +54,20 @@ def kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KE
         if not name.endswith(".json") or is_group_file(name):
             continue
         content = tree.metadata(path)
-        if content is not None and (metadata := _metadata(path, content)) is not None:
-            yield CompiledKernel(path, _kernel(metadata, triton_key), metadata.triton_version)
+        if content is not None and (metadata := _read_metadata(path, content)) is not None:
+            yield CompiledKernel(path, _convert_kernel(metadata, triton_key), metadata.triton_version)
 
 
-def targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
+def collect_targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
     """Return the hardware that kernels are for; each with the newest PTX ISA that any of them needs."""
     newest = dict[Target, int]()
     for kernel in compiled:
         target = Target(kernel.backend, str(kernel.arch), kernel.warp_size)
         newest[target] = max(newest.get(target, 0), kernel.ptx_version)
-    return sorted_targets(msgspec.structs.replace(target, ptx_version=ptx or None) for target, ptx in newest.items())
+    return sort_targets(msgspec.structs.replace(target, ptx_version=ptx or None) for target, ptx in newest.items())
 
 
-def dummy_key(kernel: Kernel, *, triton_key: str) -> str:
+def compute_dummy_key(kernel: Kernel, *, triton_key: str) -> str:
     """Return the key by which MCV compares a kernel with an installed Triton.
 
     It stands for an environment without any of the variables that Triton's own key depends on.
@@ -80,10 +80,10 @@ def dummy_key(kernel: Kernel, *, triton_key: str) -> str:
         "ptx": kernel.ptx_version,
     }
     parts = (_DUMMY_SOURCE, target, msgspec.json.encode(options).decode(), "{}")
-    return _sha256("-".join((triton_key, *map(_sha256, parts))))
+    return _hash("-".join((triton_key, *map(_hash, parts))))
 
 
-def _metadata(path: str, content: bytes) -> _Metadata | None:
+def _read_metadata(path: str, content: bytes) -> _Metadata | None:
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -96,7 +96,7 @@ def _metadata(path: str, content: bytes) -> _Metadata | None:
         raise CacheError(f"{path} has a hash, but is not the metadata of a kernel: {exc}") from exc
 
 
-def _kernel(metadata: _Metadata, triton_key: str) -> Kernel:
+def _convert_kernel(metadata: _Metadata, triton_key: str) -> Kernel:
     kernel = Kernel(
         hash=metadata.hash,
         ptx_version=metadata.ptx_version or 0,
@@ -107,8 +107,8 @@ def _kernel(metadata: _Metadata, triton_key: str) -> Kernel:
         arch=str(metadata.target.arch),
         warp_size=metadata.target.warp_size,
     )
-    return msgspec.structs.replace(kernel, dummy_key=dummy_key(kernel, triton_key=triton_key))
+    return msgspec.structs.replace(kernel, dummy_key=compute_dummy_key(kernel, triton_key=triton_key))
 
 
-def _sha256(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

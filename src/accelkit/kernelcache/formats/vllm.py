@@ -15,9 +15,10 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import triton
-from accelkit.kernelcache.formats.cache import Target, sorted_targets
+from accelkit.kernelcache.formats.backends import Backend, find_backend
+from accelkit.kernelcache.formats.cache import Target, sort_targets
 from accelkit.kernelcache.formats.entries import MEGA_AOT, AotModel, BinaryArtifacts, VllmEntry
-from accelkit.kernelcache.formats.environment import redacted, secret_names
+from accelkit.kernelcache.formats.environment import find_secrets, redact
 from accelkit.kernelcache.formats.tree import Tree
 
 COMPILE_FOLDER: Final = "torch_compile_cache"
@@ -31,8 +32,8 @@ _FACTORS: Final = "cache_key_factors.json"
 _MODEL: Final = "model"
 _RANK: Final = re.compile(r"rank_\d+_\d+")
 _ARTIFACT: Final = "artifact_compile_range_"
-_BACKENDS: Final = {"rocm": "hip", "": "cuda"}
-_WARP_SIZES: Final = {"cuda": 32}
+# The device that vLLM is built for where it does not say another.
+_DEFAULT_DEVICE: Final = "cuda"
 
 
 class _Factors(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class _Factors(msgspec.Struct, frozen=True):
     env: dict[str, Any] = {}
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
     """One hash folder: its entry in the manifest, and what it tells about where it runs."""
 
     entry: VllmEntry
@@ -57,7 +58,7 @@ def is_vllm(tree: Tree) -> bool:
     return COMPILE_FOLDER in tree.names("")
 
 
-def findings(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[Finding]:
+def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[HashFolder]:
     """Yield what each hash folder holds; folders that hold nothing known are passed over.
 
     `built_for` is the hardware for entries that do not say: compiled pieces name at most its backend.
@@ -66,33 +67,33 @@ def findings(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterat
         CacheError: a file is not of the form its name promises.
     """
     for name in tree.names(COMPILE_FOLDER):
-        if name != AOT_FOLDER and (found := _compiled(tree, name, triton_key, built_for)) is not None:
+        if name != AOT_FOLDER and (found := _read_compiled(tree, name, triton_key, built_for)) is not None:
             yield found
     for name in tree.names(f"{COMPILE_FOLDER}/{AOT_FOLDER}"):
-        if (found := _ahead_of_time(tree, name, triton_key, built_for)) is not None:
+        if (found := _read_ahead_of_time(tree, name, triton_key, built_for)) is not None:
             yield found
 
 
-def _compiled(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> Finding | None:
+def _read_compiled(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> HashFolder | None:
     folder = f"{COMPILE_FOLDER}/{name}"
-    pieces = tuple(_pieces(tree, folder))
-    kernels = tuple(triton.kernels(tree, folder, triton_key=triton_key))
+    pieces = tuple(_read_pieces(tree, folder))
+    kernels = tuple(triton.read_kernels(tree, folder, triton_key=triton_key))
     versions = tuple(kernel.triton_version for kernel in kernels if kernel.triton_version)
-    compiled = triton.targets(kernel.kernel for kernel in kernels)
+    compiled = triton.collect_targets(kernel.kernel for kernel in kernels)
     if not pieces:
         entry = VllmEntry(vllm_hash=name, cache_format=TRITON, triton=tuple(kernel.kernel for kernel in kernels))
-        return Finding(entry=entry, targets=compiled, triton_versions=versions) if kernels else None
+        return HashFolder(entry=entry, targets=compiled, triton_versions=versions) if kernels else None
     environments = tuple(factors.env for _, factors in pieces)
-    return Finding(
+    return HashFolder(
         entry=VllmEntry(vllm_hash=name, cache_format=BINARY, binary=tuple(piece for piece, _ in pieces)),
-        targets=sorted_targets(_target(env, compiled, built_for) for env in environments),
+        targets=sort_targets(_find_target(env, compiled, built_for) for env in environments),
         triton_versions=versions,
-        cuda_versions=tuple(version for env in environments if (version := _cuda_version(env))),
-        secret_names=tuple(secret for env in environments for secret in secret_names(env)),
+        cuda_versions=tuple(version for env in environments if (version := _read_cuda_version(env))),
+        secret_names=tuple(secret for env in environments for secret in find_secrets(env)),
     )
 
 
-def _ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> Finding | None:
+def _read_ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> HashFolder | None:
     folder = f"{COMPILE_FOLDER}/{AOT_FOLDER}/{name}"
     ranks = [rank for rank in tree.names(folder) if _RANK.fullmatch(rank)]
     bundles = tuple(
@@ -111,13 +112,13 @@ def _ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Target | N
         entry = VllmEntry(vllm_hash=name, cache_format=AOT_COMPILE, aot_compile=models)
     else:
         return None
-    kernels = tuple(triton.kernels(tree, folder, triton_key=triton_key))
-    compiled = triton.targets(kernel.kernel for kernel in kernels)
+    kernels = tuple(triton.read_kernels(tree, folder, triton_key=triton_key))
+    compiled = triton.collect_targets(kernel.kernel for kernel in kernels)
     versions = tuple(kernel.triton_version for kernel in kernels if kernel.triton_version)
-    return Finding(entry=entry, targets=compiled or _given(built_for), triton_versions=versions)
+    return HashFolder(entry=entry, targets=compiled or _list_given(built_for), triton_versions=versions)
 
 
-def _pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Factors]]:
+def _read_pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Factors]]:
     for rank in tree.names(folder):
         if not _RANK.fullmatch(rank):
             continue
@@ -138,7 +139,7 @@ def _pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Factors
                         compiler_hash=factors.compiler_hash,
                         cache_save_format="binary" if f"{part}/{names[0]}" in tree else "unpacked",
                         target_device=device if isinstance(device, str) else "",
-                        env=redacted(factors.env),
+                        env=redact(factors.env),
                     ),
                     factors,
                 )
@@ -154,33 +155,32 @@ def _read_factors(tree: Tree, path: str) -> _Factors:
         raise CacheError(f"{path} is not what vLLM writes: {exc}") from exc
 
 
-def _target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
+def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
     """Return what compiled pieces run on.
 
     Kernels beside them tell all; else the environment tells the backend, and only who built them knows the rest. MCV
     takes what it cannot know for a T4 or an MI100; here it stays unknown.
     """
-    device = env.get("VLLM_TARGET_DEVICE")
-    backend = _BACKENDS.get(device, device) if isinstance(device, str) else "cuda"
-    cuda_version = _cuda_version(env)
-    for known in (*compiled, *_given(built_for)):
-        if known.backend == backend:
+    backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
+    for known in (*compiled, *_list_given(built_for)):
+        if known.backend == backend.name:
             return msgspec.structs.replace(
-                known, arch=_prefixed(known), cuda_version=known.cuda_version or cuda_version
+                known, arch=backend.add_prefix(known.arch), cuda_version=known.cuda_version or cuda_version
             )
-    return Target(backend, warp_size=_WARP_SIZES.get(backend), cuda_version=cuda_version)
+    return Target(backend.name, warp_size=backend.find_warp_size(None), cuda_version=cuda_version)
 
 
-def _prefixed(target: Target) -> str | None:
-    bare = target.backend == "cuda" and target.arch is not None and not target.arch.startswith("sm_")
-    return f"sm_{target.arch}" if bare else target.arch
+def _find_device_backend(env: dict[str, Any]) -> Backend:
+    device = env.get("VLLM_TARGET_DEVICE")
+    return find_backend(device if isinstance(device, str) and device else _DEFAULT_DEVICE)
 
 
-def _cuda_version(env: dict[str, Any]) -> str | None:
+def _read_cuda_version(env: dict[str, Any]) -> str | None:
     version = env.get("VLLM_MAIN_CUDA_VERSION")
-    on_cuda = env.get("VLLM_TARGET_DEVICE", "cuda") in {"cuda", ""}
-    return version if on_cuda and isinstance(version, str) and version else None
+    if not _find_device_backend(env).cuda_toolkit or not isinstance(version, str):
+        return None
+    return version or None
 
 
-def _given(built_for: Target | None) -> tuple[Target, ...]:
+def _list_given(built_for: Target | None) -> tuple[Target, ...]:
     return () if built_for is None else (built_for,)

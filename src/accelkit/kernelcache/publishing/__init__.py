@@ -1,1 +1,1 @@
-"""Caches on their way into a registry: built, signed, copied."""
+"""Publishing of caches: images are built, pushed, signed and copied."""

@@ -1,13 +1,13 @@
-"""An image from one registry to another, with its signatures: byte for byte, so that they still hold."""
+"""Copies an image to another registry with its signatures, byte for byte, so that they still hold."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import Descriptor, Index, Manifest
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, may_be_bundle
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
@@ -18,7 +18,7 @@ _MAX_MANIFESTS = 1024
 
 
 @dataclass
-class Copied:
+class CopyResult:
     """What a copy took.
 
     Attributes:
@@ -41,7 +41,7 @@ async def copy_image(
     target: Reference,
     *,
     signatures: bool = True,
-) -> Copied:
+) -> CopyResult:
     """Copy an image, all members of an index, and what signs it.
 
     Args:
@@ -57,14 +57,14 @@ async def copy_image(
         CacheError: the image, or the list of what signs it, cannot be read, or the target names another digest.
     """
     raw = await source_client.manifest(source)
-    if target.digest not in {"", raw.digest}:
+    if target.digest not in {None, raw.digest}:
         raise CacheError(
             f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
         )
-    copying = _Copying(source_client, source, client, target, Copied(raw.digest))
-    await copying.image(raw, "")
+    copying = _Copying(source_client, source, client, target, CopyResult(raw.digest))
+    await copying.copy_manifest(raw)
     if signatures:
-        await copying.signatures(source.at(raw.digest))
+        await copying.copy_signatures(source.with_digest(raw.digest), raw.digest)
     if target.tag:
         # Last, so that whoever asks by tag finds the signatures too.
         await copying.write(raw, target.tag)
@@ -77,10 +77,10 @@ class _Copying:
     source: Reference
     client: RegistryClient
     target: Reference
-    done: Copied
+    done: CopyResult
     _begun: int = 0
 
-    async def image(self, raw: RawManifest, tag: str) -> None:
+    async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> None:
         """Blobs and members first, so that a manifest never names what is not there."""
         self._begun += 1
         if self._begun > _MAX_MANIFESTS:
@@ -88,29 +88,29 @@ class _Copying:
         document = raw.decode()
         if isinstance(document, Index):
             for member in document.manifests:
-                await self.image(await self.source_client.manifest(self.source.at(member.digest)), "")
+                await self.copy_manifest(await self.source_client.manifest(self.source.with_digest(member.digest)))
         else:
-            await self._blobs(document)
+            await self._copy_blobs(document)
         await self.write(raw, tag)
         self.done.manifests += 1
 
-    async def write(self, raw: RawManifest, tag: str) -> None:
+    async def write(self, raw: RawManifest, tag: str | None) -> None:
         """Write a manifest whose parts are there, under a tag or, without one, under its digest."""
         document = raw.decode()
-        place = self.target.tagged(tag) if tag else self.target.tagged("").at(raw.digest)
+        place = replace(self.target, tag=tag, digest=raw.digest if tag is None else None)
         media_type = document.media_type or raw.media_type
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
-    async def signatures(self, image: Reference) -> None:
-        """What cosign 2 tagged, and the bundles that refer to the image."""
-        tag = signature_tag(image.digest)
+    async def copy_signatures(self, image: Reference, digest: str) -> None:
+        """Return what cosign 2 tagged, and the bundles that refer to the image."""
+        tag = signature_tag(digest)
         try:
-            raw = await self.source_client.manifest(image.tagged(tag))
+            raw = await self.source_client.manifest(image.with_tag(tag))
         except RegistryError as exc:
             if not exc.missing:
                 raise
         else:
-            await self.image(raw, tag)
+            await self.copy_manifest(raw, tag)
             self.done.signatures += 1
         listed = await self.source_client.referrers(image)
         if listed.problems:
@@ -122,18 +122,18 @@ class _Copying:
         for referrer in listed.descriptors:
             if not may_be_bundle(referrer):
                 continue
-            raw = await self.source_client.manifest(image.at(referrer.digest))
+            raw = await self.source_client.manifest(image.with_digest(referrer.digest))
             document = raw.decode()
             if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
-                await self.image(raw, "")
+                await self.copy_manifest(raw)
                 self.done.signatures += 1
 
-    async def _blobs(self, document: Manifest) -> None:
+    async def _copy_blobs(self, document: Manifest) -> None:
         turn = asyncio.Semaphore(_PARALLEL_BLOBS)
         same_registry = self.source.registry == self.target.registry
-        mount_from = self.source.repository if same_registry else ""
+        mount_from = self.source.repository if same_registry else None
 
-        async def one(blob: Descriptor) -> None:
+        async def copy_blob(blob: Descriptor) -> None:
             async with turn:
                 sent = await self.client.uploads.push_blob(
                     self.target, blob, lambda: self.source_client.stream(self.source, blob), mount_from=mount_from
@@ -143,6 +143,6 @@ class _Copying:
         try:
             async with asyncio.TaskGroup() as group:
                 for blob in {each.digest: each for each in (document.config, *document.layers)}.values():
-                    group.create_task(one(blob))
+                    group.create_task(copy_blob(blob))
         except BaseExceptionGroup as exc:
             raise exc.exceptions[0] from None

@@ -1,4 +1,4 @@
-"""A cache as the one layer of an image, and the image's configuration.
+"""Writes a cache as the one layer of an image, and the image's configuration.
 
 The same files give the same bytes, whoever owns them and whenever they were written: names are sorted, owner, mode and
 time are fixed. The layer passes through in one stream and is never held in memory.
@@ -21,7 +21,7 @@ import msgspec
 import zstandard
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import Cache, manifest
+from accelkit.kernelcache.formats import Cache, write_manifest
 
 Compression = Literal["gzip", "zstd", "none"]
 MediaFamily = Literal["oci", "docker"]
@@ -90,8 +90,8 @@ def write_layer(
     media_type = _MEDIA_TYPES.get((media, compression))
     if media_type is None:
         raise CacheError(f"there is no {media} media type for {compression} layers", next_step="take oci or gzip")
-    compressor, plain, packed, size = _compressor(compression), hashlib.sha256(), hashlib.sha256(), 0
-    for data in _archive(cache, folder, _source_date_epoch() if modified is None else modified):
+    compressor, plain, packed, size = _open_compressor(compression), hashlib.sha256(), hashlib.sha256(), 0
+    for data in _write_archive(cache, folder, _read_source_date_epoch() if modified is None else modified):
         plain.update(data)
         compressed = compressor.compress(data) if compressor else data
         packed.update(compressed)
@@ -103,12 +103,14 @@ def write_layer(
     return LayerInfo(media_type, f"sha256:{packed.hexdigest()}", size, f"sha256:{plain.hexdigest()}")
 
 
-def image_config(layer: LayerInfo, labels: Mapping[str, str], *, architecture: str, created: str = CREATED) -> bytes:
+def write_image_config(
+    layer: LayerInfo, labels: Mapping[str, str], *, architecture: str, created: str = CREATED
+) -> bytes:
     """Return the configuration of an image that has this layer only, as JSON with sorted keys.
 
     Args:
         layer: what `write_layer` wrote.
-        labels: what `formats.labels` made of the cache.
+        labels: what `formats.write_labels` made of the cache.
         architecture: CPU architecture in the words of OCI, that of the host that built it.
         created: RFC 3339; fixed, so that the same cache gives the same image.
     """
@@ -123,14 +125,14 @@ def image_config(layer: LayerInfo, labels: Mapping[str, str], *, architecture: s
     return msgspec.json.encode(config, order="sorted")
 
 
-def _source_date_epoch() -> int:
+def _read_source_date_epoch() -> int:
     text = os.environ.get("SOURCE_DATE_EPOCH", "0")
     if not text.isascii() or not text.isdigit():
         raise CacheError(f"SOURCE_DATE_EPOCH is {text!r} and not a number of seconds")
     return int(text)
 
 
-def _compressor(compression: Compression) -> _Compressor | None:
+def _open_compressor(compression: Compression) -> _Compressor | None:
     if compression == "gzip":
         return zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP)
     if compression == "zstd":
@@ -138,37 +140,37 @@ def _compressor(compression: Compression) -> _Compressor | None:
     return None
 
 
-def _archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]:
+def _write_archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]:
     top, listing = f"io.{cache.format}.cache", f"io.{cache.format}.manifest"
     seen, total = set[str](), 0
-    yield _header(top, modified)
+    yield _write_header(top, modified)
     for path in cache.files:
-        for parent in _parents(path):
+        for parent in _list_parents(path):
             if parent not in seen:
                 seen.add(parent)
-                yield _header(f"{top}/{parent}", modified)
-        size = yield from _file(folder / path, f"{top}/{path}", modified)
+                yield _write_header(f"{top}/{parent}", modified)
+        size = yield from _write_file(folder / path, f"{top}/{path}", modified)
         total += size
     if total != cache.size_bytes:
         raise CacheError(f"{folder} has {total} bytes and had {cache.size_bytes} when it was read", next_step=_RETRY)
-    document = manifest(cache)
-    yield _header(listing, modified)
-    yield _header(f"{listing}/manifest.json", modified, size=len(document))
-    yield document + _padding(len(document))
+    document = write_manifest(cache)
+    yield _write_header(listing, modified)
+    yield _write_header(f"{listing}/manifest.json", modified, size=len(document))
+    yield document + _pad(len(document))
     yield _END
 
 
-def _parents(path: str) -> Iterator[str]:
+def _list_parents(path: str) -> Iterator[str]:
     """Yield the folders of a path, outermost first."""
     return (path[:index] for index, letter in enumerate(path) if letter == "/")
 
 
-def _file(path: Path, name: str, modified: int) -> Generator[bytes, None, int]:
+def _write_file(path: Path, name: str, modified: int) -> Generator[bytes, None, int]:
     """Yield a file's header and content, and return its bytes."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            yield _header(name, modified, size=size)
+            yield _write_header(name, modified, size=size)
             left = size
             while left and (data := file.read(min(CHUNK_BYTES, left))):
                 left -= len(data)
@@ -177,11 +179,11 @@ def _file(path: Path, name: str, modified: int) -> Generator[bytes, None, int]:
                 raise CacheError(f"{path} changed its size while it was packed", next_step=_RETRY)
     except OSError as exc:
         raise CacheError(f"{path} of the cache cannot be read: {exc.strerror}") from exc
-    yield _padding(size)
+    yield _pad(size)
     return size
 
 
-def _header(name: str, modified: int, *, size: int | None = None) -> bytes:
+def _write_header(name: str, modified: int, *, size: int | None = None) -> bytes:
     """Return the header of a file of `size` bytes, or of a folder without."""
     info = TarInfo(name)
     info.mtime = modified
@@ -192,5 +194,5 @@ def _header(name: str, modified: int, *, size: int | None = None) -> bytes:
     return info.tobuf(PAX_FORMAT, "utf-8", "strict")
 
 
-def _padding(size: int) -> bytes:
+def _pad(size: int) -> bytes:
     return bytes(-size % _BLOCK)

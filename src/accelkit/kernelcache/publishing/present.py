@@ -1,10 +1,10 @@
-"""What a registry has already, so that only the rest is sent."""
+"""Finds what a registry has already: images by tag, and what is attached to them."""
 
 from __future__ import annotations
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import Manifest
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.documents import Manifest
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import (
     BUNDLE_TYPE_PREFIX,
@@ -15,18 +15,18 @@ from accelkit.kernelcache.signatures.bundles import (
 from accelkit.kernelcache.signatures.simple_signing import signature_tag
 
 
-async def present_digest(client: RegistryClient, reference: Reference) -> str | None:
-    """The digest that a tag leads to; None where there is no such image.
+async def find_digest(client: RegistryClient, reference: Reference) -> str | None:
+    """Return the digest that a tag leads to; None where there is no such image.
 
     Raises:
         RegistryError: the registry cannot be asked, so that nothing is known.
     """
-    raw = await _present(client, reference)
+    raw = await _find_manifest(client, reference)
     return raw.digest if raw is not None else None
 
 
-async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
-    """What cosign attached to an image: its signature image of version 2, and the bundles that refer to the image.
+async def list_attachments(client: RegistryClient, image: Reference) -> dict[str, str]:
+    """List what cosign attached to an image: its signature image of version 2, and the bundles that refer to it.
 
     Nothing of it is verified.
 
@@ -42,7 +42,7 @@ async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
         RegistryError: the registry cannot be asked.
     """
     found = {}
-    raw = await _present(client, image.tagged(signature_tag(image.digest)))
+    raw = await _find_manifest(client, image.with_tag(signature_tag(image.require_digest())))
     if raw is not None:
         found[raw.digest] = SIGN_PREDICATE
     listed = await client.referrers(image)
@@ -51,19 +51,19 @@ async def attached(client: RegistryClient, image: Reference) -> dict[str, str]:
     for each in listed.descriptors:
         if not may_be_bundle(each):
             continue
-        raw = await _present(client, image.at(each.digest))
+        raw = await _find_manifest(client, image.with_digest(each.digest))
         document = raw.decode() if raw is not None else None
         if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
             found[each.digest] = document.annotations.get(PREDICATE_ANNOTATION, SIGN_PREDICATE)
     return found
 
 
-async def bears_signature(client: RegistryClient, image: Reference) -> bool:
-    """Whether anybody signed an image, however well. Raises as `attached`."""
-    return SIGN_PREDICATE in (await attached(client, image)).values()
+async def has_signature(client: RegistryClient, image: Reference) -> bool:
+    """Whether anybody signed an image, however well. Raises as `list_attachments`."""
+    return SIGN_PREDICATE in (await list_attachments(client, image)).values()
 
 
-async def _present(client: RegistryClient, reference: Reference) -> RawManifest | None:
+async def _find_manifest(client: RegistryClient, reference: Reference) -> RawManifest | None:
     try:
         return await client.manifest(reference)
     except RegistryError as exc:

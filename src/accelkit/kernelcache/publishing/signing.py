@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError, SignatureError
-from accelkit.kernelcache.publishing.lent_login import lent_login
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.publishing.docker_config import write_docker_config
 from accelkit.kernelcache.registry import RegistrySettings
-from accelkit.kernelcache.signatures.findings import plain
+from accelkit.kernelcache.signatures.findings import sanitize_message
 
 _SIGN_SECONDS = 300.0
 _HELP_SECONDS = 30.0
@@ -26,7 +26,7 @@ class Cosign:
 
     Attributes:
         program: its path or name.
-        key: anything that its `--key` takes: a file, a `k8s://` secret, a key service's URI; empty for keyless.
+        key: anything that its `--key` takes: a file, a `k8s://` secret, a key service's URI; None for keyless.
         log: whether an entry of the transparency log is made.
         plain_http: whether the registry is spoken to without TLS.
         arguments: more of its own options.
@@ -34,7 +34,7 @@ class Cosign:
     """
 
     program: str = "cosign"
-    key: str = ""
+    key: str | None = None
     log: bool = True
     plain_http: bool = False
     arguments: tuple[str, ...] = ()
@@ -83,14 +83,16 @@ class Cosign:
                 await process.wait()
         text = output.decode(errors="replace")
         if process.returncode:
-            raise SignatureError(f"{Path(program).name} {arguments[0]} failed: {_reason(text)}", next_step=_NEXT)
+            raise SignatureError(
+                f"{Path(program).name} {arguments[0]} failed: {_shorten_output(text)}", next_step=_NEXT
+            )
         return text
 
 
-def _reason(text: str) -> str:
+def _shorten_output(text: str) -> str:
     # It logs its error twice, the second time behind these words and without the warnings before.
     said = " ".join(text.rpartition("error during command execution: ")[2].split())
-    return plain(said[-500:])
+    return sanitize_message(said[-500:])
 
 
 async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySettings, *, lend_login: bool = False) -> None:
@@ -108,7 +110,7 @@ async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySetting
     """
     authorities = ("--registry-cacert", str(settings.ca_file)) if settings.ca_file is not None else ()
     login = await settings.credentials.login(image) if lend_login else None
-    with lent_login(image.registry, login) as environ:
+    with write_docker_config(image.registry, login) as environ:
         reaching = replace(
             cosign,
             plain_http=image.registry in settings.plain_http,

@@ -1,4 +1,4 @@
-"""What a registry answers: small bodies read whole, the next page of a list, refusals in its own words."""
+"""Answers of a registry: small bodies read whole, the next page of a list, refusals in its own words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry.settings import Endpoint
+from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
 _MAX_ERROR_BYTES = 64 << 10
 _MAX_DETAIL_CHARACTERS = 200
@@ -22,12 +22,12 @@ _BODY_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Answer:
-    """A small answer, read whole. `following` is the URL of the next page as the registry wrote it, or empty."""
+    """A small answer, read whole. `following` is the URL of the next page as the registry wrote it, or None."""
 
     status: int
     headers: CIMultiDictProxy[str]
     content: bytes
-    following: str = ""
+    following: str | None = None
 
 
 async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
@@ -49,8 +49,8 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) 
     return b"".join(parts)
 
 
-def following_page(response: aiohttp.ClientResponse) -> str:
-    """The next page that a `Link` header names; empty where it names none.
+def read_next_page(response: aiohttp.ClientResponse) -> str | None:
+    """Return the next page that a `Link` header names; None where it names none.
 
     Raises:
         RegistryError: it names one that cannot be read, so that the list is not whole.
@@ -59,11 +59,11 @@ def following_page(response: aiohttp.ClientResponse) -> str:
         link = response.links.get("next")
     except ValueError as exc:
         raise RegistryError(f"{response.url.raw_host} names a next page that cannot be read: {exc}") from exc
-    return str(link["url"]) if link else ""
+    return str(link["url"]) if link else None
 
 
-async def refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: str) -> RegistryError:
-    """The error for an answer that is none of those hoped for."""
+async def read_refusal(response: aiohttp.ClientResponse, endpoint: RegistryEndpoint, method: str) -> RegistryError:
+    """Return the error for an answer that is none of those hoped for."""
     status = response.status
     detail = ""
     with contextlib.suppress(RegistryError):
@@ -81,7 +81,7 @@ async def refusal(response: aiohttp.ClientResponse, endpoint: Endpoint, method: 
         f"{endpoint.registry} answers HTTP {status} to {method} {endpoint.repository} {path}{said}",
         status=status,
         retryable=is_passing(status),
-        retry_after_seconds=_retry_after(response),
+        retry_after_seconds=_read_retry_after(response),
         next_step=next_step,
     )
 
@@ -91,7 +91,7 @@ def is_passing(status: int) -> bool:
     return status in {408, 429} or (status >= 500 and status != 501)  # noqa: PLR2004 - HTTP's classes
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float:
+def _read_retry_after(response: aiohttp.ClientResponse) -> float:
     value = response.headers.get("Retry-After", "")
     if value.isdecimal():
         return float(value)

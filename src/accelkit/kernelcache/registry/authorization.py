@@ -1,4 +1,4 @@
-"""What to put into `Authorization`: the challenge of a registry, and the tokens that answer it."""
+"""Authorization: the challenge of a registry, and the tokens that answer it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import msgspec
 from yarl import URL
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry.answers import is_passing, read_limited
 from accelkit.kernelcache.registry.credentials import Login
-from accelkit.kernelcache.registry.destinations import proxy_for, read_url, require_safe
-from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.destinations import find_proxy, read_url, require_safe
+from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 _Asking: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
 
@@ -50,7 +50,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parse_challenges(headers: list[str]) -> Challenge | None:
-    """The demand we can meet among `WWW-Authenticate` headers; a token before a password."""
+    """Return the demand we can meet among `WWW-Authenticate` headers; a token before a password."""
     found: dict[str, dict[str, str]] = {}
     for header in headers:
         values: dict[str, str] = {}
@@ -82,13 +82,13 @@ class Authorizer:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[str, float]] = {}
 
-    def header(self, endpoint: Endpoint, scope: str) -> dict[str, str]:
-        """The header known to work, or none."""
+    def find_header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
+        """Return the header known to work, or none."""
         value, until = self._known.get((endpoint.base, scope), ("", 0.0))
         return {"Authorization": value} if value and self._clock() < until else {}
 
-    async def answer(self, endpoint: Endpoint, scope: str, challenge: Challenge) -> None:
-        """Meet a challenge, so that `header` knows what to send.
+    async def answer_challenge(self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge) -> None:
+        """Meet a challenge, so that `find_header` knows what to send.
 
         Raises:
             RegistryError: no login is known where one is needed, or the token server refuses.
@@ -102,13 +102,13 @@ class Authorizer:
                     status=401,
                     next_step="log in (docker login writes what is read here), or give a pull secret",
                 )
-            self._known[endpoint.base, scope] = (_basic(login), float("inf"))
+            self._known[endpoint.base, scope] = (_encode_basic(login), float("inf"))
             return
-        token, seconds = await self._token(endpoint, scope, challenge, login)
+        token, seconds = await self._request_token(endpoint, scope, challenge, login)
         self._known[endpoint.base, scope] = (f"Bearer {token}", self._clock() + max(seconds - _MARGIN_SECONDS, 1.0))
 
-    async def _token(
-        self, endpoint: Endpoint, scope: str, challenge: Challenge, login: Login | None
+    async def _request_token(
+        self, endpoint: RegistryEndpoint, scope: str, challenge: Challenge, login: Login | None
     ) -> tuple[str, float]:
         realm = read_url(challenge.realm, base=endpoint.base, said_by=endpoint.registry)
         require_safe(realm, base=endpoint.base, plain_http=self._settings.plain_http, said_by=endpoint.registry)
@@ -144,13 +144,13 @@ class Authorizer:
         if login is not None and login.identity_token:
             form = {**given, "grant_type": "refresh_token", "refresh_token": login.identity_token}
             return self._session.post(
-                realm, data={**form, "client_id": "accelkit"}, allow_redirects=False, proxy=proxy_for(realm)
+                realm, data={**form, "client_id": "accelkit"}, allow_redirects=False, proxy=find_proxy(realm)
             )
-        headers = {"Authorization": _basic(login)} if login is not None else {}
+        headers = {"Authorization": _encode_basic(login)} if login is not None else {}
         # Added by hand: the session would quote anew what the realm holds already.
         url = URL(f"{realm}{'&' if realm.raw_query_string else '?'}{urlencode(given)}", encoded=True)
-        return self._session.get(url, headers=headers, allow_redirects=False, proxy=proxy_for(url))
+        return self._session.get(url, headers=headers, allow_redirects=False, proxy=find_proxy(url))
 
 
-def _basic(login: Login) -> str:
+def _encode_basic(login: Login) -> str:
     return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode()

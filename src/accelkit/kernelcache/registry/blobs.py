@@ -1,4 +1,4 @@
-"""A blob on its way in: resumed where it breaks off, hashed while it streams, never longer than announced."""
+"""Downloads of blobs: resumed where they break off, hashed while they stream, never longer than announced."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator
 import aiohttp
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import Descriptor
+from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.registry.exchange import SLOWEST, Exchange
-from accelkit.kernelcache.registry.settings import Endpoint
+from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
 # How often a transfer may break off without a byte in between, and in all.
 _BREAKS_IN_A_ROW = 4
@@ -27,7 +27,7 @@ _BEYOND_THE_END = 416
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-[0-9]{1,19}/(?:[0-9]{1,19}|\*)")
 
 
-async def stream_blob(exchange: Exchange, endpoint: Endpoint, blob: Descriptor) -> AsyncGenerator[bytes]:
+async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor) -> AsyncGenerator[bytes]:
     """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
 
     Args:
@@ -42,7 +42,7 @@ async def stream_blob(exchange: Exchange, endpoint: Endpoint, blob: Descriptor) 
     while not arrival.complete:
         reason = "it ended early"
         try:
-            async with contextlib.aclosing(_rest(exchange, endpoint, blob, arrival)) as chunks:
+            async with contextlib.aclosing(_stream_rest(exchange, endpoint, blob, arrival)) as chunks:
                 async for chunk in chunks:
                     await arrival.take(chunk)
                     yield chunk
@@ -76,7 +76,7 @@ class _Arrival:
         self.offset += len(chunk)
         if self.offset > self._blob.size:
             raise RegistryError(f"{self.what} is longer than the {self._blob.size} bytes of its manifest")
-        await self._hashed()
+        await self._finish_hashing()
         if len(chunk) < _HASH_HERE_BYTES:
             self._hash.update(chunk)
         else:
@@ -99,18 +99,20 @@ class _Arrival:
         return float(min(0.1 * 2**self._breaks_in_a_row, 5))
 
     async def prove(self) -> None:
-        await self._hashed()
+        await self._finish_hashing()
         digest = f"sha256:{self._hash.hexdigest()}"
         if digest != self._blob.digest:
             raise RegistryError(f"{self.what} has the digest {digest}: it was changed or damaged on the way")
 
-    async def _hashed(self) -> None:
+    async def _finish_hashing(self) -> None:
         if self._hashing is not None:
             await self._hashing
             self._hashing = None
 
 
-async def _rest(exchange: Exchange, endpoint: Endpoint, blob: Descriptor, arrival: _Arrival) -> AsyncGenerator[bytes]:
+async def _stream_rest(
+    exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor, arrival: _Arrival
+) -> AsyncGenerator[bytes]:
     """Yield what has not come yet, whether or not the registry can start in the middle."""
     skip = arrival.offset
     # With both ends: some registries answer 416 to a range that is open.

@@ -1,4 +1,4 @@
-"""The client: what can be read from a registry, by name."""
+"""The client of a registry: reads manifests, blobs and referrers by an image's name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-import msgspec
 from yarl import URL
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import (
+from accelkit.kernelcache.oci.documents import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     MAX_MANIFEST_BYTES,
@@ -22,20 +21,19 @@ from accelkit.kernelcache.oci import (
     Manifest,
     decode_manifest,
 )
-from accelkit.kernelcache.reference import Reference, digest_of, is_tag
+from accelkit.kernelcache.oci.reference import Reference, digest_of
 from accelkit.kernelcache.registry.blobs import stream_blob
 from accelkit.kernelcache.registry.destinations import read_url, same_origin
 from accelkit.kernelcache.registry.exchange import Exchange
-from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 from accelkit.kernelcache.registry.upload import Uploads
 
 T = TypeVar("T")
 
 _ACCEPT = ", ".join(sorted(MANIFEST_TYPES | INDEX_TYPES))
-# Pages of tags or referrers that are followed, and what all of a list may weigh.
+# Pages of referrers that are followed, and the size of the whole list.
 _MAX_PAGES = 50
 _MAX_LIST_BYTES = 16 << 20
-_TAGS_A_PAGE = 1000
 # What registries answer that do not know the referrers API.
 _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
@@ -66,10 +64,6 @@ class Referrers:
 
     descriptors: tuple[Descriptor, ...] = ()
     problems: tuple[Problem, ...] = ()
-
-
-class _Tags(msgspec.Struct, frozen=True):
-    tags: list[str] | None = None
 
 
 class RegistryClient:
@@ -113,7 +107,7 @@ class RegistryClient:
                 f"a blob of {reference.name} is announced with {blob.size} bytes; at most {limit} are read"
             )
 
-        async def whole(endpoint: Endpoint) -> bytes:
+        async def whole(endpoint: RegistryEndpoint) -> bytes:
             return b"".join([chunk async for chunk in stream_blob(self._exchange, endpoint, blob)])
 
         return await self._anywhere(reference, whole)
@@ -139,24 +133,6 @@ class RegistryClient:
             else:
                 return
 
-    async def tags(self, reference: Reference) -> list[str]:
-        """The tags of a repository.
-
-        Raises:
-            RegistryError: refused, not reached, or answered something else.
-        """
-        endpoint = self._settings.origin(reference)
-        found: list[str] = []
-        async for page in self._pages(endpoint, endpoint.url(f"tags/list?n={_TAGS_A_PAGE}")):
-            try:
-                found += msgspec.json.decode(page, type=_Tags).tags or []
-            except (msgspec.DecodeError, RecursionError) as exc:
-                raise RegistryError(f"{endpoint.registry} answers something that is no list of tags") from exc
-        # A tag goes into URLs and onto terminals.
-        if not all(is_tag(tag) for tag in found):
-            raise RegistryError(f"{endpoint.registry} lists tags of {endpoint.repository} that can be none")
-        return found
-
     async def manifests(self, reference: Reference) -> tuple[list[RawManifest], list[Problem]]:
         """Read a manifest from the registry and from each of its mirrors, for tags that may differ there.
 
@@ -165,12 +141,12 @@ class RegistryClient:
         """
         outcomes = await self._everywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
         found = {each.digest: each for each in outcomes if isinstance(each, RawManifest)}
-        return list(found.values()), _problems(
-            [() if isinstance(each, RawManifest) else _problem(each) for each in outcomes]
+        return list(found.values()), _select_problems(
+            [() if isinstance(each, RawManifest) else _convert_problem(each) for each in outcomes]
         )
 
     async def referrers(self, reference: Reference) -> Referrers:
-        """What points at the manifest of a reference with a digest: by the referrers API and by the fallback tag.
+        """List what points at the manifest of a reference with a digest, by the referrers API and by the fallback tag.
 
         Both are asked, because some registries answer the first with an empty list and keep only the second. And all
         mirrors are asked beside the registry: behind a gap, only they have anything.
@@ -181,19 +157,21 @@ class RegistryClient:
         if not reference.digest:
             raise CacheError(f"what refers to {reference} can only be asked by digest")
         by_digest: dict[str, Descriptor] = {}
-        troubles: list[Problem] = []
-        for ask in (self._listed, self._tagged):
+        problems: list[Problem] = []
+        for ask in (self._list_referrers, self._read_fallback_tag):
             outcomes = await self._everywhere(reference, functools.partial(ask, reference))
-            lists = [each if isinstance(each, Referrers) else Referrers((), _problem(each)) for each in outcomes]
+            lists = [
+                each if isinstance(each, Referrers) else Referrers((), _convert_problem(each)) for each in outcomes
+            ]
             by_digest |= {descriptor.digest: descriptor for each in lists for descriptor in each.descriptors}
-            troubles += _problems([each.problems for each in lists])
-        return Referrers(tuple(by_digest.values()), tuple(troubles))
+            problems += _select_problems([each.problems for each in lists])
+        return Referrers(tuple(by_digest.values()), tuple(problems))
 
-    async def _listed(self, reference: Reference, endpoint: Endpoint) -> Referrers:
+    async def _list_referrers(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         found: list[Descriptor] = []
         try:
             async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
-                found += _index(page).manifests
+                found += _decode_index(page).manifests
         except RegistryError as exc:
             if exc.status in _UNSUPPORTED and not found:
                 return Referrers()
@@ -202,12 +180,12 @@ class RegistryClient:
             return Referrers(tuple(found), (exc,))
         return Referrers(tuple(found))
 
-    async def _tagged(self, reference: Reference, endpoint: Endpoint) -> Referrers:
-        tag = reference.digest.replace(":", "-")
-        raw = await self._manifest(endpoint, reference.tagged(tag))
-        return Referrers(_index(raw.content).manifests)
+    async def _read_fallback_tag(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
+        tag = reference.require_digest().replace(":", "-")
+        raw = await self._manifest(endpoint, reference.with_tag(tag))
+        return Referrers(_decode_index(raw.content).manifests)
 
-    async def _manifest(self, endpoint: Endpoint, reference: Reference) -> RawManifest:
+    async def _manifest(self, endpoint: RegistryEndpoint, reference: Reference) -> RawManifest:
         url = endpoint.url(f"manifests/{reference.version}")
         what = f"the manifest of {reference}"
         answer = await self._exchange.read(
@@ -221,14 +199,14 @@ class RegistryClient:
             raise RegistryError(f"{endpoint.registry} calls {what} {said[:71]!a}, its bytes are {digest}")
         return RawManifest(answer.content, answer.headers.get("Content-Type", ""), digest)
 
-    async def _pages(self, endpoint: Endpoint, url: str) -> AsyncGenerator[bytes, None]:
+    async def _pages(self, endpoint: RegistryEndpoint, url: str) -> AsyncGenerator[bytes, None]:
         what = f"a list of {endpoint.repository}"
         remaining = _MAX_LIST_BYTES
         for _ in range(_MAX_PAGES):
             answer = await self._exchange.read(endpoint, url, limit=remaining, what=what)
             remaining -= len(answer.content)
             yield answer.content
-            if not answer.following:
+            if answer.following is None:
                 return
             following = read_url(answer.following, base=url, said_by=endpoint.registry)
             if not same_origin(following, URL(endpoint.base)):
@@ -237,11 +215,11 @@ class RegistryClient:
         raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
 
     async def _everywhere(
-        self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]
+        self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]
     ) -> list[T | RegistryError | CacheError]:
-        """What all mirrors and, last, the registry itself say, or why they cannot say anything."""
+        """Ask all mirrors and, last, the registry itself, and return each answer or error."""
 
-        async def one(endpoint: Endpoint) -> T | RegistryError | CacheError:
+        async def one(endpoint: RegistryEndpoint) -> T | RegistryError | CacheError:
             try:
                 return await ask(endpoint)
             except (RegistryError, CacheError) as exc:
@@ -251,36 +229,36 @@ class RegistryClient:
             tasks = [group.create_task(one(endpoint)) for endpoint in self._settings.endpoints(reference)]
         return [task.result() for task in tasks]
 
-    async def _anywhere(self, reference: Reference, ask: Callable[[Endpoint], Awaitable[T]]) -> T:
-        """What the first mirror that can says, else the registry itself."""
+    async def _anywhere(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
+        """Ask one mirror after another, then the registry itself, and return the first answer."""
         *mirrors, origin = self._settings.endpoints(reference)
-        troubles: list[str] = []
+        problems: list[str] = []
         for mirror in mirrors:
             try:
                 return await ask(mirror)
             except RegistryError as exc:
-                # That it lacks something is no trouble.
-                troubles += [] if exc.missing else [exc.message]
+                # That it lacks something is an answer.
+                problems += [] if exc.missing else [exc.message]
         try:
             return await ask(origin)
         except RegistryError as exc:
-            # Where only mirrors can be reached, what ails them is what has to be mended.
-            exc.message += f" (and before: {'; '.join(troubles)})" if troubles else ""
+            # Where only mirrors can be reached, their errors are what has to be mended.
+            exc.message += f" (and before: {'; '.join(problems)})" if problems else ""
             raise
 
 
-def _index(content: bytes) -> Index:
+def _decode_index(content: bytes) -> Index:
     document = decode_manifest(content)
     if not isinstance(document, Index):
         raise CacheError("an image stands where a list of referrers is due")
     return document
 
 
-def _problem(exc: Problem) -> tuple[Problem, ...]:
-    """What could not be read. That it is not there is an answer."""
+def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
+    """Return an error as a problem; that something is not there is none."""
     return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
-def _problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """What ails mirrors counts only where the registry itself, which is the last one, cannot tell."""
+def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
+    """Return the problems that count: none where the registry itself, which is the last one, has none."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

@@ -1,4 +1,4 @@
-"""Who we are to a registry: Docker's configuration file, pull secrets, credential helpers."""
+"""Credentials for registries: Docker's configuration file, pull secrets, credential helpers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.reference import DOCKER_HUB, Reference
+from accelkit.kernelcache.oci.reference import DOCKER_HUB, Reference
 
 _HELPER_SECONDS = 10
 _HELPER_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -55,7 +55,7 @@ class _HelperAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     secret: str = ""
 
 
-class Credentials:
+class RegistryCredentials:
     """Logins by registry, from several sources; the first source that knows the registry answers.
 
     Args:
@@ -64,21 +64,21 @@ class Credentials:
     """
 
     def __init__(self, logins: Mapping[str, Login] | None = None, configs: Iterable[_Config] = ()) -> None:
-        self._logins = {_host(key): login for key, login in (logins or {}).items()}
+        self._logins = {_normalize_host(key): login for key, login in (logins or {}).items()}
         self._configs = tuple(configs)
 
     @classmethod
-    def from_files(cls, paths: Iterable[Path], logins: Mapping[str, Login] | None = None) -> Credentials:
+    def from_files(cls, paths: Iterable[Path], logins: Mapping[str, Login] | None = None) -> RegistryCredentials:
         """Read files of Docker's format or of a pull secret's.
 
         Raises:
             ConfigurationError: one cannot be read.
         """
-        return cls(logins, [_read(path) for path in paths])
+        return cls(logins, [_read_config(path) for path in paths])
 
     @classmethod
-    def of_user(cls, environ: Mapping[str, str] = os.environ) -> Credentials:
-        """The logins of whoever runs this: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+    def of_user(cls, environ: Mapping[str, str] = os.environ) -> RegistryCredentials:
+        """Return the logins of whoever runs this: `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
 
         Raises:
             ConfigurationError: the file is there and cannot be read.
@@ -88,7 +88,7 @@ class Credentials:
         return cls.from_files([path] if path.is_file() else [])
 
     async def login(self, reference: Reference) -> Login | None:
-        """The login for a repository, or None: then it is asked for anonymously.
+        """Return the login for a repository, or None: then it is asked for anonymously.
 
         Raises:
             ConfigurationError: a credential helper is named and fails.
@@ -96,12 +96,12 @@ class Credentials:
         if reference.registry in self._logins:
             return self._logins[reference.registry]
         for config in self._configs:
-            if (found := await _login(config, reference)) is not None:
+            if (found := await _find_login(config, reference)) is not None:
                 return found
         return None
 
 
-def _read(path: Path) -> _Config:
+def _read_config(path: Path) -> _Config:
     try:
         content = path.read_bytes()
         fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
@@ -116,21 +116,21 @@ def _read(path: Path) -> _Config:
         ) from exc
 
 
-async def _login(config: _Config, reference: Reference) -> Login | None:
+async def _find_login(config: _Config, reference: Reference) -> Login | None:
     hub = reference.registry == DOCKER_HUB
     for registry, helper in config.cred_helpers.items():
-        if _host(registry) == reference.registry:
-            return await _ask(helper, registry)
-    matching = [key for key in config.auths if _covers(_host_and_path(key), reference)]
-    for key in sorted(matching, key=_nearness, reverse=True):
-        if (login := _decoded(key, config.auths[key])) is not None:
+        if _normalize_host(registry) == reference.registry:
+            return await _ask_helper(helper, registry)
+    matching = [key for key in config.auths if _covers(_strip_scheme(key), reference)]
+    for key in sorted(matching, key=_rank, reverse=True):
+        if (login := _decode_login(key, config.auths[key])) is not None:
             return login
     if config.creds_store:
-        return await _ask(config.creds_store, _DOCKER_HUB_KEY if hub else reference.registry)
+        return await _ask_helper(config.creds_store, _DOCKER_HUB_KEY if hub else reference.registry)
     return None
 
 
-def _decoded(key: str, auth: _Auth) -> Login | None:
+def _decode_login(key: str, auth: _Auth) -> Login | None:
     if auth.identitytoken:
         return Login(identity_token=auth.identitytoken)
     if auth.username or auth.password:
@@ -146,36 +146,36 @@ def _decoded(key: str, auth: _Auth) -> Login | None:
     return Login(username, password.rstrip("\0"))
 
 
-def _host_and_path(key: str) -> str:
+def _strip_scheme(key: str) -> str:
     bare = re.sub(r"^https?://", "", key).rstrip("/")
     # `/v1/` and `/v2/` are paths of the API, not of a repository.
     return re.sub(r"/v[12]$", "", bare)
 
 
 def _is_host(key: str) -> bool:
-    host = _host(key)
+    host = _normalize_host(key)
     return "." in host or ":" in host or host == "localhost"
 
 
-def _nearness(key: str) -> tuple[int, bool]:
-    """How exactly a key names a repository: the longer path first, a host without a star before one with it."""
-    host, _, path = _host_and_path(key).partition("/")
+def _rank(key: str) -> tuple[int, bool]:
+    """Return how exactly a key names a repository: the longer path first, a host without a star before one with it."""
+    host, _, path = _strip_scheme(key).partition("/")
     return len(path), "*" not in host
 
 
-def registry_called(host: str) -> str:
+def normalize_registry(host: str) -> str:
     """A registry as references call it: in lower case, and Docker Hub by its one name."""
     lowered = host.lower()
     return DOCKER_HUB if lowered in {"index.docker.io", "registry-1.docker.io"} else lowered
 
 
-def _host(key: str) -> str:
-    return registry_called(_host_and_path(key).partition("/")[0])
+def _normalize_host(key: str) -> str:
+    return normalize_registry(_strip_scheme(key).partition("/")[0])
 
 
 def _covers(key: str, reference: Reference) -> bool:
     host, _, path = key.partition("/")
-    wanted, given = reference.registry.split("."), _host(host).split(".")
+    wanted, given = reference.registry.split("."), _normalize_host(host).split(".")
     # As the kubelet does: a star stands for (part of) one label of the host's name. An IPv6 address is no pattern.
     if wanted != given and (
         len(wanted) != len(given) or not all(fnmatch.fnmatchcase(*pair) for pair in zip(wanted, given, strict=True))
@@ -184,7 +184,7 @@ def _covers(key: str, reference: Reference) -> bool:
     return not path or reference.repository == path or reference.repository.startswith(path + "/")
 
 
-async def _ask(helper: str, server: str) -> Login | None:
+async def _ask_helper(helper: str, server: str) -> Login | None:
     if not _HELPER_NAME.fullmatch(helper):
         raise ConfigurationError(f"{helper!r} is no name of a credential helper")
     program = f"docker-credential-{helper}"

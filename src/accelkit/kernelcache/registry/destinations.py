@@ -1,4 +1,4 @@
-"""Where a request may go: the URLs that registries name, whom a log-in is for, who may do without TLS, which proxy."""
+"""Destinations of requests: URLs that registries name, whom a login is for, who may do without TLS, which proxy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HTTP_PORT = 80
 
 
 def read_url(text: str, *, base: str, said_by: str) -> URL:
-    """The URL that a registry names, with its quoting as it stands: signed links and upload sessions depend on it.
+    """Read the URL that a registry names, with its quoting as it stands: signed links and upload sessions need it.
 
     Args:
         text: absolute, or relative to `base`.
@@ -74,8 +74,8 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], said_by: 
     )
 
 
-def proxy_for(url: URL) -> str | None:
-    """The proxy that the environment names for a URL (HTTPS_PROXY, NO_PROXY…)."""
+def find_proxy(url: URL) -> str | None:
+    """Return the proxy that the environment names for a URL (HTTPS_PROXY, NO_PROXY…)."""
     _, host, port = _origin(url)
     if urllib.request.proxy_bypass(f"{host}:{port}"):
         return None

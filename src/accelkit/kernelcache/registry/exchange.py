@@ -1,4 +1,4 @@
-"""One request to a registry, with everything around it: log-in, redirects, patience, retries.
+"""Requests to a registry with everything around them: login, redirects, timeouts, retries.
 
 A redirect is followed by hand, because what must not happen on the way matters here: credentials stay with the host
 they are for, and nothing falls back from HTTPS to HTTP.
@@ -18,10 +18,10 @@ from yarl import URL
 
 from accelkit import __version__
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry.answers import Answer, following_page, read_limited, refusal
+from accelkit.kernelcache.registry.answers import Answer, read_limited, read_next_page, read_refusal
 from accelkit.kernelcache.registry.authorization import Authorizer, parse_challenges
-from accelkit.kernelcache.registry.destinations import proxy_for, read_url, require_safe, same_origin
-from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.destinations import find_proxy, read_url, require_safe, same_origin
+from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Exchange:
     @contextlib.asynccontextmanager
     async def send(
         self,
-        endpoint: Endpoint,
+        endpoint: RegistryEndpoint,
         method: str,
         url: str,
         *,
@@ -115,14 +115,12 @@ class Exchange:
         scope = f"repository:{endpoint.repository}:{actions}"
         seconds = self._settings.timeout_seconds + body_bytes / SLOWEST
         request = _Request(method, url, scope, accepted, headers or {}, body, seconds)
-        async with await self.retrying(
-            attempts or endpoint.attempts, lambda: self._once(endpoint, request)
-        ) as response:
+        async with await self.retry(attempts or endpoint.attempts, lambda: self._once(endpoint, request)) as response:
             yield response
 
     async def read(
         self,
-        endpoint: Endpoint,
+        endpoint: RegistryEndpoint,
         url: str,
         *,
         limit: int,
@@ -151,11 +149,11 @@ class Exchange:
                 endpoint, "GET", url, actions=actions, accepted=accepted, headers=headers, attempts=1
             ) as response:
                 content = await read_limited(response, limit, what)
-                return Answer(response.status, response.headers, content, following_page(response))
+                return Answer(response.status, response.headers, content, read_next_page(response))
 
-        return await self.retrying(endpoint.attempts, once)
+        return await self.retry(endpoint.attempts, once)
 
-    async def retrying(self, attempts: int, once: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, attempts: int, once: Callable[[], Awaitable[T]]) -> T:
         """Do something until it succeeds or fails for good.
 
         Raises:
@@ -169,12 +167,12 @@ class Exchange:
             except RegistryError as exc:
                 if not exc.retryable or tried >= attempts:
                     raise
-                wait = max(_back_off(tried), exc.retry_after_seconds)
+                wait = max(_compute_back_off(tried), exc.retry_after_seconds)
             await self.sleep(min(wait, _MAX_BACK_OFF_SECONDS))
 
-    async def _once(self, endpoint: Endpoint, request: _Request) -> aiohttp.ClientResponse:
+    async def _once(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
         try:
-            response = await self._logged_in(endpoint, request)
+            response = await self._send_with_login(endpoint, request)
         except aiohttp.ClientConnectorCertificateError as exc:
             raise RegistryError(
                 f"{endpoint.registry} shows a certificate that is not trusted: {exc.certificate_error}",
@@ -182,30 +180,30 @@ class Exchange:
             ) from exc
         except (aiohttp.ClientError, OSError, UnicodeError) as exc:
             raise RegistryError(
-                f"{endpoint.registry} cannot be reached for {endpoint.repository}: {_told(exc)}",
+                f"{endpoint.registry} cannot be reached for {endpoint.repository}: {_describe(exc)}",
                 retryable=True,
                 next_step=_NEXT_WITH_TLS if URL(endpoint.base).scheme == "https" else _NEXT_WITHOUT_TLS,
             ) from exc
         if response.status in request.accepted:
             return response
         async with response:
-            raise await refusal(response, endpoint, request.method)
+            raise await read_refusal(response, endpoint, request.method)
 
-    async def _logged_in(self, endpoint: Endpoint, request: _Request) -> aiohttp.ClientResponse:
+    async def _send_with_login(self, endpoint: RegistryEndpoint, request: _Request) -> aiohttp.ClientResponse:
         """One attempt, of two requests where the registry wants to know who we are."""
         assert self._authorizer is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
-        response = await self._follow(endpoint, request, self._authorizer.header(endpoint, request.scope))
+        response = await self._follow(endpoint, request, self._authorizer.find_header(endpoint, request.scope))
         if response.status != 401:  # noqa: PLR2004 - HTTP's word for "who are you"
             return response
         challenge = parse_challenges(response.headers.getall("WWW-Authenticate", []))
         if challenge is None or not same_origin(response.url, URL(endpoint.base)):
             return response
         response.release()
-        await self._authorizer.answer(endpoint, request.scope, challenge)
-        return await self._follow(endpoint, request, self._authorizer.header(endpoint, request.scope))
+        await self._authorizer.answer_challenge(endpoint, request.scope, challenge)
+        return await self._follow(endpoint, request, self._authorizer.find_header(endpoint, request.scope))
 
     async def _follow(
-        self, endpoint: Endpoint, request: _Request, authorization: Mapping[str, str]
+        self, endpoint: RegistryEndpoint, request: _Request, authorization: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         assert self._session is not None, "an exchange is opened before it is used"  # noqa: S101 - a slip of ours
         url = read_url(request.url, base=endpoint.base, said_by=endpoint.registry)
@@ -219,7 +217,7 @@ class Exchange:
                     headers={**request.headers, **ours},
                     data=request.body() if request.body is not None else None,
                     allow_redirects=False,
-                    proxy=proxy_for(url),
+                    proxy=find_proxy(url),
                 )
             location = response.headers.get("Location")
             if response.status not in _REDIRECTS or not location:
@@ -229,12 +227,12 @@ class Exchange:
         raise RegistryError(f"{endpoint.registry} redirects more than {_MAX_REDIRECTS} times for {endpoint.repository}")
 
 
-def _told(exc: Exception) -> str:
+def _describe(exc: Exception) -> str:
     # The connector's own text claims TLS where there is none, and repeats the registry's name.
     cause = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
     return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
 
 
-def _back_off(attempt: int) -> float:
+def _compute_back_off(attempt: int) -> float:
     # Jitter keeps a fleet of nodes from asking in step.
     return _FIRST_BACK_OFF_SECONDS * float(2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

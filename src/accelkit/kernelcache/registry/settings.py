@@ -1,4 +1,4 @@
-"""How registries are reached: names, mirrors, plain HTTP, certificates, patience."""
+"""Settings of the client: mirrors, plain HTTP, certificates, timeouts, retries."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.reference import DOCKER_HUB, Reference
-from accelkit.kernelcache.registry.credentials import Credentials, registry_called
+from accelkit.kernelcache.oci.reference import DOCKER_HUB, Reference
+from accelkit.kernelcache.registry.credentials import RegistryCredentials, normalize_registry
 
 # Docker Hub's name is not the name of its registry.
 _DOCKER_HUB_HOST = "registry-1.docker.io"
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class RegistryEndpoint:
     """One place where a repository is served.
 
     Attributes:
@@ -32,7 +32,7 @@ class Endpoint:
     attempts: int = 1
 
     def url(self, path: str) -> str:
-        """The URL of something in the repository, such as `manifests/latest`."""
+        """Return the URL of something in the repository, such as `manifests/latest`."""
         return f"{self.base}/v2/{self.repository}/{path}"
 
 
@@ -50,7 +50,7 @@ class RegistrySettings:
         attempts: how often one request is tried before it has failed; a mirror is asked once, as others come after it.
     """
 
-    credentials: Credentials = field(default_factory=Credentials)
+    credentials: RegistryCredentials = field(default_factory=RegistryCredentials)
     ca_file: Path | None = None
     plain_http: frozenset[str] = frozenset()
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -84,18 +84,18 @@ class RegistrySettings:
                 raise ConfigurationError(
                     f"{text!r} is no mirror", next_step="write it as quay.io=mirror.example:5000/quay"
                 )
-            name = registry_called(registry)
+            name = normalize_registry(registry)
             by_registry[name] = (*by_registry.get(name, ()), mirror)
         paths = tuple(configs)
         return cls(
-            credentials=Credentials.from_files(paths) if paths else Credentials.of_user(),
+            credentials=RegistryCredentials.from_files(paths) if paths else RegistryCredentials.of_user(),
             ca_file=ca_file,
-            plain_http=frozenset(map(registry_called, plain_http)),
+            plain_http=frozenset(map(normalize_registry, plain_http)),
             mirrors=by_registry,
         )
 
-    def endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:
-        """Where a repository can be read, in the order of asking: mirrors, then the registry itself."""
+    def endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
+        """Return where a repository can be read, in the order of asking: mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")
@@ -103,17 +103,17 @@ class RegistrySettings:
             mirrors.append(self._endpoint(host, path, attempts=1))
         return (*mirrors, self.origin(reference))
 
-    def origin(self, reference: Reference) -> Endpoint:
-        """The registry that the reference names; only it is written to."""
+    def origin(self, reference: Reference) -> RegistryEndpoint:
+        """Return the registry that the reference names; only it is written to."""
         return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
-    def _endpoint(self, registry: str, repository: str, *, attempts: int) -> Endpoint:
+    def _endpoint(self, registry: str, repository: str, *, attempts: int) -> RegistryEndpoint:
         host = _DOCKER_HUB_HOST if registry == DOCKER_HUB else registry
         scheme = "http" if registry in self.plain_http else "https"
-        return Endpoint(registry, f"{scheme}://{host}", repository, attempts)
+        return RegistryEndpoint(registry, f"{scheme}://{host}", repository, attempts)
 
     def tls(self) -> ssl.SSLContext:
-        """The context for registries with TLS.
+        """Return the context for registries with TLS.
 
         Raises:
             ConfigurationError: the file of authorities cannot be used.

@@ -1,4 +1,4 @@
-"""Images on their way out: blobs, manifests, and the list of referrers where a registry keeps none itself."""
+"""Uploads of blobs and manifests, and the list of referrers where a registry keeps none itself."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from urllib.parse import urlencode
 import msgspec
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Index, Manifest, decode_manifest
-from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.oci.documents import (
+    MAX_MANIFEST_BYTES,
+    OCI_INDEX,
+    Descriptor,
+    Index,
+    Manifest,
+    decode_manifest,
+)
+from accelkit.kernelcache.oci.reference import Reference, digest_of
 from accelkit.kernelcache.registry.destinations import read_url
 from accelkit.kernelcache.registry.exchange import Exchange
-from accelkit.kernelcache.registry.settings import Endpoint, RegistrySettings
+from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 _PUSH = "pull,push"
 _CREATED = 201
@@ -50,7 +57,7 @@ class Uploads:
         blob: Descriptor,
         content: Callable[[], AsyncIterator[bytes]],
         *,
-        mount_from: str = "",
+        mount_from: str | None = None,
     ) -> bool:
         """Write a blob unless it is there.
 
@@ -58,7 +65,7 @@ class Uploads:
             reference: the repository.
             blob: its digest and size.
             content: yields its bytes; called again when a transfer has to begin anew.
-            mount_from: another repository of the same registry that has the blob.
+            mount_from: another repository of the same registry that has the blob; None where none is known.
 
         Returns:
             Whether bytes were sent.
@@ -74,7 +81,7 @@ class Uploads:
         async def once() -> bool:
             # A transfer that broke off leaves an upload that cannot be used again, so each attempt begins its own.
             place = await self._begin(endpoint, blob, mount_from)
-            if not place:
+            if place is None:
                 return False
             outgoing = _Outgoing(blob, content)
             try:
@@ -95,10 +102,10 @@ class Uploads:
                     raise outgoing.failure from None
                 raise
 
-        return await self._exchange.retrying(endpoint.attempts, once)
+        return await self._exchange.retry(endpoint.attempts, once)
 
-    async def _begin(self, endpoint: Endpoint, blob: Descriptor, mount_from: str) -> str:
-        """Where to put the blob; empty where it has been mounted."""
+    async def _begin(self, endpoint: RegistryEndpoint, blob: Descriptor, mount_from: str | None) -> str | None:
+        """Begin an upload, and return where to put the blob; None where it has been mounted."""
         query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
         start = endpoint.url("blobs/uploads/") + query
         accepted = frozenset({_CREATED, _ACCEPTED})
@@ -106,7 +113,7 @@ class Uploads:
             endpoint, "POST", start, actions=_PUSH, accepted=accepted, headers={"Content-Length": "0"}, attempts=1
         ) as response:
             if response.status == _CREATED:
-                return ""
+                return None
             location = response.headers.get("Location")
             if not location:
                 raise RegistryError(f"{endpoint.registry} takes an upload without saying where")
@@ -126,7 +133,7 @@ class Uploads:
         endpoint = self._settings.origin(reference)
         digest = digest_of(content)
         document = decode_manifest(content, media_type)
-        if reference.digest not in ("", digest):
+        if reference.digest not in {None, digest}:
             raise CacheError(
                 f"a manifest with the digest {digest} cannot be written as {reference}", next_step="name a tag"
             )
@@ -139,10 +146,10 @@ class Uploads:
         if document.subject is not None and not kept_subject:
             kind = document.artifact if isinstance(document, Manifest) else document.artifact_type
             entry = Descriptor(media_type, digest, len(content), artifact_type=kind, annotations=document.annotations)
-            await self._list_under_tag(reference.at(document.subject.digest), entry)
+            await self._list_under_tag(reference, document.subject.digest, entry)
         return digest
 
-    def _put(self, endpoint: Endpoint, url: str, content: bytes, media_type: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - the exchange's own context manager
+    def _put(self, endpoint: RegistryEndpoint, url: str, content: bytes, media_type: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - the exchange's own context manager
         accepted = frozenset({_CREATED, 200})
         headers = {"Content-Type": media_type}
         return self._exchange.send(
@@ -156,10 +163,10 @@ class Uploads:
             body_bytes=len(content),
         )
 
-    async def _list_under_tag(self, subject: Reference, entry: Descriptor) -> None:
+    async def _list_under_tag(self, repository: Reference, subject: str, entry: Descriptor) -> None:
         """Add a referrer to the tag that stands for the list where a registry keeps none."""
-        endpoint = self._settings.origin(subject)
-        url = endpoint.url(f"manifests/{subject.digest.replace(':', '-')}")
+        endpoint = self._settings.origin(repository)
+        url = endpoint.url(f"manifests/{subject.replace(':', '-')}")
         answer = await self._exchange.read(
             endpoint,
             url,
@@ -193,13 +200,13 @@ class _Outgoing:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._measured():
+            async for chunk in self._count():
                 yield chunk
         except Exception as exc:
             self.failure = exc
             raise
 
-    async def _measured(self) -> AsyncIterator[bytes]:
+    async def _count(self) -> AsyncIterator[bytes]:
         size, expected = 0, self._blob.size
         async for chunk in self._content():
             size += len(chunk)

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.signatures.bundles import envelope_evidence, material_of, read_bundle
+from accelkit.kernelcache.signatures.bundles import read_bundle, read_envelope_evidence, read_material
 from accelkit.kernelcache.signatures.documents import read_json
-from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.judging import Held, judge
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, SignatureEvidence
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
+from accelkit.kernelcache.signatures.judging import VerifiedSigner, judge_signature
 from accelkit.kernelcache.signatures.policy import Signer
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
@@ -30,7 +30,7 @@ class _Statement(msgspec.Struct, frozen=True):
     subject: list[_Subject]
 
 
-def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoot) -> Held:
+def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoot) -> VerifiedSigner:
     """Verify a bundle about a file.
 
     Args:
@@ -45,38 +45,42 @@ def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoo
     """
     try:
         if bundle.stat().st_size > MAX_SIGNATURE_BYTES:
-            raise RejectedError(Reason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
+            raise RejectedError(RejectionReason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
         content = bundle.read_bytes()
     except OSError as exc:
         raise ConfigurationError(f"the bundle {bundle} cannot be read: {exc}") from exc
-    return judge(_evidence(content, artifact), signer, trust, datetime.now(UTC))
+    return judge_signature(_read_evidence(content, artifact), signer, trust, datetime.now(UTC))
 
 
-def _evidence(content: bytes, artifact: str) -> Evidence:
+def _read_evidence(content: bytes, artifact: str) -> SignatureEvidence:
     bundle = read_bundle(content)
-    digest, data = _digest(artifact)
+    digest, data = _hash_artifact(artifact)
     if bundle.dsse_envelope is not None:
-        evidence = envelope_evidence(bundle, "bundle")
+        evidence = read_envelope_evidence(bundle, "bundle")
         statement = read_json(bundle.dsse_envelope.payload, _Statement, "the statement in the envelope")
         if not any(each.digest.get("sha256") == digest.hex() for each in statement.subject):
-            raise RejectedError(Reason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}")
+            raise RejectedError(
+                RejectionReason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}"
+            )
         return evidence
     message = bundle.message_signature
     if message.message_digest is not None and message.message_digest.digest != digest:
-        raise RejectedError(Reason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}")
-    return Evidence(
+        raise RejectedError(
+            RejectionReason.SUBJECT_MISMATCH, f"the bundle is about another file than sha256:{digest.hex()}"
+        )
+    return SignatureEvidence(
         format="cosign-v3",
         source="bundle",
         signed=data,
         signed_digest=digest,
         payload_digest=digest,
         signature=message.signature,
-        **material_of(bundle),
+        **read_material(bundle),
     )
 
 
-def _digest(artifact: str) -> tuple[bytes, bytes | None]:
-    """The SHA-256 digest of an artifact, and its bytes where they are at hand and few."""
+def _hash_artifact(artifact: str) -> tuple[bytes, bytes | None]:
+    """Return the SHA-256 digest of an artifact, and its bytes where they are at hand and few."""
     path = Path(artifact)
     if path.is_file():
         try:

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from cryptography import x509
 
-from accelkit.kernelcache.oci import OCI_EMPTY, Descriptor
+from accelkit.kernelcache.oci.documents import OCI_EMPTY, Descriptor
 from accelkit.kernelcache.signatures.documents import read_json
-from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 # The one predicate that says "I sign this image"; all others say something about it.
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
@@ -56,17 +56,17 @@ def read_bundle(content: bytes) -> Any:
     from sigstore_models.bundle.v1 import Bundle  # noqa: PLC0415 - loaded where it is needed
 
     if len(content) > MAX_SIGNATURE_BYTES:
-        raise RejectedError(Reason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
+        raise RejectedError(RejectionReason.UNREADABLE, f"the bundle is larger than {MAX_SIGNATURE_BYTES} bytes")
     document = read_json(content, dict[str, Any], "the bundle")
     try:
         # A bundle without a log leaves the list out, which the models do not foresee.
         document["verificationMaterial"].setdefault("tlogEntries", [])
         return Bundle.from_json(msgspec.json.encode(document))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise RejectedError(Reason.UNREADABLE, f"the bundle cannot be read: {_first_line(exc)}") from exc
+        raise RejectedError(RejectionReason.UNREADABLE, f"the bundle cannot be read: {_shorten(exc)}") from exc
 
 
-def image_evidence(content: bytes, digest: str, source: str) -> Evidence:
+def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEvidence:
     """Read a bundle that should sign an image.
 
     Args:
@@ -80,24 +80,26 @@ def image_evidence(content: bytes, digest: str, source: str) -> Evidence:
     bundle = read_bundle(content)
     envelope = bundle.dsse_envelope
     if envelope is None:
-        raise RejectedError(Reason.NOT_A_SIGNATURE, "the bundle signs a file and not an image")
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, "the bundle signs a file and not an image")
     if envelope.payload_type != _IN_TOTO:
-        raise RejectedError(Reason.NOT_A_SIGNATURE, f"the envelope holds {envelope.payload_type}")
-    annotations = _claim(envelope.payload, digest)
-    return replace(envelope_evidence(bundle, source), annotations=annotations)
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the envelope holds {envelope.payload_type}")
+    annotations = _check_statement(envelope.payload, digest)
+    return replace(read_envelope_evidence(bundle, source), annotations=annotations)
 
 
-def envelope_evidence(bundle: Any, source: str) -> Evidence:
-    """The signature of a bundle's envelope, whatever the envelope says.
+def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
+    """Return the signature of a bundle's envelope, whatever the envelope says.
 
     Raises:
         RejectedError: its material cannot be read.
     """
     envelope = bundle.dsse_envelope
     if len(envelope.signatures) != 1:
-        raise RejectedError(Reason.UNREADABLE, f"the envelope has {len(envelope.signatures)} signatures instead of one")
-    signed = pae(envelope.payload_type, envelope.payload)
-    return Evidence(
+        raise RejectedError(
+            RejectionReason.UNREADABLE, f"the envelope has {len(envelope.signatures)} signatures instead of one"
+        )
+    signed = encode_pae(envelope.payload_type, envelope.payload)
+    return SignatureEvidence(
         format="cosign-v3",
         source=source,
         signed=signed,
@@ -105,33 +107,34 @@ def envelope_evidence(bundle: Any, source: str) -> Evidence:
         payload_digest=hashlib.sha256(envelope.payload).digest(),
         signature=envelope.signatures[0].sig,
         enveloped=True,
-        **material_of(bundle),
+        **read_material(bundle),
     )
 
 
-def pae(payload_type: str, payload: bytes) -> bytes:
-    """What a signature of an envelope is over: type and payload, each with its length."""
+def encode_pae(payload_type: str, payload: bytes) -> bytes:
+    """Return what a signature of an envelope is over: type and payload, each with its length."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def _claim(payload: bytes, digest: str) -> dict[str, str]:
+def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
     statement = read_json(payload, _Statement, "the statement in the envelope")
     if statement.kind not in _STATEMENTS:
-        raise RejectedError(Reason.UNREADABLE, f"statements of the type {statement.kind} are not known")
+        raise RejectedError(RejectionReason.UNREADABLE, f"statements of the type {statement.kind} are not known")
     if statement.predicate_type != SIGN_PREDICATE:
         raise RejectedError(
-            Reason.NOT_A_SIGNATURE, f"it states {statement.predicate_type} about the image, which is no signature"
+            RejectionReason.NOT_A_SIGNATURE,
+            f"it states {statement.predicate_type} about the image, which is no signature",
         )
     wanted = digest.removeprefix("sha256:")
     for subject in statement.subject[:_MAX_SUBJECTS]:
         if subject.digest.get("sha256") == wanted:
             return subject.annotations or {}
-    raise RejectedError(Reason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
+    raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
 
 
-def material_of(bundle: Any) -> dict[str, Any]:
-    """The parts of `Evidence` that a bundle's verification material gives.
+def read_material(bundle: Any) -> dict[str, Any]:
+    """Return the parts of `SignatureEvidence` that a bundle's verification material gives.
 
     Raises:
         RejectedError: a certificate in it cannot be read, or it has more than one entry of the log.
@@ -143,24 +146,24 @@ def material_of(bundle: Any) -> dict[str, Any]:
     try:
         certificates = [x509.load_der_x509_certificate(each.raw_bytes) for each in given]
     except ValueError as exc:
-        raise RejectedError(Reason.UNREADABLE, f"a certificate of the bundle cannot be read: {exc}") from exc
+        raise RejectedError(RejectionReason.UNREADABLE, f"a certificate of the bundle cannot be read: {exc}") from exc
     if not certificates and not material.public_key:
-        raise RejectedError(Reason.UNREADABLE, "the bundle names neither a key nor a certificate")
+        raise RejectedError(RejectionReason.UNREADABLE, "the bundle names neither a key nor a certificate")
     if len(material.tlog_entries) > 1:
-        raise RejectedError(Reason.UNREADABLE, "the bundle has several entries of the log")
-    record = _record(material.tlog_entries[0]) if material.tlog_entries else None
+        raise RejectedError(RejectionReason.UNREADABLE, "the bundle has several entries of the log")
+    record = _convert_record(material.tlog_entries[0]) if material.tlog_entries else None
     stamps = material.timestamp_verification_data
     return {
         "certificate": certificates[0] if certificates else None,
         "chain": tuple(certificates[1:]),
-        "hint": material.public_key.hint if material.public_key else "",
+        "hint": material.public_key.hint or None if material.public_key else None,
         "record": record,
         "timestamps": tuple(each.signed_timestamp for each in stamps.rfc3161_timestamps) if stamps else (),
-        "bundle": _for_sigstore(bundle),
+        "bundle": _convert_for_sigstore(bundle),
     }
 
 
-def _record(entry: Any) -> LogRecord:
+def _convert_record(entry: Any) -> LogRecord:
     promise = entry.inclusion_promise
     return LogRecord(
         body=entry.canonicalized_body,
@@ -172,8 +175,8 @@ def _record(entry: Any) -> LogRecord:
     )
 
 
-def _for_sigstore(bundle: Any) -> Any:
-    """The same bundle as `sigstore` takes it, or None where it does not take this kind of material."""
+def _convert_for_sigstore(bundle: Any) -> Any:
+    """Return the same bundle as `sigstore` takes it, or None where it does not take this kind of material."""
     from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 
@@ -183,11 +186,11 @@ def _for_sigstore(bundle: Any) -> Any:
         return None
 
 
-def _first_line(exc: BaseException) -> str:
+def _shorten(exc: BaseException) -> str:
     return (str(exc) or type(exc).__name__).splitlines()[0][:200]
 
 
-def b64(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Decode base64, strictly.
 
     Raises:

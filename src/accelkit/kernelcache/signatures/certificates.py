@@ -9,8 +9,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.keys import PublicKey, public_key
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
+from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
@@ -35,7 +35,7 @@ def check_path(
     """
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise RejectedError(
-            Reason.CERTIFICATE_EXPIRED,
+            RejectionReason.CERTIFICATE_EXPIRED,
             f"the certificate was valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC, not at {at:%Y-%m-%d %H:%M:%S}",
         )
@@ -49,90 +49,94 @@ def check_path(
         path = verifier.verify(certificate, [*authorities.intermediates, *chain]).chain[1:]
     except (VerificationError, ValueError, x509.UnsupportedGeneralNameType) as exc:
         raise RejectedError(
-            Reason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
+            RejectionReason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
         ) from exc
-    extensions = _extensions(certificate)
+    extensions = _read_extensions(certificate)
     constraints = extensions.get(x509.BasicConstraints)
     if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
     if not isinstance(extended, x509.ExtendedKeyUsage) or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is not for signing code")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for signing code")
     return path
 
 
 def check_identity(
     certificate: x509.Certificate, issuer: TextMatch | None, subject: TextMatch | None
-) -> tuple[str, str]:
+) -> tuple[str, str | None]:
     """Check whose certificate it is.
 
     Returns:
-        The subject that matched (the first one where any will do) and the issuer, or an empty text.
+        The subject that matched (the first one where any will do) and the issuer, or None where none is given.
 
     Raises:
         RejectedError: it is somebody else's, or of another issuer.
     """
-    subjects, issuer_name = subjects_of(certificate), issuer_of(certificate)
+    subjects, issuer_name = read_subjects(certificate), read_issuer(certificate)
     if issuer is not None and not (issuer_name and issuer.matches(issuer_name)):
-        raise RejectedError(Reason.IDENTITY_MISMATCH, f"the issuer is {issuer_name or 'not given'}, not {issuer}")
+        raise RejectedError(
+            RejectionReason.IDENTITY_MISMATCH, f"the issuer is {issuer_name or 'not given'}, not {issuer}"
+        )
     if subject is None:
         return (subjects[0] if subjects else certificate.subject.rfc4514_string()), issuer_name
     for each in subjects:
         if subject.matches(each):
             return each, issuer_name
     found = " and ".join(subjects) or "not given"
-    raise RejectedError(Reason.IDENTITY_MISMATCH, f"the subject is {found}, not {subject}")
+    raise RejectedError(RejectionReason.IDENTITY_MISMATCH, f"the subject is {found}, not {subject}")
 
 
-def subjects_of(certificate: x509.Certificate) -> list[str]:
-    """The subject's alternative names: URIs, e-mail addresses, and Fulcio's own form of user names."""
-    names = _extensions(certificate).get(x509.SubjectAlternativeName)
+def read_subjects(certificate: x509.Certificate) -> list[str]:
+    """Return the subject's alternative names: URIs, e-mail addresses, and Fulcio's own form of user names."""
+    names = _read_extensions(certificate).get(x509.SubjectAlternativeName)
     if not isinstance(names, x509.SubjectAlternativeName):
         return []
     others = [each for each in names.get_values_for_type(x509.OtherName) if each.type_id == _OTHER_NAME]
     return [
         *names.get_values_for_type(x509.UniformResourceIdentifier),
         *names.get_values_for_type(x509.RFC822Name),
-        *(text for each in others if (text := _utf8(each.value)) is not None),
+        *(text for each in others if (text := _decode_utf8_string(each.value)) is not None),
     ]
 
 
-def issuer_of(certificate: x509.Certificate) -> str:
-    """Who vouched for the identity, or an empty text. Two extensions that differ are as good as none."""
-    old, new = (_unrecognised(certificate, each) for each in (_ISSUER_V1, _ISSUER_V2))
+def read_issuer(certificate: x509.Certificate) -> str | None:
+    """Return who vouched for the identity, or None. Two extensions that differ are as good as none."""
+    old, new = (_read_unrecognized(certificate, each) for each in (_ISSUER_V1, _ISSUER_V2))
     values = []
     if old is not None:
         values.append(old.decode(errors="replace"))
     if new is not None:
-        values.append(_utf8(new) or "")
-    return values[0] if values and len(set(values)) == 1 else ""
+        values.append(_decode_utf8_string(new) or "")
+    return values[0] or None if values and len(set(values)) == 1 else None
 
 
-def key_of(certificate: x509.Certificate) -> PublicKey:
-    """The certificate's key.
+def read_key(certificate: x509.Certificate) -> PublicKey:
+    """Return the certificate's key.
 
     Raises:
         RejectedError: its kind is unknown, or it is too weak.
     """
     try:
-        key = public_key(certificate.public_key())
+        key = wrap_public_key(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm) as exc:
-        raise RejectedError(Reason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
-    if unfit := key.unfit:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, f"the certificate is for {unfit}")
+        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"the certificate's key cannot be used: {exc}") from exc
+    if weakness := key.weakness:
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, f"the certificate is for {weakness}")
     return key
 
 
-def _extensions(certificate: x509.Certificate) -> dict[type, x509.ExtensionType]:
+def _read_extensions(certificate: x509.Certificate) -> dict[type, x509.ExtensionType]:
     try:
         return {type(each.value): each.value for each in certificate.extensions}
     except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as exc:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, f"the certificate's extensions cannot be read: {exc}") from exc
+        raise RejectedError(
+            RejectionReason.UNTRUSTED_ROOT, f"the certificate's extensions cannot be read: {exc}"
+        ) from exc
 
 
-def _unrecognised(certificate: x509.Certificate, identifier: ObjectIdentifier) -> bytes | None:
+def _read_unrecognized(certificate: x509.Certificate, identifier: ObjectIdentifier) -> bytes | None:
     try:
         value = certificate.extensions.get_extension_for_oid(identifier).value
     except (x509.ExtensionNotFound, ValueError):
@@ -140,8 +144,8 @@ def _unrecognised(certificate: x509.Certificate, identifier: ObjectIdentifier) -
     return value.value if isinstance(value, x509.UnrecognizedExtension) else None
 
 
-def _utf8(der: bytes) -> str | None:
-    """The text of a DER UTF8String, or None."""
+def _decode_utf8_string(der: bytes) -> str | None:
+    """Return the text of a DER UTF8String, or None."""
     if len(der) < 2 or der[0] != _UTF8_STRING:  # noqa: PLR2004 - tag and length
         return None
     length, start = der[1], 2

@@ -1,4 +1,4 @@
-"""JSON that every reader reads alike: what is signed must not mean one thing to us and another to somebody else."""
+"""Strict JSON, which every reader reads alike: what is signed must not mean one thing here and another elsewhere."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _T = TypeVar("_T")
 
 
-def read_json(content: bytes, kind: type[_T], what: str, reason: Reason = Reason.UNREADABLE) -> _T:
+def read_json(content: bytes, kind: type[_T], what: str, reason: RejectionReason = RejectionReason.UNREADABLE) -> _T:
     """Read a document strictly: UTF-8, no field of an object twice, no numbers that JSON does not have.
 
     Args:
@@ -26,18 +26,18 @@ def read_json(content: bytes, kind: type[_T], what: str, reason: Reason = Reason
     """
     try:
         # msgspec takes the last of two equal fields without a word; the standard library lets us look.
-        json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_number)
+        json.loads(content.decode(), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
         return msgspec.json.decode(content, type=kind)
     except (ValueError, msgspec.DecodeError, RecursionError) as exc:
         raise RejectedError(reason, f"{what} cannot be read: {exc}") from exc
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a field is given twice")
     return fields
 
 
-def _no_number(text: str) -> Any:
+def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")

@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography import x509
 
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey
 
 # Nothing that belongs to a signature is larger.
@@ -44,7 +44,7 @@ class LogRecord:
 
     def __post_init__(self) -> None:
         if not 0 <= self.log_index <= _LAST_INTEGER or not 0 <= (self.integrated_time or 0) <= _LAST_SECOND:
-            raise RejectedError(Reason.UNREADABLE, "the log's entry has a place or a time that cannot be")
+            raise RejectedError(RejectionReason.UNREADABLE, "the log's entry has a place or a time that cannot be")
 
     @property
     def promised_at(self) -> datetime | None:
@@ -60,7 +60,7 @@ class LogRecord:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SignatureEvidence:
     """A signature whose claim is about the right image; who made it is still open.
 
     Attributes:
@@ -73,7 +73,7 @@ class Evidence:
         enveloped: whether it is the signature of an envelope (DSSE).
         certificate: the signer's, or None for a plain key.
         chain: untrusted certificates that came along.
-        hint: which key it was, as the bundle says; empty where it does not.
+        hint: which key it was, as the bundle says; None where it does not.
         record: the log's, or None.
         timestamps: RFC 3161 responses over the signature, DER.
         annotations: what the signature claims beside the digest.
@@ -89,7 +89,7 @@ class Evidence:
     enveloped: bool = False
     certificate: x509.Certificate | None = None
     chain: tuple[x509.Certificate, ...] = ()
-    hint: str = ""
+    hint: str | None = None
     record: LogRecord | None = None
     timestamps: tuple[bytes, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What looking at signatures brings: one that holds, or why none does."""
+"""Findings about signatures: one that holds, or why none does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.errors import SignatureError
 MAX_MESSAGE_LENGTH = 500
 
 
-class Reason(enum.StrEnum):
+class RejectionReason(enum.StrEnum):
     """Why a signature does not count, in the order of how near it came; last, why nothing is known at all."""
 
     NOT_COVERED = "NotCovered"
@@ -34,7 +34,7 @@ class Reason(enum.StrEnum):
     @property
     def retryable(self) -> bool:
         """Whether nothing was learnt about the image, so that asking again later may give a verdict."""
-        return self in {Reason.REGISTRY_UNAVAILABLE, Reason.TRUST_ROOT_UNAVAILABLE}
+        return self in {RejectionReason.REGISTRY_UNAVAILABLE, RejectionReason.TRUST_ROOT_UNAVAILABLE}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Signature:
         signer: name of the signer in it.
         format: `cosign-v2` or `cosign-v3`.
         identity: the certificate's subject, or `sha256:…` of the public key.
-        issuer: who vouched for the identity; empty for a key.
+        issuer: who vouched for the identity; None for a key.
         log_index: place in the transparency log, or None where no entry was verified.
         signed_at: a proven time, or None where nothing proves one.
         source: where it was found.
@@ -56,7 +56,7 @@ class Signature:
     signer: str
     format: str
     identity: str
-    issuer: str = ""
+    issuer: str | None = None
     log_index: int | None = None
     signed_at: datetime | None = None
     source: str = ""
@@ -66,13 +66,13 @@ class Signature:
 class Failure:
     """Why one signature does not satisfy one signer. `source` and `signer` may be empty where it concerns all."""
 
-    reason: Reason
+    reason: RejectionReason
     message: str
     source: str = ""
     signer: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", plain(self.message))
+        object.__setattr__(self, "message", sanitize_message(self.message))
 
     def __str__(self) -> str:
         where = f"{self.source}: " if self.source else ""
@@ -88,8 +88,8 @@ class RejectedError(SignatureError):
         message: one sentence.
     """
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(plain(message))
+    def __init__(self, reason: RejectionReason, message: str) -> None:
+        super().__init__(sanitize_message(message))
         self.reason = reason
 
 
@@ -104,20 +104,20 @@ class UnverifiedError(SignatureError):
     def __init__(self, message: str, failures: tuple[Failure, ...], *, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
         self.failures = failures
-        self.reason = nearest(failures).reason
+        self.reason = choose_nearest(failures).reason
 
 
-def nearest(failures: tuple[Failure, ...]) -> Failure:
-    """The failure that is worth telling first.
+def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
+    """Return the failure that is worth telling first.
 
     It is the one that came nearest to success, unless something could not be read for now: that may be the
     signature that counts, so then nothing is decided.
     """
-    order = list(Reason)
+    order = list(RejectionReason)
     return max(failures, key=lambda failure: order.index(failure.reason))
 
 
-def plain(text: str) -> str:
+def sanitize_message(text: str) -> str:
     """A message without what others may have put into it: control characters, and length beyond reading."""
     shown = "".join(each if each.isprintable() else " " for each in text[: MAX_MESSAGE_LENGTH + 1])
     return shown if len(shown) <= MAX_MESSAGE_LENGTH else shown[:MAX_MESSAGE_LENGTH] + "…"

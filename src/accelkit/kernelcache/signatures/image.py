@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import Descriptor, Manifest
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.documents import Descriptor, Manifest
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures import bundles, simple_signing
-from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence
-from accelkit.kernelcache.signatures.findings import Failure, Reason, RejectedError, Signature, UnverifiedError, nearest
-from accelkit.kernelcache.signatures.judging import judge
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, SignatureEvidence
+from accelkit.kernelcache.signatures.findings import (
+    Failure,
+    RejectedError,
+    RejectionReason,
+    Signature,
+    UnverifiedError,
+    choose_nearest,
+)
+from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.policy import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
@@ -43,7 +50,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class _Found:
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[SignatureEvidence, ...]
     failures: tuple[Failure, ...]
 
 
@@ -52,7 +59,7 @@ async def verify_image(
     image: Reference,
     policies: SignerPolicies,
     *,
-    namespace: str = "",
+    namespace: str | None = None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     patience_seconds: float = 300.0,
 ) -> Verification:
@@ -62,42 +69,42 @@ async def verify_image(
         client: an open one.
         image: by tag or digest. What is verified is the digest; use that from here on, since tags move.
         policies: who may sign.
-        namespace: for which namespace; empty for no particular one.
+        namespace: for which namespace; None for no particular one.
         clock: the time at which certificates must be valid that nothing else dates.
         patience_seconds: how long all reading together may take.
 
     Raises:
         UnverifiedError: no policy covers it, or one is not satisfied, or nothing could be learnt.
     """
-    covering = policies.covering(image, namespace)
+    covering = policies.select(image, namespace)
     if not covering:
         where = f" for namespace {namespace}" if namespace else ""
-        failure = Failure(Reason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
+        failure = Failure(RejectionReason.NOT_COVERED, f"no signer policy covers {image.name}{where}")
         raise UnverifiedError(
             failure.message, (failure,), next_step="add a policy that names who may sign it, or give the namespace"
         )
     try:
         async with asyncio.timeout(patience_seconds):
             manifest = await client.manifest(image)
-            pinned = image.at(manifest.digest)
+            pinned = image.with_digest(manifest.digest)
             found = await _gather(client, pinned)
     except RegistryError as exc:
-        failure = _unread(exc)
+        failure = _convert_error(exc)
         raise UnverifiedError(
             f"{image} cannot be verified: {failure.message}", (failure,), next_step=exc.next_step
         ) from exc
     except TimeoutError as exc:
         failure = Failure(
-            Reason.REGISTRY_UNAVAILABLE, f"{image.registry} took longer than {patience_seconds:g} seconds"
+            RejectionReason.REGISTRY_UNAVAILABLE, f"{image.registry} took longer than {patience_seconds:g} seconds"
         )
         raise UnverifiedError(f"{image} cannot be verified: {failure.message}", (failure,)) from exc
     now = clock()
 
-    def satisfied() -> tuple[Signature, ...]:
+    def satisfy_all() -> tuple[Signature, ...]:
         return tuple(_satisfy(policy, found, policies.trust, now, pinned) for policy in covering)
 
     # Signatures are arithmetic, and a service has other things to do meanwhile.
-    return Verification(pinned, manifest, await asyncio.to_thread(satisfied), policies.digest)
+    return Verification(pinned, manifest, await asyncio.to_thread(satisfy_all), policies.digest)
 
 
 def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetime, image: Reference) -> Signature:
@@ -105,7 +112,7 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
     for evidence in found.evidence:
         for signer in policy.signers:
             try:
-                held = judge(evidence, signer, trust, now)
+                held = judge_signature(evidence, signer, trust, now)
             except RejectedError as exc:
                 failures.append(Failure(exc.reason, exc.message, evidence.source, signer.name))
                 continue
@@ -120,15 +127,17 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
                 source=evidence.source,
             )
     if not failures:
-        failures = [Failure(Reason.NO_SIGNATURES, "it has no signatures")]
-    first = nearest(tuple(failures))
+        failures = [Failure(RejectionReason.NO_SIGNATURES, "it has no signatures")]
+    first = choose_nearest(tuple(failures))
     kept = (first, *(each for each in failures if each is not first))[:MAX_FAILURES]
     next_step = {
-        Reason.NO_SIGNATURES: f"sign it: cosign sign {image.name}@{image.digest}",
-        Reason.NOT_A_SIGNATURE: f"sign it: cosign sign {image.name}@{image.digest}",
-        Reason.IDENTITY_MISMATCH: f"if that identity may sign it, add it to the policy {policy.name}",
-        Reason.LOG_ENTRY_MISSING: "sign with a transparency log, or let the signer say transparencyLog: notRequired",
-        Reason.TRUST_ROOT_UNAVAILABLE: "give the trusted root of the Sigstore instance that signed it",
+        RejectionReason.NO_SIGNATURES: f"sign it: cosign sign {image.name}@{image.digest}",
+        RejectionReason.NOT_A_SIGNATURE: f"sign it: cosign sign {image.name}@{image.digest}",
+        RejectionReason.IDENTITY_MISMATCH: f"if that identity may sign it, add it to the policy {policy.name}",
+        RejectionReason.LOG_ENTRY_MISSING: (
+            "sign with a transparency log, or let the signer say transparencyLog: notRequired"
+        ),
+        RejectionReason.TRUST_ROOT_UNAVAILABLE: "give the trusted root of the Sigstore instance that signed it",
     }.get(first.reason, "")
     raise UnverifiedError(f"{image} does not satisfy policy {policy.name}: {first}", kept, next_step=next_step)
 
@@ -136,44 +145,48 @@ def _satisfy(policy: SignerPolicy, found: _Found, trust: TrustRoot, now: datetim
 async def _gather(client: RegistryClient, image: Reference) -> _Found:
     """All that can be read. What cannot is a failure beside it: one good signature is enough, wherever it lies."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each(client, image)) for each in (_bundles, _simple)]
+        tasks = [group.create_task(each(client, image)) for each in (_gather_bundles, _gather_simple)]
     new, old = (task.result() for task in tasks)
     return _Found((*new.evidence, *old.evidence), (*new.failures, *old.failures))
 
 
-async def _bundles(client: RegistryClient, image: Reference) -> _Found:
-    """The bundles that refer to an image."""
+async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
+    """Return the bundles that refer to an image."""
     referrers = await client.referrers(image)
-    evidence: list[Evidence] = []
-    failures = [_unread(problem, "referrers") for problem in referrers.problems]
-    candidates = _candidates(referrers.descriptors)
+    evidence: list[SignatureEvidence] = []
+    failures = [_convert_error(problem, "referrers") for problem in referrers.problems]
+    candidates = _order_candidates(referrers.descriptors)
     if len(candidates) > MAX_SIGNATURES:
-        failures.append(Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at"))
+        failures.append(
+            Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(candidates)} bundles are looked at")
+        )
     for each in candidates[:MAX_SIGNATURES]:
         source = f"bundle {each.digest}"
         try:
-            content = await _bundle(client, image, each)
+            content = await _read_bundle(client, image, each)
             if content is not None:
-                evidence.append(await asyncio.to_thread(bundles.image_evidence, content, image.digest, source))
+                evidence.append(
+                    await asyncio.to_thread(bundles.read_image_evidence, content, image.require_digest(), source)
+                )
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except (RegistryError, CacheError) as exc:
-            failures.append(_unread(exc, source))
+            failures.append(_convert_error(exc, source))
     return _Found(tuple(evidence), tuple(failures))
 
 
-def _candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
-    """The referrers that may be bundles, those first that are said to be, and attestations after signatures.
+def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
+    """Return the referrers that may be bundles, those first that are said to be, and attestations after signatures.
 
     An entry with another type is none. Some lists have no type, or that of the empty configuration, which is also what
     cosign 3 itself writes into the fallback tag: then the manifest tells.
     """
     candidates = [each for each in referrers if bundles.may_be_bundle(each)]
-    return sorted(candidates, key=_promise)
+    return sorted(candidates, key=_rank)
 
 
-def _promise(referrer: Descriptor) -> int:
-    """How early an entry is looked at; no more than an order, since what a bundle states, it says itself."""
+def _rank(referrer: Descriptor) -> int:
+    """Return how early an entry is looked at; no more than an order, since what a bundle states, it says itself."""
     if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return 2
     # Attestations of every night would crowd the signature out.
@@ -181,58 +194,62 @@ def _promise(referrer: Descriptor) -> int:
     return 0 if stated == bundles.SIGN_PREDICATE else 1
 
 
-async def _bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
-    """The bundle of a referrer; None where the referrer is something else."""
-    document = (await client.manifest(image.at(referrer.digest))).decode()
+async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
+    """Return the bundle of a referrer; None where the referrer is something else."""
+    document = (await client.manifest(image.with_digest(referrer.digest))).decode()
     if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return None
     if document.subject is None or document.subject.digest != image.digest:
-        raise RejectedError(Reason.SUBJECT_MISMATCH, f"its manifest refers to another image than {image.digest}")
+        raise RejectedError(
+            RejectionReason.SUBJECT_MISMATCH, f"its manifest refers to another image than {image.digest}"
+        )
     if len(document.layers) != 1:
-        raise RejectedError(Reason.UNREADABLE, f"it has {len(document.layers)} layers instead of one")
+        raise RejectedError(RejectionReason.UNREADABLE, f"it has {len(document.layers)} layers instead of one")
     return await client.blob(image, document.layers[0], limit=MAX_SIGNATURE_BYTES)
 
 
-async def _simple(client: RegistryClient, image: Reference) -> _Found:
-    """The layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
-    tag = simple_signing.signature_tag(image.digest)
-    manifests, problems = await client.manifests(image.tagged(tag))
-    failures = [_unread(problem, tag) for problem in problems]
+async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
+    """Return the layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
+    tag = simple_signing.signature_tag(image.require_digest())
+    manifests, problems = await client.manifests(image.with_tag(tag))
+    failures = [_convert_error(problem, tag) for problem in problems]
     layers: dict[tuple[str, str], Descriptor] = {}
     for raw in manifests:
         try:
-            layers |= {_key(layer): layer for layer in _simple_layers(raw)}
+            layers |= {_identify(layer): layer for layer in _list_simple_layers(raw)}
         except CacheError as exc:
-            failures.append(_unread(exc, tag))
-    evidence: list[Evidence] = []
+            failures.append(_convert_error(exc, tag))
+    evidence: list[SignatureEvidence] = []
     if len(layers) > MAX_SIGNATURES:
         failures.append(
-            Failure(Reason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are looked at", tag)
+            Failure(RejectionReason.UNREADABLE, f"only {MAX_SIGNATURES} of {len(layers)} signatures are looked at", tag)
         )
     for number, layer in enumerate(list(layers.values())[:MAX_SIGNATURES], 1):
         source = f"{tag} layer {number}"
         try:
             payload = await client.blob(image, layer, limit=MAX_SIGNATURE_BYTES)
-            evidence.append(simple_signing.image_evidence(payload, layer, image.digest, source))
+            evidence.append(simple_signing.read_image_evidence(payload, layer, image.require_digest(), source))
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))
         except RegistryError as exc:
-            failures.append(_unread(exc, source))
+            failures.append(_convert_error(exc, source))
     return _Found(tuple(evidence), tuple(failures))
 
 
-def _simple_layers(raw: RawManifest) -> list[Descriptor]:
+def _list_simple_layers(raw: RawManifest) -> list[Descriptor]:
     document = raw.decode()
     if not isinstance(document, Manifest):
         raise CacheError("it is an index, not an image")
     return [each for each in document.layers if each.media_type == simple_signing.PAYLOAD_TYPE]
 
 
-def _key(layer: Descriptor) -> tuple[str, str]:
+def _identify(layer: Descriptor) -> tuple[str, str]:
     # Several signatures of one image have the same payload; what tells them apart are the annotations.
     return layer.digest, repr(sorted(layer.annotations.items()))
 
 
-def _unread(exc: RegistryError | CacheError, source: str = "") -> Failure:
+def _convert_error(exc: RegistryError | CacheError, source: str = "") -> Failure:
     retryable = isinstance(exc, RegistryError) and exc.retryable
-    return Failure(Reason.REGISTRY_UNAVAILABLE if retryable else Reason.UNREADABLE, exc.message, source)
+    return Failure(
+        RejectionReason.REGISTRY_UNAVAILABLE if retryable else RejectionReason.UNREADABLE, exc.message, source
+    )

@@ -1,4 +1,4 @@
-"""Whether one signature is by one signer of a policy.
+"""Judges whether one signature is by one signer of a policy.
 
 Everything is judged here, with sigstore's own parts for log, certificate log and time. Where sigstore judges that kind
 of signature itself (certificates of Fulcio with an entry of the log, in a bundle) it is asked too, and both must agree.
@@ -12,27 +12,30 @@ from datetime import datetime
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from accelkit.kernelcache.signatures.certificates import check_identity, check_path, key_of
-from accelkit.kernelcache.signatures.evidence import Evidence
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.certificates import check_identity, check_path, read_key
+from accelkit.kernelcache.signatures.evidence import SignatureEvidence
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey
 from accelkit.kernelcache.signatures.policy import Signer
-from accelkit.kernelcache.signatures.timestamps import proven_times
+from accelkit.kernelcache.signatures.timestamps import verify_timestamps
 from accelkit.kernelcache.signatures.transparency import check_log_trusted, check_record
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
 @dataclass(frozen=True)
-class Held:
-    """Who signed, and what is proven about when. `log_index` and `signed_at` are None where nothing proves them."""
+class VerifiedSigner:
+    """Who signed, and when as far as that is proven.
+
+    `issuer` is None for a key, `log_index` and `signed_at` are None where nothing proves them.
+    """
 
     identity: str
-    issuer: str = ""
+    issuer: str | None = None
     log_index: int | None = None
     signed_at: datetime | None = None
 
 
-def judge(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -> Held:
+def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
     """Judge a signature whose claim is about the right image.
 
     Args:
@@ -45,23 +48,27 @@ def judge(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -
         RejectedError: with the reason.
     """
     try:
-        held = _by_key(evidence, signer, trust, now) if signer.keys else _by_certificate(evidence, signer, trust, now)
+        held = (
+            _judge_by_key(evidence, signer, trust, now)
+            if signer.keys
+            else _judge_by_certificate(evidence, signer, trust, now)
+        )
     except RejectedError:
         raise
     except Exception as exc:
         # Four libraries read here what anybody may have written. Whatever else they raise, it is no signature.
-        raise RejectedError(Reason.UNREADABLE, f"it cannot be judged: {type(exc).__name__}: {exc}") from exc
+        raise RejectedError(RejectionReason.UNREADABLE, f"it cannot be judged: {type(exc).__name__}: {exc}") from exc
     for name, value in signer.annotations.items():
         if evidence.annotations.get(name) != value:
-            raise RejectedError(Reason.ANNOTATION_MISMATCH, f"the signature does not say {name}={value}")
+            raise RejectedError(RejectionReason.ANNOTATION_MISMATCH, f"the signature does not say {name}={value}")
     return held
 
 
-def _by_key(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -> Held:
+def _judge_by_key(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
     if evidence.certificate is not None:
-        raise RejectedError(Reason.OTHER_KIND, "it is by a certificate, not by a key")
+        raise RejectedError(RejectionReason.OTHER_KIND, "it is by a certificate, not by a key")
     named = [key for key in signer.keys if key.hint == evidence.hint]
-    rejected = RejectedError(Reason.SIGNATURE_INVALID, "the signature is by none of the keys")
+    rejected = RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is by none of the keys")
     # A hint is a hint: without a match, each key is tried.
     for key in named or signer.keys:
         try:
@@ -71,24 +78,30 @@ def _by_key(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime)
             continue
         if evidence.record is None:
             if signer.log_required:
-                raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
-            return Held(key.fingerprint)
-        times = _times(evidence, key, trust)
+                raise RejectedError(
+                    RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log"
+                )
+            return VerifiedSigner(key.fingerprint)
+        times = _prove_times(evidence, key, trust)
         for at in times or [now]:
             _check_log(evidence, trust, at)
-        return Held(key.fingerprint, log_index=_index(evidence), signed_at=min(times) if times else None)
+        return VerifiedSigner(
+            key.fingerprint, log_index=_read_proven_index(evidence), signed_at=min(times) if times else None
+        )
     raise rejected
 
 
-def _by_certificate(evidence: Evidence, signer: Signer, trust: TrustRoot, now: datetime) -> Held:
+def _judge_by_certificate(
+    evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime
+) -> VerifiedSigner:
     certificate = evidence.certificate
     if certificate is None:
-        raise RejectedError(Reason.OTHER_KIND, "it is by a key, not by a certificate")
+        raise RejectedError(RejectionReason.OTHER_KIND, "it is by a key, not by a certificate")
     if evidence.record is None and signer.log_required:
-        raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
-    key = key_of(certificate)
+        raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
+    key = read_key(certificate)
     evidence.check(key)
-    times = _times(evidence, key, trust)
+    times = _prove_times(evidence, key, trust)
     path: list[x509.Certificate] = []
     for at in times or [now]:
         _check_log(evidence, trust, at)
@@ -100,23 +113,23 @@ def _by_certificate(evidence: Evidence, signer: Signer, trust: TrustRoot, now: d
     # sigstore knows certificates of ECDSA keys only.
     if signer.keyless and evidence.bundle is not None and isinstance(key.key, ec.EllipticCurvePublicKey):
         _ask_sigstore(evidence, trust)
-    return Held(identity, issuer, _index(evidence), min(times) if times else None)
+    return VerifiedSigner(identity, issuer, _read_proven_index(evidence), min(times) if times else None)
 
 
-def _times(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
-    """The moments at which timestamp authorities and the log saw the signature. What the log has is checked as well."""
-    times = proven_times(evidence, trust.timestampers) if evidence.timestamps else []
+def _prove_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:
+    """Return when timestamp authorities and the log saw the signature. What the log has is checked as well."""
+    times = verify_timestamps(evidence, trust.timestampers) if evidence.timestamps else []
     if evidence.record is not None and (moment := check_record(evidence, key, trust)) is not None:
         times.append(moment)
     return times
 
 
-def _check_log(evidence: Evidence, trust: TrustRoot, at: datetime) -> None:
+def _check_log(evidence: SignatureEvidence, trust: TrustRoot, at: datetime) -> None:
     if evidence.record is not None:
         check_log_trusted(evidence.record, trust, at)
 
 
-def _index(evidence: Evidence) -> int | None:
+def _read_proven_index(evidence: SignatureEvidence) -> int | None:
     return None if evidence.record is None else evidence.record.proven_index
 
 
@@ -128,16 +141,16 @@ def _check_promise_of_certificate_log(
 
     keys = trust.certificate_logs(certificate.not_valid_before_utc)
     if not path:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
     try:
         verify_sct(certificate, path, keys)
     except (Error, ValueError) as exc:
         raise RejectedError(
-            Reason.UNTRUSTED_ROOT, f"no trusted certificate log promised this certificate: {exc}"
+            RejectionReason.UNTRUSTED_ROOT, f"no trusted certificate log promised this certificate: {exc}"
         ) from exc
 
 
-def _ask_sigstore(evidence: Evidence, trust: TrustRoot) -> None:
+def _ask_sigstore(evidence: SignatureEvidence, trust: TrustRoot) -> None:
     from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
     from sigstore.hashes import Hashed  # noqa: PLC0415 - the same
     from sigstore.verify.policy import UnsafeNoOp  # noqa: PLC0415 - the same
@@ -152,4 +165,4 @@ def _ask_sigstore(evidence: Evidence, trust: TrustRoot) -> None:
             hashed = Hashed(algorithm=HashAlgorithm.SHA2_256, digest=evidence.signed_digest)
             trust.verifier.verify_artifact(hashed, evidence.bundle, anybody)
     except (Error, ValueError) as exc:
-        raise RejectedError(Reason.SIGNATURE_INVALID, f"sigstore refuses it: {exc}") from exc
+        raise RejectedError(RejectionReason.SIGNATURE_INVALID, f"sigstore refuses it: {exc}") from exc

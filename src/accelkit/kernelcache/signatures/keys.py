@@ -1,4 +1,4 @@
-"""Public keys, and what they sign."""
+"""Public keys, and checks of signatures by them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _MINIMUM_RSA_BITS = 2048
 _CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
-_MARKER = b"-----BEGIN "
+_PEM_BEGIN = b"-----BEGIN "
 _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), "secp521r1": hashes.SHA512()}
 
 
@@ -49,15 +49,15 @@ class PublicKey:
         return base64.b64encode(hashlib.sha256(self.der).digest()).decode()
 
     @property
-    def unfit(self) -> str:
-        """Why nothing signed with it counts, in a few words; empty where it does."""
+    def weakness(self) -> str | None:
+        """Why nothing signed with it counts, in a few words; None where it does count."""
         if isinstance(self.key, rsa.RSAPublicKey) and self.key.key_size < _MINIMUM_RSA_BITS:
             return f"an RSA key of {self.key.key_size} bits, fewer than {_MINIMUM_RSA_BITS}"
         if isinstance(self.key, ec.EllipticCurvePublicKey) and self.key.curve.name not in _CURVES:
             return f"an ECDSA key on the curve {self.key.curve.name}"
         if not isinstance(self.key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
             return f"a key of the kind {type(self.key).__name__}"
-        return ""
+        return None
 
     def check(self, signature: bytes, data: bytes) -> None:
         """Check a signature over data. cosign hashes with SHA-256 on every curve; other tools with the curve's own.
@@ -67,11 +67,11 @@ class PublicKey:
         """
         if isinstance(self.key, ec.EllipticCurvePublicKey):
             own = _CURVE_HASHES.get(self.key.curve.name, hashes.SHA256())
-            if any(self._holds(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
+            if any(self._is_signed(signature, data, algorithm) for algorithm in (hashes.SHA256(), own)):
                 return
-            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
-        if not self._holds(signature, data, hashes.SHA256()):
-            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
+        if not self._is_signed(signature, data, hashes.SHA256()):
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
 
     def check_digest(self, signature: bytes, digest: bytes) -> None:
         """Check a signature over data of which only the SHA-256 digest is known.
@@ -81,12 +81,12 @@ class PublicKey:
         """
         if isinstance(self.key, ed25519.Ed25519PublicKey):
             raise RejectedError(
-                Reason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
+                RejectionReason.SIGNATURE_INVALID, "an Ed25519 signature is checked with the file, not its digest"
             )
-        if not self._holds(signature, digest, Prehashed(hashes.SHA256())):
-            raise RejectedError(Reason.SIGNATURE_INVALID, "the signature is not by this key")
+        if not self._is_signed(signature, digest, Prehashed(hashes.SHA256())):
+            raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature is not by this key")
 
-    def _holds(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
+    def _is_signed(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm | Prehashed) -> bool:
         try:
             if isinstance(self.key, ec.EllipticCurvePublicKey):
                 self.key.verify(signature, data, ec.ECDSA(algorithm))
@@ -96,14 +96,14 @@ class PublicKey:
                 self.key.verify(signature, data, padding.PKCS1v15(), algorithm)
             else:
                 raise RejectedError(
-                    Reason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not known"
+                    RejectionReason.SIGNATURE_INVALID, f"keys of the kind {type(self.key).__name__} are not known"
                 )
         except (InvalidSignature, UnsupportedAlgorithm, ValueError):
             return False
         return True
 
 
-def public_key(key: PublicKeyTypes) -> PublicKey:
+def wrap_public_key(key: PublicKeyTypes) -> PublicKey:
     """Wrap a key of `cryptography`."""
     return PublicKey(key, key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
@@ -116,14 +116,14 @@ def load_public_keys(pem: bytes, where: str) -> tuple[PublicKey, ...]:
     """
     if b"PRIVATE KEY" in pem:
         raise ConfigurationError(f"{where} gives a private key", next_step="give the public one, cosign.pub")
-    blocks = [_MARKER + each for each in pem.split(_MARKER)[1:]]
+    blocks = [_PEM_BEGIN + each for each in pem.split(_PEM_BEGIN)[1:]]
     if not blocks:
         raise ConfigurationError(f"{where} gives no public key in PEM format")
     try:
-        keys = tuple(public_key(load_pem_public_key(block)) for block in blocks)
+        keys = tuple(wrap_public_key(load_pem_public_key(block)) for block in blocks)
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise ConfigurationError(f"{where} gives a public key that cannot be read: {exc}") from exc
     for each in keys:
-        if unfit := each.unfit:
-            raise ConfigurationError(f"{where} gives {unfit}", next_step="give an ECDSA, RSA or Ed25519 key")
+        if weakness := each.weakness:
+            raise ConfigurationError(f"{where} gives {weakness}", next_step="give an ECDSA, RSA or Ed25519 key")
     return keys

@@ -1,4 +1,4 @@
-"""How a policy names texts: exactly, by anchored regular expression, or by a star."""
+"""Matching of texts that a policy names: exactly, by anchored regular expression, or by a star."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import re2
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.reference import DOCKER_HUB
+from accelkit.kernelcache.oci.reference import DOCKER_HUB
 
 MAX_PATTERN_LENGTH = 1024
 MAX_TEXT_LENGTH = 4096
@@ -34,14 +34,14 @@ class TextMatch:
         if len(text) > MAX_TEXT_LENGTH or not text.isprintable():
             return False
         if self.pattern:
-            return _compiled(self.pattern).fullmatch(text) is not None
+            return _compile(self.pattern).fullmatch(text) is not None
         return text == self.exact
 
     def __str__(self) -> str:
         return f"/{self.pattern}/" if self.pattern else self.exact
 
 
-def text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
+def parse_text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
     """Read the two fields of a policy that name a text; None where neither is given.
 
     Raises:
@@ -54,7 +54,7 @@ def text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
     if len(exact) > MAX_TEXT_LENGTH or len(pattern) > MAX_PATTERN_LENGTH:
         raise ConfigurationError(f"{what} is longer than {MAX_PATTERN_LENGTH} characters as a pattern allows")
     if pattern:
-        compiled = _compiled(pattern, what)
+        compiled = _compile(pattern, what)
         if all(compiled.fullmatch(probe) for probe in _PROBES):
             raise ConfigurationError(
                 f"{what} has the pattern {pattern!r}, which anybody's matches",
@@ -63,7 +63,7 @@ def text_match(exact: str, pattern: str, what: str) -> TextMatch | None:
     return TextMatch(exact, pattern)
 
 
-def _compiled(pattern: str, what: str = "a policy") -> Any:
+def _compile(pattern: str, what: str = "a policy") -> Any:
     options = re2.Options()
     options.max_mem = _MAX_PATTERN_MEMORY
     options.log_errors = False
@@ -75,7 +75,7 @@ def _compiled(pattern: str, what: str = "a policy") -> Any:
         raise ConfigurationError(f"{what} has the pattern {pattern!r}, which cannot be used: {message}") from exc
 
 
-def image_pattern(text: str, where: str) -> str:
+def parse_image_pattern(text: str, where: str) -> str:
     """Read a pattern for names of images, and write it as names are written: `docker.io/nginx` lacks its `library/`.
 
     A pattern that no name can match is refused: it would make a policy that asks for nothing.
@@ -103,7 +103,7 @@ def image_pattern(text: str, where: str) -> str:
     return f"{host}/{repository}"
 
 
-def glob(pattern: str) -> Any:
+def compile_glob(pattern: str) -> Any:
     """Compile a name with stars: `*` stands for part of one path component, `**` for any number of them."""
     stars = {"**": "(?s:.*)", "*": "[^/]*"}
-    return _compiled("".join(stars.get(part) or re2.escape(part) for part in re.split(r"(\*\*|\*)", pattern)))
+    return _compile("".join(stars.get(part) or re2.escape(part) for part in re.split(r"(\*\*|\*)", pattern)))

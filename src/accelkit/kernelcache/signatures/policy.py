@@ -34,10 +34,16 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit import __version__
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.signatures.findings import RejectedError
 from accelkit.kernelcache.signatures.keys import PublicKey, load_public_keys
-from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH, TextMatch, glob, image_pattern, text_match
+from accelkit.kernelcache.signatures.matching import (
+    MAX_PATTERN_LENGTH,
+    TextMatch,
+    compile_glob,
+    parse_image_pattern,
+    parse_text_match,
+)
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot, load_authorities
 
 MAX_POLICY_BYTES = 1 << 20
@@ -81,13 +87,13 @@ class SignerPolicy:
     signers: tuple[Signer, ...]
     namespaces: tuple[str, ...] = ("*",)
 
-    def covers(self, image: Reference, namespace: str = "") -> bool:
-        """Whether this policy speaks of an image, for a namespace; an empty one means no particular one."""
-        if not any(glob(pattern).fullmatch(image.name) for pattern in self.images):
+    def covers(self, image: Reference, namespace: str | None = None) -> bool:
+        """Whether this policy speaks of an image, for a namespace; None means no particular one."""
+        if not any(compile_glob(pattern).fullmatch(image.name) for pattern in self.images):
             return False
-        if not namespace:
+        if namespace is None:
             return not all(pattern.strip("*") for pattern in self.namespaces)
-        return any(glob(pattern).fullmatch(namespace) for pattern in self.namespaces)
+        return any(compile_glob(pattern).fullmatch(namespace) for pattern in self.namespaces)
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,8 @@ class SignerPolicies:
     trust: TrustRoot
     digest: str = ""
 
-    def covering(self, image: Reference, namespace: str = "") -> tuple[SignerPolicy, ...]:
-        """The policies that speak of an image; none means that it is refused."""
+    def select(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
+        """Return the policies that speak of an image; none means that it is refused."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
 
 
@@ -167,7 +173,7 @@ def load_policies(path: Path, trusted_root: Path | None = None) -> SignerPolicie
         raise ConfigurationError(f"{path} holds no signer policy", next_step=_NEXT)
     # What was verified by another release may have been verified less well.
     seen = _Seen(__version__.encode() + b"\n" + content)
-    policies = tuple(_policy(document, path, seen) for document in documents)
+    policies = tuple(_read_policy(document, path, seen) for document in documents)
     if len({each.name for each in policies}) < len(policies):
         raise ConfigurationError(f"{path} has two policies of the same name", next_step="give each a name of its own")
     trust = TrustRoot(trusted_root)
@@ -198,7 +204,7 @@ class _Seen:
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def _policy(document: object, path: Path, seen: _Seen) -> SignerPolicy:
+def _read_policy(document: object, path: Path, seen: _Seen) -> SignerPolicy:
     try:
         read = msgspec.convert(document, _Document)
     except msgspec.ValidationError as exc:
@@ -212,20 +218,20 @@ def _policy(document: object, path: Path, seen: _Seen) -> SignerPolicy:
             raise ConfigurationError(
                 f"{where} has a pattern that is empty or longer than {MAX_PATTERN_LENGTH} characters"
             )
-    images = tuple(image_pattern(each, where) for each in spec.images)
+    images = tuple(parse_image_pattern(each, where) for each in spec.images)
     signers = tuple(
-        _signer(each, f"{where}, signer {number}", path, seen) for number, each in enumerate(spec.signers, 1)
+        _read_signer(each, f"{where}, signer {number}", path, seen) for number, each in enumerate(spec.signers, 1)
     )
     return SignerPolicy(read.metadata.name, images, signers, tuple(spec.namespaces))
 
 
-def _signer(read: _Signer, where: str, path: Path, seen: _Seen) -> Signer:
+def _read_signer(read: _Signer, where: str, path: Path, seen: _Seen) -> Signer:
     given = [each for each in (read.keyless, read.key, read.ca) if each is not None]
     if len(given) != 1:
         raise ConfigurationError(f"{where} must be one of keyless, key and ca", next_step=_NEXT)
     material = given[0]
-    issuer = text_match(material.issuer, material.issuer_pattern, f"{where}: the issuer")
-    subject = text_match(material.subject, material.subject_pattern, f"{where}: the subject")
+    issuer = parse_text_match(material.issuer, material.issuer_pattern, f"{where}: the issuer")
+    subject = parse_text_match(material.subject, material.subject_pattern, f"{where}: the subject")
     name = read.name or where.rpartition(", ")[2]
     log_required = read.transparency_log == "required"
     if read.keyless is not None:
@@ -235,7 +241,7 @@ def _signer(read: _Signer, where: str, path: Path, seen: _Seen) -> Signer:
                 next_step="give issuer or issuerPattern, and subject or subjectPattern",
             )
         return Signer(name, log_required, read.annotations, issuer, subject)
-    pem = _pem(material, where, path)
+    pem = _read_pem(material, where, path)
     seen.add(pem)
     if read.key is not None:
         if issuer is not None or subject is not None:
@@ -245,7 +251,7 @@ def _signer(read: _Signer, where: str, path: Path, seen: _Seen) -> Signer:
     return Signer(name, log_required, read.annotations, issuer, subject, authorities=authorities)
 
 
-def _pem(material: _Material, where: str, path: Path) -> bytes:
+def _read_pem(material: _Material, where: str, path: Path) -> bytes:
     if bool(material.file) == bool(material.data):
         raise ConfigurationError(f"{where} needs a file or data with PEM text, and not both", next_step=_NEXT)
     if material.data:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from cryptography import x509
 
-from accelkit.kernelcache.oci import Descriptor
-from accelkit.kernelcache.signatures.bundles import b64
+from accelkit.kernelcache.oci.documents import Descriptor
+from accelkit.kernelcache.signatures.bundles import decode_base64
 from accelkit.kernelcache.signatures.documents import read_json
-from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, Evidence, LogRecord
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, LogRecord, SignatureEvidence
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 _CLAIM = "cosign container image signature"
@@ -40,11 +40,11 @@ class _Timestamp(msgspec.Struct, frozen=True):
 
 
 def signature_tag(digest: str) -> str:
-    """The tag under which signatures of a manifest lie."""
+    """Return the tag under which signatures of a manifest lie."""
     return digest.replace(":", "-") + ".sig"
 
 
-def image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) -> Evidence:
+def read_image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) -> SignatureEvidence:
     """Read one layer of a signature image.
 
     Args:
@@ -57,21 +57,23 @@ def image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) 
         RejectedError: it cannot be read, or is no signature of this image.
     """
     annotations = layer.annotations
-    claimed = _claim(payload, digest)
+    claimed = _check_claim(payload, digest)
     if _SIGNATURE not in annotations:
-        raise RejectedError(Reason.UNREADABLE, f"the layer has no annotation {_SIGNATURE}")
+        raise RejectedError(RejectionReason.UNREADABLE, f"the layer has no annotation {_SIGNATURE}")
     if sum(map(len, annotations.values())) > MAX_SIGNATURE_BYTES:
-        raise RejectedError(Reason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes")
+        raise RejectedError(
+            RejectionReason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes"
+        )
     try:
-        signature = b64(annotations[_SIGNATURE])
-        leaf = _certificates(annotations.get(_CERTIFICATE, ""))
-        chain = _certificates(annotations.get(_CHAIN, ""))
-        record = _record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
+        signature = decode_base64(annotations[_SIGNATURE])
+        leaf = _load_certificates(annotations.get(_CERTIFICATE, ""))
+        chain = _load_certificates(annotations.get(_CHAIN, ""))
+        record = _read_record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
         stamped = annotations.get(_TIMESTAMP)
-        stamps = (b64(read_json(stamped.encode(), _Timestamp, "the timestamp").response),) if stamped else ()
+        stamps = (decode_base64(read_json(stamped.encode(), _Timestamp, "the timestamp").response),) if stamped else ()
     except ValueError as exc:
-        raise RejectedError(Reason.UNREADABLE, f"an annotation of the layer cannot be read: {exc}") from exc
-    return Evidence(
+        raise RejectedError(RejectionReason.UNREADABLE, f"an annotation of the layer cannot be read: {exc}") from exc
+    return SignatureEvidence(
         format="cosign-v2",
         source=source,
         signed=payload,
@@ -86,25 +88,25 @@ def image_evidence(payload: bytes, layer: Descriptor, digest: str, source: str) 
     )
 
 
-def _claim(payload: bytes, digest: str) -> dict[str, str]:
+def _check_claim(payload: bytes, digest: str) -> dict[str, str]:
     """Check what the payload says and return what else it claims."""
     fields = read_json(payload, dict[str, Any], "the payload")
     try:
-        document = _lowered(fields)
-        critical = _lowered(document["critical"])
-        image = _lowered(critical["image"])
+        document = _lower_names(fields)
+        critical = _lower_names(document["critical"])
+        image = _lower_names(critical["image"])
         kind, named = critical["type"], image["docker-manifest-digest"]
         optional = (document.get("optional") or {}).items()
     except (KeyError, AttributeError) as exc:
-        raise RejectedError(Reason.UNREADABLE, f"the payload is no claim about an image: {exc}") from exc
+        raise RejectedError(RejectionReason.UNREADABLE, f"the payload is no claim about an image: {exc}") from exc
     if kind != _CLAIM:
-        raise RejectedError(Reason.NOT_A_SIGNATURE, f"the payload claims to be {kind!r}")
+        raise RejectedError(RejectionReason.NOT_A_SIGNATURE, f"the payload claims to be {kind!r}")
     if named != digest:
-        raise RejectedError(Reason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
+        raise RejectedError(RejectionReason.SUBJECT_MISMATCH, f"it signs another image than {digest}")
     return {name: value for name, value in optional if isinstance(value, str)}
 
 
-def _lowered(fields: dict[str, Any]) -> dict[str, Any]:
+def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
     # Go reads field names in any case, and the format's own example writes them so. Two spellings of one
     # name would let two readers see two claims.
     lowered = {name.lower(): value for name, value in fields.items()}
@@ -113,17 +115,17 @@ def _lowered(fields: dict[str, Any]) -> dict[str, Any]:
     return lowered
 
 
-def _certificates(pem: str) -> list[x509.Certificate]:
+def _load_certificates(pem: str) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
 
 
-def _record(text: str) -> LogRecord:
+def _read_record(text: str) -> LogRecord:
     promise = read_json(text.encode(), _Promise, "the log's entry")
     payload = promise.payload
     return LogRecord(
-        body=b64(payload.body),
+        body=decode_base64(payload.body),
         log_id=bytes.fromhex(payload.log_id),
         log_index=payload.log_index,
         integrated_time=payload.integrated_time,
-        promise=b64(promise.signed_entry_timestamp),
+        promise=decode_base64(promise.signed_entry_timestamp),
     )

@@ -1,20 +1,20 @@
-"""Signed timestamps (RFC 3161): when a signature was there, as an authority of the trusted root says."""
+"""Signed timestamps (RFC 3161) by authorities of the trusted root, which prove when a signature existed."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from accelkit.kernelcache.signatures.evidence import Evidence
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.evidence import SignatureEvidence
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 
 _MAX_TIMESTAMPS = 32
 # A signing certificate and a root at least.
 _SHORTEST_CHAIN = 2
 
 
-def proven_times(evidence: Evidence, authorities: tuple[Any, ...]) -> list[datetime]:
-    """The moments at which trusted authorities saw the signature; empty where none did.
+def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...]) -> list[datetime]:
+    """Return the moments at which trusted authorities saw the signature; empty where none did.
 
     Args:
         evidence: the signature.
@@ -29,19 +29,23 @@ def proven_times(evidence: Evidence, authorities: tuple[Any, ...]) -> list[datet
     if not evidence.timestamps:
         return []
     if len(evidence.timestamps) > _MAX_TIMESTAMPS:
-        raise RejectedError(Reason.UNREADABLE, f"the signature has more than {_MAX_TIMESTAMPS} timestamps")
+        raise RejectedError(RejectionReason.UNREADABLE, f"the signature has more than {_MAX_TIMESTAMPS} timestamps")
     try:
         decoded = [decode_timestamp_response(each) for each in set(evidence.timestamps)]
-        found = [moment for each in decoded if (moment := moment_of(each, evidence.signature, authorities)) is not None]
+        found = [
+            moment
+            for each in decoded
+            if (moment := verify_timestamp(each, evidence.signature, authorities)) is not None
+        ]
     except ValueError as exc:
-        raise RejectedError(Reason.UNREADABLE, f"a timestamp cannot be read: {exc}") from exc
+        raise RejectedError(RejectionReason.UNREADABLE, f"a timestamp cannot be read: {exc}") from exc
     if not found:
-        raise RejectedError(Reason.UNTRUSTED_ROOT, "no trusted authority made the signature's timestamps")
+        raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "no trusted authority made the signature's timestamps")
     return found
 
 
-def moment_of(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
-    """When one of the authorities saw a signature, or None. The end of an authority's time still belongs to it."""
+def verify_timestamp(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> datetime | None:
+    """Return when one of the authorities saw a signature, or None. An authority's last moment belongs to its time."""
     from rfc3161_client import VerificationError  # noqa: PLC0415 - as above
 
     moment: datetime = response.tst_info.gen_time
@@ -50,7 +54,7 @@ def moment_of(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> 
         if not authority.validity_period_start <= moment or (end is not None and moment > end):
             continue
         try:
-            verifier = _verifier(authority.certificates(allow_expired=True))
+            verifier = _build_verifier(authority.certificates(allow_expired=True))
             if verifier is not None:
                 verifier.verify_message(response, signature)
                 return moment
@@ -59,7 +63,7 @@ def moment_of(response: Any, signature: bytes, authorities: tuple[Any, ...]) -> 
     return None
 
 
-def _verifier(certificates: list[Any]) -> Any:
+def _build_verifier(certificates: list[Any]) -> Any:
     from rfc3161_client import VerifierBuilder  # noqa: PLC0415 - as above
 
     if len(certificates) < _SHORTEST_CHAIN:

@@ -1,4 +1,4 @@
-"""The transparency log: that it has an entry, that the entry is about this signature, and when it came in."""
+"""Entries of the transparency log: whether it has one, whether that is about this signature, and when it came in."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 
 from accelkit.kernelcache.signatures.documents import read_json
-from accelkit.kernelcache.signatures.evidence import Evidence, LogRecord
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.keys import PublicKey, public_key
+from accelkit.kernelcache.signatures.evidence import LogRecord, SignatureEvidence
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
+from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
-_CERTIFICATE_MARK = b"-----BEGIN CERTIFICATE-----"
+_CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 
-def check_record(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> datetime | None:
+def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> datetime | None:
     """Check the log's entry for a signature.
 
     Args:
@@ -34,24 +34,24 @@ def check_record(evidence: Evidence, key: PublicKey, trust: TrustRoot) -> dateti
     """
     record = evidence.record
     if record is None:
-        raise RejectedError(Reason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
+        raise RejectedError(RejectionReason.LOG_ENTRY_MISSING, "the signature has no entry of a transparency log")
     _prove(record, trust)
-    body = read_json(record.body, dict[str, Any], "the log's entry", Reason.LOG_ENTRY_INVALID)
+    body = read_json(record.body, dict[str, Any], "the log's entry", RejectionReason.LOG_ENTRY_INVALID)
     try:
-        expected = _statements(body)
+        expected = _read_statement(body)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log's entry cannot be read: {exc}") from exc
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the log's entry cannot be read: {exc}") from exc
     kind = f"{body.get('kind')}/{body.get('apiVersion')}"
     if expected is None:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"entries of the kind {kind} are not known")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"entries of the kind {kind} are not known")
     algorithm, value, signature, verifier = expected
     over = evidence.payload_digest if kind == "dsse/0.0.1" else evidence.signed_digest
     if algorithm != "sha256" or value != over:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry is about another payload")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry is about another payload")
     if signature != evidence.signature:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry is about another signature")
-    if not _same_signer(verifier, evidence, key):
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log's entry names another signer")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry is about another signature")
+    if not _names_signer(verifier, evidence, key):
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, "the log's entry names another signer")
     return record.promised_at
 
 
@@ -63,7 +63,7 @@ def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None
     """
     _, period = trust.log(record.log_id)
     if at not in period:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the log was not trusted at {at:%Y-%m-%d %H:%M:%S} UTC")
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the log was not trusted at {at:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _prove(record: LogRecord, trust: TrustRoot) -> None:
@@ -74,7 +74,9 @@ def _prove(record: LogRecord, trust: TrustRoot) -> None:
 
     keyring, _ = trust.log(record.log_id)
     if record.proof is None and record.promised_at is None:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry")
+        raise RejectedError(
+            RejectionReason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry"
+        )
     try:
         if record.proof is not None:
             TransparencyLogEntry(record.proof)._verify(keyring)  # noqa: SLF001 - the one way to check inclusion
@@ -87,10 +89,10 @@ def _prove(record: LogRecord, trust: TrustRoot) -> None:
             }
             keyring.verify(key_id=record.log_id, signature=record.promise, data=rfc8785.dumps(statement))
     except (Error, ValueError) as exc:
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"no trusted log has this entry: {exc}") from exc
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"no trusted log has this entry: {exc}") from exc
 
 
-def _statements(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
+def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
     """Hash algorithm, hash, signature and signer of an entry; the signer as PEM or DER. None for an unknown kind."""
     spec = body["spec"]
     match body.get("kind"), body.get("apiVersion"):
@@ -99,8 +101,8 @@ def _statements(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
             return (
                 hashed["algorithm"],
                 bytes.fromhex(hashed["value"]),
-                _b64(signed["content"]),
-                _b64(signed["publicKey"]["content"]),
+                _decode_base64(signed["content"]),
+                _decode_base64(signed["publicKey"]["content"]),
             )
         case "dsse", "0.0.1":
             hashed = spec["payloadHash"]
@@ -108,8 +110,8 @@ def _statements(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
             return (
                 hashed["algorithm"],
                 bytes.fromhex(hashed["value"]),
-                _b64(signed["signature"]),
-                _b64(signed["verifier"]),
+                _decode_base64(signed["signature"]),
+                _decode_base64(signed["verifier"]),
             )
         case "hashedrekord", "0.0.2":
             inner = spec["hashedRekordV002"]
@@ -117,16 +119,21 @@ def _statements(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
             algorithm = {"SHA2_256": "sha256"}.get(hashed["algorithm"], hashed["algorithm"])
             verifier = signed["verifier"]
             named = verifier.get("x509Certificate") or verifier["publicKey"]
-            return algorithm, _b64(hashed["digest"]), _b64(signed["content"]), _b64(named["rawBytes"])
+            return (
+                algorithm,
+                _decode_base64(hashed["digest"]),
+                _decode_base64(signed["content"]),
+                _decode_base64(named["rawBytes"]),
+            )
     return None
 
 
-def _same_signer(verifier: bytes, evidence: Evidence, key: PublicKey) -> bool:
+def _names_signer(verifier: bytes, evidence: SignatureEvidence, key: PublicKey) -> bool:
     if evidence.certificate is not None:
         if verifier == evidence.certificate.public_bytes(Encoding.DER):
             return True
         try:
-            return verifier.lstrip().startswith(_CERTIFICATE_MARK) and (
+            return verifier.lstrip().startswith(_CERTIFICATE_BEGIN) and (
                 x509.load_pem_x509_certificate(verifier) == evidence.certificate
             )
         except ValueError:
@@ -134,10 +141,10 @@ def _same_signer(verifier: bytes, evidence: Evidence, key: PublicKey) -> bool:
     if verifier == key.der:
         return True
     try:
-        return public_key(load_pem_public_key(verifier)).der == key.der
+        return wrap_public_key(load_pem_public_key(verifier)).der == key.der
     except ValueError:
         return False
 
 
-def _b64(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)

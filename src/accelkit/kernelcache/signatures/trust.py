@@ -1,4 +1,4 @@
-"""What is trusted before a signature is looked at: Sigstore's trusted root, and private authorities.
+"""Trust: Sigstore's trusted root, and private authorities.
 
 `sigstore` is loaded when a root is first needed: it takes half a second and tens of megabytes.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from cryptography import x509
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
-from accelkit.kernelcache.signatures.timestamps import moment_of
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
+from accelkit.kernelcache.signatures.timestamps import verify_timestamp
 
 if TYPE_CHECKING:
     from sigstore.models import TrustedRoot
@@ -66,10 +66,10 @@ class TrustRoot:
                 content = file.read(_MAX_ROOT_BYTES + 1)
         except OSError as exc:
             raise RejectedError(
-                Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} cannot be read: {exc}"
+                RejectionReason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} cannot be read: {exc}"
             ) from exc
         if len(content) > _MAX_ROOT_BYTES:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} is too large")
+            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, f"the trusted root {self._path} is too large")
         return content
 
     @cached_property
@@ -83,7 +83,7 @@ class TrustRoot:
         from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415 - as above
 
         content = self.content
-        root: TrustedRoot = self._known(lambda: TrustedRoot(Document.from_json(content)))
+        root: TrustedRoot = self._load(lambda: TrustedRoot(Document.from_json(content)))
         return root
 
     @cached_property
@@ -102,14 +102,14 @@ class TrustRoot:
             def _verify_signed_timestamp(
                 self, timestamp_response: Any, message: bytes
             ) -> TimestampVerificationResult | None:
-                moment = moment_of(timestamp_response, message, authorities)
+                moment = verify_timestamp(timestamp_response, message, authorities)
                 source = TimestampSource.TIMESTAMP_AUTHORITY
                 return None if moment is None else TimestampVerificationResult(source=source, time=moment)
 
-        return self._known(lambda: _Verifier(trusted_root=self.root))
+        return self._load(lambda: _Verifier(trusted_root=self.root))
 
     def log(self, log_id: bytes) -> tuple[Any, Period]:
-        """The key of the transparency log that goes by an ID, as sigstore's keyring of one, and when it is trusted.
+        """Return the key of a transparency log by its ID, as sigstore's keyring of one, and when it is trusted.
 
         Raises:
             RejectedError: the root cannot be used, or knows no such log.
@@ -119,11 +119,11 @@ class TrustRoot:
         for log in self.root._inner.tlogs:  # noqa: SLF001 - no public way to a log's validity
             names = {each.key_id for each in (log.log_id, log.checkpoint_key_id) if each is not None}
             if log_id in names or hashlib.sha256(log.public_key.raw_bytes or b"").digest() == log_id:
-                return self._known(lambda key=log.public_key: Keyring([key])), _period(log.public_key.valid_for)
-        raise RejectedError(Reason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
+                return self._load(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
+        raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
 
     def certificate_logs(self, at: datetime) -> Any:
-        """The keys of the certificate transparency logs that are trusted at a moment.
+        """Return the keys of the certificate transparency logs that are trusted at a moment.
 
         Raises:
             RejectedError: the root cannot be used, names no such logs at all, or trusts none then.
@@ -132,11 +132,13 @@ class TrustRoot:
 
         logs = self.root._inner.ctlogs  # noqa: SLF001 - as above
         if not logs:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, "the trusted root names no certificate log")
-        keys = [log.public_key for log in logs if at in _period(log.public_key.valid_for)]
+            raise RejectedError(RejectionReason.TRUST_ROOT_UNAVAILABLE, "the trusted root names no certificate log")
+        keys = [log.public_key for log in logs if at in _convert_period(log.public_key.valid_for)]
         if not keys:
-            raise RejectedError(Reason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_shown(at)}")
-        return self._known(lambda: Keyring(keys))
+            raise RejectedError(
+                RejectionReason.UNTRUSTED_ROOT, f"no certificate log was trusted at {_format_moment(at)}"
+            )
+        return self._load(lambda: Keyring(keys))
 
     def fulcio(self, at: datetime) -> Authorities:
         """Sigstore's certificate authorities that the root trusts for a moment.
@@ -150,7 +152,9 @@ class TrustRoot:
             if at in Period(each.validity_period_start, each.validity_period_end)
         ]
         if not chains:
-            raise RejectedError(Reason.UNTRUSTED_ROOT, f"no certificate authority was trusted at {_shown(at)}")
+            raise RejectedError(
+                RejectionReason.UNTRUSTED_ROOT, f"no certificate authority was trusted at {_format_moment(at)}"
+            )
         roots = tuple(each for chain in chains for each in chain.roots)
         return Authorities(roots, tuple(each for chain in chains for each in chain.intermediates))
 
@@ -159,21 +163,23 @@ class TrustRoot:
         from sigstore._internal.trust import CertificateAuthority  # noqa: PLC0415 - no public way either
 
         inner = self.root._inner.certificate_authorities  # noqa: SLF001 - the same
-        return tuple(self._known(lambda: [CertificateAuthority(each) for each in inner]))
+        return tuple(self._load(lambda: [CertificateAuthority(each) for each in inner]))
 
     @cached_property
     def timestampers(self) -> tuple[Any, ...]:
         """Timestamp authorities; possibly none."""
-        return tuple(self._known(self.root.get_timestamp_authorities))
+        return tuple(self._load(self.root.get_timestamp_authorities))
 
     @staticmethod
-    def _known(load: Any) -> Any:
+    def _load(load: Any) -> Any:
         from sigstore.errors import Error  # noqa: PLC0415 - as above
 
         try:
             return load()
         except (Error, ValueError, RecursionError) as exc:
-            raise RejectedError(Reason.TRUST_ROOT_UNAVAILABLE, f"the trusted root cannot be used: {exc}") from exc
+            raise RejectedError(
+                RejectionReason.TRUST_ROOT_UNAVAILABLE, f"the trusted root cannot be used: {exc}"
+            ) from exc
 
 
 @dataclass(frozen=True)
@@ -204,11 +210,11 @@ def load_authorities(pem: bytes, where: str) -> Authorities:
         raise ConfigurationError(f"{where} gives certificates that cannot be read: {exc}") from exc
 
 
-def _period(valid_for: Any) -> Period:
-    """The period of a key. Without one, the key is trusted at all times, as sigstore has it."""
+def _convert_period(valid_for: Any) -> Period:
+    """Return the period of a key. Without one, the key is trusted at all times, as sigstore has it."""
     always = datetime.min.replace(tzinfo=UTC)
     return Period(always) if valid_for is None else Period(valid_for.start, valid_for.end)
 
 
-def _shown(moment: datetime) -> str:
+def _format_moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

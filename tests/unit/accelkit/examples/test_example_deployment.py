@@ -6,9 +6,9 @@ from accelkit.errors import ApiError, ExampleError
 from accelkit.examples import deployment
 from accelkit.examples.deployment import deploy, undeploy
 from accelkit.examples.example import SETS
-from accelkit.examples.objects import example_objects
+from accelkit.examples.objects import build_objects
 
-OBJECTS = [item for example in SETS["kind"] for item in example_objects(example)]
+OBJECTS = [item for example in SETS["kind"] for item in build_objects(example)]
 NAMESPACE = "gkm-test-ns-1-rox-ns-rocm-v3"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/gkm-test-pod-1-rox-ns-rocm-v3"
 TOO_EARLY = ApiError(

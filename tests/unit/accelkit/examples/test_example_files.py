@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from accelkit.errors import ExampleError
 from accelkit.examples.example import ALL_EXAMPLES, SETS
 from accelkit.examples.files import clean, render, write_example
-from accelkit.examples.objects import example_objects
+from accelkit.examples.objects import build_objects
 
 EXAMPLE = SETS["kind"][0]
 
@@ -22,7 +22,7 @@ def test_the_file_of_each_example_has_a_name_of_its_own():
 
 @pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda example: example.file_name)
 def test_a_file_holds_the_objects_in_either_version_of_yaml(example):
-    objects = example_objects(example)
+    objects = build_objects(example)
     text = render(objects)
     assert [*YAML(typ="safe", pure=True).load_all(text)] == objects
     assert [*yaml.safe_load_all(text)] == objects

@@ -13,14 +13,14 @@ from accelkit.examples.example import (
     ALL_EXAMPLES,
     SETS,
     Access,
-    Cosign,
+    CosignVersion,
     Environment,
     Example,
     Gpu,
     Scope,
 )
 from accelkit.examples.files import render
-from accelkit.examples.objects import example_objects
+from accelkit.examples.objects import build_objects
 
 GOLDEN = Path(__file__).parent / "golden"
 EVERY = pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda example: example.file_name)
@@ -29,7 +29,7 @@ KIND = SETS["kind"][0]
 
 def split(example, custom=None):
     """Return namespaces, cache and the pod specs of the workloads, checked."""
-    objects = checked(example_objects(example, custom or Custom()))
+    objects = checked(build_objects(example, custom or Custom()))
     count = len(example.namespaces)
     specs = [each.spec.template.spec if isinstance(each, DaemonSet) else each.spec for each in objects[count + 1 :]]
     return objects[:count], objects[count], objects[count + 1 :], specs
@@ -89,7 +89,7 @@ def test_the_access_modes_say_whether_many_nodes_may_read(example):
     ],
 )
 def test_image_and_label_follow_gpu_and_signature(gpu, cosign, tag):
-    cache = split(Example(Access.RWO, Scope.NAMESPACE, Gpu(gpu), Cosign(cosign)))[1]
+    cache = split(Example(Access.RWO, Scope.NAMESPACE, Gpu(gpu), CosignVersion(cosign)))[1]
     assert cache.spec.image == f"quay.io/gkm/cache-examples:{tag}"
     assert cache.metadata.labels == {"gkm.io/signature-format": f"cosign-{cosign}"}
 
@@ -130,7 +130,7 @@ def test_affinity_and_tolerations_are_those_of_the_environment_in_cache_and_work
     ],
 )
 def test_nodes_are_found_by_any_label_of_a_card_of_the_vendor(gpu, devices):
-    example = Example(Access.ROX, Scope.NAMESPACE, Gpu(gpu), Cosign.V3, Environment.NFD)
+    example = Example(Access.ROX, Scope.NAMESPACE, Gpu(gpu), CosignVersion.V3, Environment.NFD)
     terms = split(example)[3][0].affinity.node_affinity.required_during_scheduling_ignored_during_execution
     keys = [[each.key for each in term.match_expressions] for term in terms.node_selector_terms]
     assert keys == [[f"feature.node.kubernetes.io/pci-{device}.present"] for device in devices]
@@ -158,8 +158,8 @@ def test_what_is_the_readers_own_wins_over_the_environments(environment, access)
         tolerations=[{"key": "own", "operator": "Exists"}],
         node_selectors=({"a": "1"}, {"b": "2"}, {"c": "3"}),
     )
-    *_, cache, first, second, third = example_objects(
-        Example(access, Scope.NAMESPACE, Gpu.CUDA, Cosign.V3, environment), own
+    *_, cache, first, second, third = build_objects(
+        Example(access, Scope.NAMESPACE, Gpu.CUDA, CosignVersion.V3, environment), own
     )
     specs = [each["spec"].get("template", each)["spec"] for each in (first, second, third)]
     for place in (cache["spec"]["podTemplate"]["spec"], *specs):
@@ -171,11 +171,11 @@ def test_what_is_the_readers_own_wins_over_the_environments(environment, access)
 
 @pytest.mark.parametrize(
     "example",
-    [KIND, Example(Access.ROX, Scope.CLUSTER, Gpu.CUDA, Cosign.V3, Environment.NFD)],
+    [KIND, Example(Access.ROX, Scope.CLUSTER, Gpu.CUDA, CosignVersion.V3, Environment.NFD)],
     ids=lambda example: example.file_name,
 )
 def test_the_file_of_an_example_is_the_golden_one(example):
-    text = render(example_objects(example))
+    text = render(build_objects(example))
     path = GOLDEN / example.file_name
     if os.environ.get("ACCELKIT_WRITE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)

@@ -15,8 +15,8 @@ from registries.hostile import HostileRegistry
 from registries.memory import INDEX, MANIFEST, digest_of
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction import Extracted, Limits, Order, extract_image
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.extraction import ExtractionRequest, ExtractionResult, Limits, extract_image
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.registry.settings import RegistrySettings
 from accelkit.kernelcache.signatures import SignerPolicies
@@ -85,12 +85,12 @@ def client_of(registry: HostileRegistry) -> RegistryClient:
     return RegistryClient(RegistrySettings(plain_http=frozenset({registry.host})))
 
 
-def unsigned(image: Reference, base: Path, **changes: Any) -> Order:
+def unsigned(image: Reference, base: Path, **changes: Any) -> ExtractionRequest:
     """An order by somebody who said that no signature is wanted."""
-    return Order(image=image, base=base, policies=None, **changes)
+    return ExtractionRequest(image=image, base=base, policies=None, **changes)
 
 
-async def extract(registry: HostileRegistry, order: Order) -> Extracted:
+async def extract(registry: HostileRegistry, order: ExtractionRequest) -> ExtractionResult:
     async with client_of(registry) as client:
         return await extract_image(client, order)
 
@@ -101,7 +101,7 @@ SMALL = Limits(total_bytes=1 << 20, file_bytes=1 << 19, files=20)
 
 async def extract_layer(
     registry: HostileRegistry, layer: bytes, media_type: str, base: Path, **changes: Any
-) -> Extracted:
+) -> ExtractionResult:
     image = put(registry, image_of([(layer, media_type)], changes.pop("labels", None)))
     return await extract(registry, unsigned(image, base, **{"limits": SMALL, **changes}))
 

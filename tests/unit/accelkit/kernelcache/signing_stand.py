@@ -27,9 +27,9 @@ from registries.artifact import Artifact
 from registries.hostile import HostileRegistry
 from registries.misbehaviour import paged_referrers
 
-from accelkit.kernelcache.reference import parse_reference
-from accelkit.kernelcache.registry import Credentials, Login, RegistryClient, RegistrySettings
-from accelkit.kernelcache.signatures import Reason, UnverifiedError, Verification, load_policies, verify_image
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.registry import Login, RegistryClient, RegistryCredentials, RegistrySettings
+from accelkit.kernelcache.signatures import RejectionReason, UnverifiedError, Verification, load_policies, verify_image
 
 IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
 REPOSITORY = "team/app"
@@ -127,7 +127,7 @@ class SigningStand:
         logins = {self.registry.host: self.login} if self.login else {}
         mirrors = {self.registry.host: self.mirrors}
         settings = RegistrySettings(
-            Credentials(logins), plain_http=frozenset(self.plain_http), mirrors=mirrors, attempts=1
+            RegistryCredentials(logins), plain_http=frozenset(self.plain_http), mirrors=mirrors, attempts=1
         )
         arguments = {"clock": lambda: LATER} | how
         async with RegistryClient(settings) as client:
@@ -140,7 +140,7 @@ class SigningStand:
         assert caught.value.failures
         return caught.value
 
-    async def reason(self, *documents: str, **how: Any) -> Reason:
+    async def reason(self, *documents: str, **how: Any) -> RejectionReason:
         return (await self.refusal(*documents, **how)).reason
 
 

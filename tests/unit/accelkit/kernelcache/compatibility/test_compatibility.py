@@ -9,12 +9,12 @@ from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.verdicts import (
     CardVerdict,
-    Code,
+    CompatibilityVerdict,
     Fit,
     GpuFacts,
     Hit,
     NodeFacts,
-    Verdict,
+    ReasonCode,
     WorkloadFacts,
     judge,
 )
@@ -37,7 +37,7 @@ def _on(image: ImageLabels, gpu: GpuFacts = H100, workload: WorkloadFacts | None
     return card
 
 
-def _codes(card: CardVerdict) -> list[Code]:
+def _codes(card: CardVerdict) -> list[ReasonCode]:
     return [reason.code for reason in card.reasons]
 
 
@@ -57,75 +57,83 @@ def _codes(card: CardVerdict) -> list[Code]:
 )
 def test_the_same_hardware_is_compatible_however_it_is_written(target: Target, gpu: GpuFacts) -> None:
     card = _on(_image(target), gpu)
-    assert (card.verdict, card.reasons) == (Verdict.COMPATIBLE, ())
+    assert (card.verdict, card.reasons) == (CompatibilityVerdict.COMPATIBLE, ())
 
 
 @pytest.mark.parametrize(
     ("target", "gpu", "code"),
     [
-        (Target("hip", "gfx90a", 64), H100, Code.BACKEND_MISMATCH),
-        (Target("cuda", "80", 32), H100, Code.ARCH_MISMATCH),
-        (Target("cuda", "86", 32), GpuFacts(id="g", backend="cuda", arch="89"), Code.ARCH_MISMATCH),
-        (Target("cuda", "sm_90a", 32), H100, Code.ARCH_MISMATCH),
-        (Target("cuda", "100f", 32), GpuFacts(id="g", backend="cuda", arch="100a"), Code.ARCH_MISMATCH),
-        (Target("hip", "gfx942", 64), MI210, Code.ARCH_MISMATCH),
+        (Target("hip", "gfx90a", 64), H100, ReasonCode.BACKEND_MISMATCH),
+        (Target("cuda", "80", 32), H100, ReasonCode.ARCH_MISMATCH),
+        (Target("cuda", "86", 32), GpuFacts(id="g", backend="cuda", arch="89"), ReasonCode.ARCH_MISMATCH),
+        (Target("cuda", "sm_90a", 32), H100, ReasonCode.ARCH_MISMATCH),
+        (Target("cuda", "100f", 32), GpuFacts(id="g", backend="cuda", arch="100a"), ReasonCode.ARCH_MISMATCH),
+        (Target("hip", "gfx942", 64), MI210, ReasonCode.ARCH_MISMATCH),
         (
             Target("hip", "gfx90a:xnack+", 64),
             GpuFacts(id="g", backend="hip", arch="gfx90a:sramecc+:xnack-"),
-            Code.ARCH_MISMATCH,
+            ReasonCode.ARCH_MISMATCH,
         ),
-        (Target("cuda", "90", 32, 85), H100, Code.PTX_TOO_NEW),
-        (Target("cuda", "90", 32, None, "13.0"), H100, Code.TOOLKIT_MISMATCH),
+        (Target("cuda", "90", 32, 85), H100, ReasonCode.PTX_TOO_NEW),
+        (Target("cuda", "90", 32, None, "13.0"), H100, ReasonCode.TOOLKIT_MISMATCH),
     ],
 )
-def test_what_cannot_load_is_incompatible_for_a_hard_reason(target: Target, gpu: GpuFacts, code: Code) -> None:
+def test_what_cannot_load_is_incompatible_for_a_hard_reason(target: Target, gpu: GpuFacts, code: ReasonCode) -> None:
     card = _on(_image(target), gpu)
-    assert (card.verdict, card.hit) == (Verdict.INCOMPATIBLE, Hit.MISS)
+    assert (card.verdict, card.hit) == (CompatibilityVerdict.INCOMPATIBLE, Hit.MISS)
     assert _codes(card) == [code]
     assert card.reasons[0].hard
 
 
 @pytest.mark.parametrize("target", [Target("cuda", "90", 32, 84), Target("cuda", "90", 32, None, "12.9")])
 def test_what_the_driver_loads_is_compatible(target: Target) -> None:
-    assert _on(_image(target)).verdict is Verdict.COMPATIBLE
+    assert _on(_image(target)).verdict is CompatibilityVerdict.COMPATIBLE
 
 
 @pytest.mark.parametrize(
     ("target", "gpu", "code"),
     [
-        (HOPPER, GpuFacts(id="g"), Code.UNKNOWN_GPU),
-        (HOPPER, GpuFacts(id="g", backend="cuda"), Code.UNKNOWN_GPU),
-        (Target("cuda", None, 32), H100, Code.UNKNOWN_TARGET),
-        (Target("cuda", "90", 32, 84), GpuFacts(id="g", backend="cuda", arch="90"), Code.DRIVER_UNKNOWN),
-        (Target("cuda", "90", 32, None, "12.4"), GpuFacts(id="g", backend="cuda", arch="90"), Code.DRIVER_UNKNOWN),
-        (Target("cuda", "90", 32, None, "twelve"), H100, Code.UNKNOWN_TARGET),
+        (HOPPER, GpuFacts(id="g"), ReasonCode.UNKNOWN_GPU),
+        (HOPPER, GpuFacts(id="g", backend="cuda"), ReasonCode.UNKNOWN_GPU),
+        (Target("cuda", None, 32), H100, ReasonCode.UNKNOWN_TARGET),
+        (Target("cuda", "90", 32, 84), GpuFacts(id="g", backend="cuda", arch="90"), ReasonCode.DRIVER_UNKNOWN),
+        (
+            Target("cuda", "90", 32, None, "12.4"),
+            GpuFacts(id="g", backend="cuda", arch="90"),
+            ReasonCode.DRIVER_UNKNOWN,
+        ),
+        (Target("cuda", "90", 32, None, "twelve"), H100, ReasonCode.UNKNOWN_TARGET),
         (
             Target("cuda", "90", 32, 95),
             GpuFacts(id="g", backend="cuda", arch="90", cuda_version="14.0"),
-            Code.DRIVER_UNKNOWN,
+            ReasonCode.DRIVER_UNKNOWN,
         ),
     ],
 )
-def test_what_is_not_known_is_neither_good_nor_bad(target: Target, gpu: GpuFacts, code: Code) -> None:
+def test_what_is_not_known_is_neither_good_nor_bad(target: Target, gpu: GpuFacts, code: ReasonCode) -> None:
     card = _on(_image(target), gpu)
-    assert card.verdict is Verdict.UNKNOWN
+    assert card.verdict is CompatibilityVerdict.UNKNOWN
     assert [(reason.code, reason.hard) for reason in card.reasons] == [(code, False)]
 
 
 def test_a_driver_tells_its_cuda_where_nothing_else_does() -> None:
     old = GpuFacts(id="g", backend="cuda", arch="90", driver_version="535.161.08")
-    assert _on(_image(Target("cuda", "90", 32, 82)), old).verdict is Verdict.COMPATIBLE
-    assert _codes(_on(_image(Target("cuda", "90", 32, 83)), old)) == [Code.PTX_TOO_NEW]
+    assert _on(_image(Target("cuda", "90", 32, 82)), old).verdict is CompatibilityVerdict.COMPATIBLE
+    assert _codes(_on(_image(Target("cuda", "90", 32, 83)), old)) == [ReasonCode.PTX_TOO_NEW]
 
 
 def test_an_image_without_targets_leaves_the_verdict_open() -> None:
     card = _on(_image())
-    assert (card.verdict, card.hit, _codes(card)) == (Verdict.UNKNOWN, Hit.UNKNOWN, [Code.UNKNOWN_TARGET])
+    assert (card.verdict, card.hit, _codes(card)) == (
+        CompatibilityVerdict.UNKNOWN,
+        Hit.UNKNOWN,
+        [ReasonCode.UNKNOWN_TARGET],
+    )
 
 
 def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
     card = _on(_image(HOPPER, format="jax-persistent"))
-    assert (card.verdict, _codes(card)) == (Verdict.UNKNOWN, [Code.UNKNOWN_FORMAT])
+    assert (card.verdict, _codes(card)) == (CompatibilityVerdict.UNKNOWN, [ReasonCode.UNKNOWN_FORMAT])
 
 
 @pytest.mark.parametrize(
@@ -138,36 +146,38 @@ def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
 )
 def test_a_usual_warp_size_is_a_hint_only(target: Target, gpu: GpuFacts) -> None:
     card = _on(_image(target), gpu)
-    assert card.verdict is Verdict.COMPATIBLE
-    assert [(reason.code, reason.hard) for reason in card.reasons] == [(Code.WARP_SIZE_MISMATCH, False)]
+    assert card.verdict is CompatibilityVerdict.COMPATIBLE
+    assert [(reason.code, reason.hard) for reason in card.reasons] == [(ReasonCode.WARP_SIZE_MISMATCH, False)]
 
 
 def test_one_target_that_fits_is_enough() -> None:
     card = _on(_image(Target("cuda", "80", 32), Target("hip", "gfx90a", 64), HOPPER))
-    assert (card.verdict, card.reasons) == (Verdict.COMPATIBLE, ())
+    assert (card.verdict, card.reasons) == (CompatibilityVerdict.COMPATIBLE, ())
 
 
 def test_the_reasons_are_those_of_the_nearest_target() -> None:
     card = _on(_image(Target("hip", "gfx90a", 64), Target("cuda", "80", 32), Target("cuda", "90", 32, None, "13.0")))
-    assert _codes(card) == [Code.TOOLKIT_MISMATCH]
+    assert _codes(card) == [ReasonCode.TOOLKIT_MISMATCH]
 
 
 def test_a_target_that_may_fit_is_nearer_than_one_that_does_not() -> None:
     card = _on(_image(Target("cuda", "80", 32), Target("cuda", None, 32)))
-    assert (card.verdict, _codes(card)) == (Verdict.UNKNOWN, [Code.UNKNOWN_TARGET])
+    assert (card.verdict, _codes(card)) == (CompatibilityVerdict.UNKNOWN, [ReasonCode.UNKNOWN_TARGET])
 
 
 @pytest.mark.parametrize(
     ("built", "node", "verdict", "codes"),
     [
-        ("amd64", "amd64", Verdict.COMPATIBLE, []),
-        ("amd64", "x86_64", Verdict.COMPATIBLE, []),
-        ("amd64", "arm64", Verdict.INCOMPATIBLE, [Code.CPU_ARCH_MISMATCH]),
-        ("amd64", None, Verdict.UNKNOWN, [Code.CPU_ARCH_UNKNOWN]),
-        (None, "arm64", Verdict.COMPATIBLE, []),
+        ("amd64", "amd64", CompatibilityVerdict.COMPATIBLE, []),
+        ("amd64", "x86_64", CompatibilityVerdict.COMPATIBLE, []),
+        ("amd64", "arm64", CompatibilityVerdict.INCOMPATIBLE, [ReasonCode.CPU_ARCH_MISMATCH]),
+        ("amd64", None, CompatibilityVerdict.UNKNOWN, [ReasonCode.CPU_ARCH_UNKNOWN]),
+        (None, "arm64", CompatibilityVerdict.COMPATIBLE, []),
     ],
 )
-def test_launchers_need_the_cpu_they_were_built_for(built, node, verdict: Verdict, codes: list[Code]) -> None:
+def test_launchers_need_the_cpu_they_were_built_for(
+    built, node, verdict: CompatibilityVerdict, codes: list[ReasonCode]
+) -> None:
     card = _on(_image(HOPPER, cpu_architecture=built), cpu_architecture=node)
     assert (card.verdict, _codes(card)) == (verdict, codes)
 
@@ -177,33 +187,33 @@ def test_launchers_need_the_cpu_they_were_built_for(built, node, verdict: Verdic
     [
         (("3.2.0",), "3.2.0", Hit.LIKELY, []),
         (("3.2.0", "3.3.0"), "3.3.0", Hit.LIKELY, []),
-        (("3.2.0",), "3.3.0", Hit.MISS, [Code.TRITON_MISMATCH]),
+        (("3.2.0",), "3.3.0", Hit.MISS, [ReasonCode.TRITON_MISMATCH]),
         (("3.2.0",), None, Hit.ARCH_ONLY, []),
         ((), "3.2.0", Hit.ARCH_ONLY, []),
     ],
 )
-def test_tritons_cache_hits_with_the_triton_that_wrote_it(offered, wanted, hit: Hit, codes: list[Code]) -> None:
+def test_tritons_cache_hits_with_the_triton_that_wrote_it(offered, wanted, hit: Hit, codes: list[ReasonCode]) -> None:
     image = _image(HOPPER, triton_versions=offered)
     card = _on(image, workload=WorkloadFacts(triton_version=wanted))
-    assert (card.verdict, card.hit, _codes(card)) == (Verdict.COMPATIBLE, hit, codes)
+    assert (card.verdict, card.hit, _codes(card)) == (CompatibilityVerdict.COMPATIBLE, hit, codes)
 
 
 @pytest.mark.parametrize(
     ("image", "workload", "hit", "codes"),
     [
         ({}, {}, Hit.LIKELY, []),
-        ({"gpu_product": "NVIDIA H100 PCIe"}, {}, Hit.MISS, [Code.PRODUCT_MISMATCH]),
+        ({"gpu_product": "NVIDIA H100 PCIe"}, {}, Hit.MISS, [ReasonCode.PRODUCT_MISMATCH]),
         ({"gpu_product": None}, {}, Hit.ARCH_ONLY, []),
-        ({"cuda_versions": ("12.6",)}, {}, Hit.MISS, [Code.FRAMEWORK_MISMATCH]),
+        ({"cuda_versions": ("12.6",)}, {}, Hit.MISS, [ReasonCode.FRAMEWORK_MISMATCH]),
         ({}, {"cuda_version": None}, Hit.ARCH_ONLY, []),
         ({"hashes": ("aa", "bb")}, {"cache_hash": "bb"}, Hit.LIKELY, []),
-        ({"hashes": ("aa",)}, {"cache_hash": "bb"}, Hit.MISS, [Code.FRAMEWORK_MISMATCH]),
+        ({"hashes": ("aa",)}, {"cache_hash": "bb"}, Hit.MISS, [ReasonCode.FRAMEWORK_MISMATCH]),
     ],
 )
 def test_vllms_cache_hits_on_the_same_card_with_the_same_framework(image, workload, hit: Hit, codes) -> None:
     offered = {"format": "vllm", "gpu_product": H100.product, "cuda_versions": ("12.8",), **image}
     card = _on(_image(HOPPER, **offered), workload=WorkloadFacts(**{"cuda_version": "12.8", **workload}))
-    assert (card.verdict, card.hit, _codes(card)) == (Verdict.COMPATIBLE, hit, codes)
+    assert (card.verdict, card.hit, _codes(card)) == (CompatibilityVerdict.COMPATIBLE, hit, codes)
     assert not any(reason.hard for reason in card.reasons)
 
 
@@ -233,18 +243,19 @@ def test_nothing_is_said_of_hits_on_a_card_that_cannot_load_the_kernels() -> Non
     ("target", "facts", "codes"),
     [
         (Target("cuda", "90", 32, 91), {"driver_version": "999.1"}, []),
-        (Target("cuda", "90", 32, 92), {"driver_version": "999.1"}, [Code.DRIVER_UNKNOWN]),
-        (Target("cuda", "90", 32, None, "14.0"), {"driver_version": "999.1"}, [Code.DRIVER_UNKNOWN]),
-        (Target("cuda", "90", 32, 92), {"driver_version": "590.1"}, [Code.PTX_TOO_NEW]),
-        (Target("cuda", "90", 32, 92), {"driver_version": "999.1", "cuda_version": "13.1"}, [Code.PTX_TOO_NEW]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "999.1"}, [ReasonCode.DRIVER_UNKNOWN]),
+        (Target("cuda", "90", 32, None, "14.0"), {"driver_version": "999.1"}, [ReasonCode.DRIVER_UNKNOWN]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "590.1"}, [ReasonCode.PTX_TOO_NEW]),
+        (Target("cuda", "90", 32, 92), {"driver_version": "999.1", "cuda_version": "13.1"}, [ReasonCode.PTX_TOO_NEW]),
     ],
 )
 def test_a_driver_newer_than_what_is_known_is_not_said_to_be_too_old(target: Target, facts, codes) -> None:
     card = _on(_image(target), GpuFacts(id="g", backend="cuda", arch="90", **facts))
     assert _codes(card) == codes
-    assert card.verdict is {(): Verdict.COMPATIBLE, (Code.DRIVER_UNKNOWN,): Verdict.UNKNOWN}.get(
-        tuple(codes), Verdict.INCOMPATIBLE
-    )
+    assert card.verdict is {
+        (): CompatibilityVerdict.COMPATIBLE,
+        (ReasonCode.DRIVER_UNKNOWN,): CompatibilityVerdict.UNKNOWN,
+    }.get(tuple(codes), CompatibilityVerdict.INCOMPATIBLE)
 
 
 def test_a_cards_name_is_no_part_of_tritons_key() -> None:
@@ -274,7 +285,7 @@ def test_a_node_is_told_in_one_word(gpus, fit: Fit) -> None:
 
 def test_a_node_without_cards_says_so() -> None:
     (reason,) = judge(_image(HOPPER), NodeFacts(gpus=())).reasons
-    assert (reason.code, reason.hard) == (Code.NO_GPU, True)
+    assert (reason.code, reason.hard) == (ReasonCode.NO_GPU, True)
 
 
 def test_an_inventory_tells_what_is_certain() -> None:

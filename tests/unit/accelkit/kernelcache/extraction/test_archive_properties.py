@@ -26,8 +26,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction.archive import Entry, Pieces, entries
-from accelkit.kernelcache.extraction.rules import Limits, safe_path
+from accelkit.kernelcache.extraction.archive import ArchiveEntry, Pieces, read_entries
+from accelkit.kernelcache.extraction.rules import Limits, normalize_path
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
 
 TOP = "io.triton.cache"
@@ -177,7 +177,7 @@ def test_what_a_good_archive_says_is_what_is_written(files: dict[str, bytes]) ->
 @given(name=NAMES | st.text(max_size=30))
 def test_a_safe_path_lies_below_its_root(name: str) -> None:
     try:
-        path = safe_path(name)
+        path = normalize_path(name)
     except CacheError:
         return
     joined = os.path.normpath(os.path.join("/root", path))  # noqa: PTH118 - as the kernel reads it
@@ -198,7 +198,7 @@ def test_entries_are_found_however_the_stream_is_cut(contents: list[bytes], size
             start, turn = start + sizes[turn % len(sizes)], turn + 1
 
     pieces = Pieces(cut())
-    found = [(entry, pieces.exactly(entry.size)) for entry in entries(pieces)]
+    found = [(entry, pieces.read_exactly(entry.size)) for entry in read_entries(pieces)]
     assert found == [
-        (Entry(f"f{number}", len(content), is_folder=False), content) for number, content in enumerate(contents)
+        (ArchiveEntry(f"f{number}", len(content), is_folder=False), content) for number, content in enumerate(contents)
     ]

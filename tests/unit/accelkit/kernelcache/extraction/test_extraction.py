@@ -29,8 +29,8 @@ from served_images import (
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts
 from accelkit.kernelcache.compatibility.verdicts import Fit
-from accelkit.kernelcache.extraction import CompletionRecord, Limits, completed
-from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.extraction import CompletionRecord, Limits, read_completed
+from accelkit.kernelcache.oci.platform import host_architecture
 
 BLOBS = ".*/blobs/.*"
 MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a")
@@ -70,12 +70,12 @@ async def test_the_record_says_what_was_written(hostile_registry: HostileRegistr
         "extracted_at": "2026-01-02T03:04:05+00:00",
         "version": 1,
     }
-    assert completed(done.place) == done.record
+    assert read_completed(done.place) == done.record
 
 
 async def test_an_image_by_tag_is_extracted_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
-    done = await extract(hostile_registry, unsigned(image.tagged("v1"), base))
+    done = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
     assert done.place.digest == image.digest
     assert done.record.image == f"{image.name}:v1@{image.digest}"
 
@@ -142,7 +142,7 @@ async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: Hos
     index = index_of(
         (images[1], {"os": "linux", "architecture": "s390x"}),
         (images[1], unknown),
-        (images[0], {"os": "linux", "architecture": own_architecture()}),
+        (images[0], {"os": "linux", "architecture": host_architecture()}),
     )
     named = put(hostile_registry, index)
     done = await extract(hostile_registry, unsigned(named, base))
@@ -155,9 +155,9 @@ async def test_the_member_for_another_cpu_is_not_taken_for_ours(
 ) -> None:
     member = image_of([(packed(archive(file("io.triton.cache/cpu", b"x")), GZIP), GZIP)])
     put(hostile_registry, member, None)
-    named = put(hostile_registry, index_of((member, {"os": "linux", "architecture": own_architecture()})))
+    named = put(hostile_registry, index_of((member, {"os": "linux", "architecture": host_architecture()})))
     await extract(hostile_registry, unsigned(named, base))
-    monkeypatch.setattr("accelkit.kernelcache.extraction.image.own_architecture", lambda: "riscv64")
+    monkeypatch.setattr("accelkit.kernelcache.extraction.image.host_architecture", lambda: "riscv64")
     with pytest.raises(CacheError, match=r"holds the cache for linux/.* of this image, and this is linux/riscv64"):
         await extract(hostile_registry, unsigned(named, base))
 
@@ -241,7 +241,7 @@ async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
     await extract(hostile_registry, unsigned(image, base))
-    again = image.tagged(version) if version else image
+    again = image.with_tag(version) if version else image
     fits = await extract(hostile_registry, unsigned(again, base, node=NodeFacts(gpus=(MI210, H100))))
     assert (fits.fresh, fits.verdicts is not None and fits.verdicts.fit) == (False, Fit.SOME)
     with pytest.raises(CacheError, match="fits none of the cards"):

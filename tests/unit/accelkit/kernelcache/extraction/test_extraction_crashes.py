@@ -20,9 +20,9 @@ from registries.memory import digest_of
 from served_images import HELLO, client_of, extract, files_of, image_of, put, put_layers, unsigned, visible
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction import completed, extract_image
-from accelkit.kernelcache.extraction.folder import Place, locked
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.extraction import extract_image, read_completed
+from accelkit.kernelcache.extraction.folder import Place, lock_place
+from accelkit.kernelcache.oci.reference import Reference
 
 DEADLINE = 20.0
 BIG = archive(*(file(f"io.triton.cache/{number}", bytes(1000)) for number in range(200)))
@@ -31,15 +31,16 @@ BIG_BLOB = f".*/blobs/{digest_of(BIG)}"
 # What a killed process was doing: extracts argv[1] into argv[2].
 EXTRACTING = """
 import asyncio, pathlib, sys
-from accelkit.kernelcache.extraction import Order, extract_image
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.extraction import ExtractionRequest, extract_image
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.registry.settings import RegistrySettings
 
 async def main():
     image = parse_reference(sys.argv[1])
+    request = ExtractionRequest(image=image, base=pathlib.Path(sys.argv[2]), policies=None)
     async with RegistryClient(RegistrySettings(plain_http=frozenset({image.registry}))) as client:
-        done = await extract_image(client, Order(image=image, base=pathlib.Path(sys.argv[2]), policies=None))
+        done = await extract_image(client, request)
         print("fresh" if done.fresh else "found")
 
 asyncio.run(main())
@@ -121,7 +122,7 @@ def extracting(image: Reference, base: Path) -> subprocess.Popen[bytes]:
 async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     place = Place.of(base, image.digest, None)
-    async with locked(place, 1):
+    async with lock_place(place, 1):
         with pytest.raises(CacheError, match=r"for more than 0 s; wait, or find who holds .*\.lock"):
             await extract(hostile_registry, unsigned(image, base, lock_seconds=0))
     assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
@@ -129,7 +130,7 @@ async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry
 
 async def test_two_images_do_not_wait_for_each_other(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
-    async with locked(Place.of(base, "sha256:" + "0" * 64, None), 1):
+    async with lock_place(Place.of(base, "sha256:" + "0" * 64, None), 1):
         assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
 
 
@@ -187,7 +188,7 @@ async def test_a_killed_extraction_leaves_nothing_visible_and_the_next_one_succe
     assert process.returncode < 0
     (left,) = visible(base)
     assert left.endswith(".partial")
-    assert completed(Place.of(base, big.digest, None)) is None
+    assert read_completed(Place.of(base, big.digest, None)) is None
     go_on.set()
     done = await extract(hostile_registry, unsigned(big, base, lock_seconds=0))
     assert done.fresh

@@ -10,7 +10,7 @@ from registries.hostile import HostileRegistry
 from served_images import HELLO, extract, files_of, put_layers, unsigned, visible
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.extraction import completed
+from accelkit.kernelcache.extraction import read_completed
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import read_record, write_record
 
@@ -66,7 +66,7 @@ async def test_a_folder_without_a_record_to_be_understood_is_replaced(
     else:
         record.write_bytes(changed if isinstance(changed, bytes) else json.dumps(changed).encode())
     (place.cache / "half").write_bytes(b"")
-    assert completed(place) is None
+    assert read_completed(place) is None
     assert (await extract(hostile_registry, unsigned(image, base))).fresh
     assert files_of(place.cache) == {"K/k.json": b"{}"}
     assert visible(base) == [place.folder.name]
@@ -76,7 +76,7 @@ async def test_a_record_without_its_cache_counts_for_nothing(hostile_registry: H
     image = put_layers(hostile_registry, [HELLO])
     place = (await extract(hostile_registry, unsigned(image, base))).place
     place.cache.rename(base / "moved")
-    assert completed(place) is None
+    assert read_completed(place) is None
 
 
 @pytest.mark.parametrize(("left", "found"), [(b"{}", True), (b"", False), (b"{} and more", True), (None, False)])

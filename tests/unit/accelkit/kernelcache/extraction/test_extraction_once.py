@@ -24,8 +24,8 @@ from served_images import (
     visible,
 )
 
-from accelkit.kernelcache.extraction import Order, completed
-from accelkit.kernelcache.signatures.findings import Reason, UnverifiedError
+from accelkit.kernelcache.extraction import ExtractionRequest, read_completed
+from accelkit.kernelcache.signatures.findings import RejectionReason, UnverifiedError
 
 BLOBS = ".*/blobs/.*"
 CI = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
@@ -52,15 +52,15 @@ async def test_a_second_extraction_by_tag_asks_for_the_manifest_and_no_layer(
     image = put_layers(hostile_registry, [HELLO])
     await extract(hostile_registry, unsigned(image, base))
     hostile_registry.requests.clear()
-    assert not (await extract(hostile_registry, unsigned(image.tagged("v1"), base))).fresh
+    assert not (await extract(hostile_registry, unsigned(image.with_tag("v1"), base))).fresh
     assert [each.path for each in hostile_registry.requests] == ["/v2/team/app/manifests/v1"]
 
 
 async def test_a_moved_tag_is_extracted_beside_the_old_one(hostile_registry: HostileRegistry, base: Path) -> None:
     first = put_layers(hostile_registry, [HELLO])
-    await extract(hostile_registry, unsigned(first.tagged("v1"), base))
+    await extract(hostile_registry, unsigned(first.with_tag("v1"), base))
     second = put_layers(hostile_registry, [archive(file("io.triton.cache/K/new.json"))])
-    assert (await extract(hostile_registry, unsigned(first.tagged("v1"), base))).place.digest == second.digest
+    assert (await extract(hostile_registry, unsigned(first.with_tag("v1"), base))).place.digest == second.digest
     assert len(visible(base)) == 2
 
 
@@ -80,7 +80,7 @@ async def test_a_signed_image_is_extracted_and_the_record_says_who_signed(
     else:
         sign_v3(hostile_registry, sigstore.identity(CI), artifact)
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
-    done = await extract(hostile_registry, Order(image=image, base=base, policies=policies))
+    done = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
     assert done.record.policy_digest.startswith(policies.digest)
     assert CI in done.record.signatures[0]
 
@@ -92,8 +92,8 @@ async def test_what_the_policy_refuses_is_not_written_and_its_layers_are_not_fet
     sign_v2(hostile_registry, sigstore.identity(OTHER), image.digest)
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
     with pytest.raises(UnverifiedError) as caught:
-        await extract(hostile_registry, Order(image=image, base=base, policies=policies))
-    assert [each.reason for each in caught.value.failures] == [Reason.IDENTITY_MISMATCH]
+        await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
+    assert [each.reason for each in caught.value.failures] == [RejectionReason.IDENTITY_MISMATCH]
     assert len(hostile_registry.received("GET", BLOBS)) == 1  # the signature's
     assert not base.exists()
 
@@ -104,14 +104,14 @@ async def test_another_policy_is_asked_anew_and_the_files_stay(
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
     sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
     first = policies_of(sigstore, tmp_path / "policies", subject=CI)
-    done = await extract(hostile_registry, Order(image=image, base=base, policies=first))
+    done = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=first))
     hostile_registry.requests.clear()
     second = policies_of(sigstore, tmp_path / "policies", subject=CI, name="second")
     inode = (done.place.cache / "K/k.json").stat().st_ino
-    again = await extract(hostile_registry, Order(image=image, base=base, policies=second))
+    again = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=second))
     assert not again.fresh
     assert again.record.policy_digest != done.record.policy_digest
-    assert completed(done.place) == again.record
+    assert read_completed(done.place) == again.record
     assert (done.place.cache / "K/k.json").stat().st_ino == inode
     layer = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
     assert hostile_registry.received("GET", f".*/blobs/{layer}") == []
@@ -124,8 +124,8 @@ async def test_a_cache_that_is_there_is_refused_by_a_policy_it_does_not_satisfy(
     done = await extract(hostile_registry, unsigned(image, base))
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
     with pytest.raises(UnverifiedError):
-        await extract(hostile_registry, Order(image=image, base=base, policies=policies))
-    assert completed(done.place) == done.record
+        await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
+    assert read_completed(done.place) == done.record
 
 
 async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
@@ -134,11 +134,11 @@ async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
     sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
-    first = await extract(hostile_registry, Order(image=image, base=base, policies=policies))
+    first = await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
     hostile_registry.requests.clear()
     assert (await extract(hostile_registry, unsigned(image, base))).record == first.record
     assert hostile_registry.requests == []
-    by_tag = await extract(hostile_registry, unsigned(image.tagged("v1"), base))
+    by_tag = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
     assert by_tag.record == first.record
 
 
@@ -148,8 +148,8 @@ async def test_what_one_name_was_signed_for_does_not_count_for_another_name(
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
     sign_v2(hostile_registry, sigstore.identity(CI), image.digest)
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI, images=(image.name,))
-    await extract(hostile_registry, Order(image=image, base=base, policies=policies))
+    await extract(hostile_registry, ExtractionRequest(image=image, base=base, policies=policies))
     elsewhere = replace(image, repository="team/other")
     with pytest.raises(UnverifiedError) as caught:
-        await extract(hostile_registry, Order(image=elsewhere, base=base, policies=policies))
-    assert caught.value.reason is Reason.NOT_COVERED
+        await extract(hostile_registry, ExtractionRequest(image=elsewhere, base=base, policies=policies))
+    assert caught.value.reason is RejectionReason.NOT_COVERED

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.extraction.pipeline import in_thread, to_the_end
+from accelkit.kernelcache.extraction.pipeline import run_in_thread, run_to_completion
 
 DEADLINE = 10.0
 
@@ -32,12 +32,12 @@ def no_thread_is_left():
 
 async def test_the_thread_sees_every_chunk_in_order() -> None:
     chunks = [bytes([number]) for number in range(100)]
-    assert await in_thread(stream(*chunks), b"".join) == b"".join(chunks)
+    assert await run_in_thread(stream(*chunks), b"".join) == b"".join(chunks)
 
 
 async def test_an_error_of_the_stream_goes_before_the_one_it_causes() -> None:
     with pytest.raises(RegistryError, match="broke off"):
-        await in_thread(stream(b"x", error=RegistryError("it broke off")), list)
+        await run_in_thread(stream(b"x", error=RegistryError("it broke off")), list)
 
 
 async def test_an_error_of_the_work_ends_the_stream() -> None:
@@ -56,7 +56,7 @@ async def test_an_error_of_the_work_ends_the_stream() -> None:
         raise CacheError("it is wrong")
 
     with pytest.raises(CacheError, match="it is wrong"):
-        await in_thread(endless(), work)
+        await run_in_thread(endless(), work)
     assert closed.is_set()
 
 
@@ -69,7 +69,7 @@ async def test_work_that_swallows_the_end_of_a_failed_stream_does_not_end_well()
         return "all of it"
 
     with pytest.raises(RegistryError, match="digest"):
-        await in_thread(stream(b"x", error=RegistryError("another digest")), work)
+        await run_in_thread(stream(b"x", error=RegistryError("another digest")), work)
 
 
 async def test_work_that_is_done_before_the_stream_does_not_end_well() -> None:
@@ -89,7 +89,7 @@ async def test_work_that_is_done_before_the_stream_does_not_end_well() -> None:
             done.set()
 
     with pytest.raises(CacheError, match="goes on after its end"):
-        await in_thread(late(), work)
+        await run_in_thread(late(), work)
 
 
 async def test_no_more_lies_between_than_a_few_chunks() -> None:
@@ -115,7 +115,7 @@ async def test_no_more_lies_between_than_a_few_chunks() -> None:
         looked.set()
 
     looking = asyncio.ensure_future(look())
-    assert await in_thread(eager(), work) < 15
+    assert await run_in_thread(eager(), work) < 15
     await looking
 
 
@@ -134,7 +134,7 @@ async def test_a_cancelled_stream_ends_its_thread() -> None:
         finally:
             ended.set()
 
-    task = asyncio.ensure_future(in_thread(stalled(), work))
+    task = asyncio.ensure_future(run_in_thread(stalled(), work))
     await asyncio.wait_for(begun.wait(), DEADLINE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -152,7 +152,7 @@ async def test_a_thread_is_waited_for_however_often_that_is_cancelled() -> None:
         go_on.wait(DEADLINE)
         ended = True
 
-    task = asyncio.ensure_future(to_the_end(work))
+    task = asyncio.ensure_future(run_to_completion(work))
     await asyncio.to_thread(begun.wait, DEADLINE)
     for _ in range(3):
         task.cancel()
@@ -169,7 +169,7 @@ async def test_what_a_thread_raises_comes_back() -> None:
         raise CacheError("no")
 
     with pytest.raises(CacheError, match="no"):
-        await to_the_end(work)
+        await run_to_completion(work)
 
 
 async def test_many_streams_at_once_do_not_take_the_threads_that_their_chunks_need() -> None:
@@ -179,5 +179,5 @@ async def test_many_streams_at_once_do_not_take_the_threads_that_their_chunks_ne
             await asyncio.get_running_loop().run_in_executor(None, hashlib.sha256, b"x")
             yield b"x"
 
-    together = asyncio.gather(*(in_thread(hashed(), b"".join) for _ in range(64)))
+    together = asyncio.gather(*(run_in_thread(hashed(), b"".join) for _ in range(64)))
     assert await asyncio.wait_for(together, DEADLINE) == [b"xxx"] * 64

@@ -21,7 +21,7 @@ from kernel_cache_trees import (
 )
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import ImageLabels, Target, labels, read_cache, read_labels
+from accelkit.kernelcache.formats import ImageLabels, Target, read_cache, read_labels, write_labels
 from accelkit.kernelcache.formats.mounts import Mount, MountPlan
 
 TRITON_SUMMARY = '{"targets":[{"backend":"hip","arch":"gfx90a","warp_size":64}]}'
@@ -42,7 +42,7 @@ EXTRA = '[{"subPath":"triton","absPath":"/tmp/triton","env":"TRITON_CACHE_DIR","
 
 
 def _written(folder: Path, **options) -> dict[str, str]:
-    return labels(read_cache(folder, cpu_architecture="amd64"), title="my-cache", **options)
+    return write_labels(read_cache(folder, cpu_architecture="amd64"), title="my-cache", **options)
 
 
 def test_a_triton_cache_has_mcvs_labels(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_cpu_is_told_of_caches_with_launchers_only(tmp_path: Path) -> None:
 def test_what_is_written_is_read_back(tmp_path: Path, make) -> None:
     write(make(tmp_path) / "L" / "cuda_utils.so", b"\x7fELF")
     cache = read_cache(tmp_path, cpu_architecture="arm64")
-    read = read_labels(labels(cache, title="t", gpu_product="NVIDIA H100 80GB HBM3"))
+    read = read_labels(write_labels(cache, title="t", gpu_product="NVIDIA H100 80GB HBM3"))
     assert (read.format, read.title, read.entry_count) == (cache.format, "t", len(cache.entries))
     assert (read.targets, read.size_bytes, read.hashes) == (cache.targets, cache.size_bytes, cache.hashes)
     assert (read.cache_formats, read.triton_versions) == (cache.cache_formats, cache.triton_versions)

@@ -19,11 +19,11 @@ from kernel_cache_trees import (
     vllm_triton,
 )
 
-from accelkit.kernelcache.formats import manifest, read_cache
+from accelkit.kernelcache.formats import read_cache, write_manifest
 
 
 def _written(folder: Path, **options) -> dict[str, Any]:
-    return json.loads(manifest(read_cache(folder, cpu_architecture="amd64", **options)))
+    return json.loads(write_manifest(read_cache(folder, cpu_architecture="amd64", **options)))
 
 
 def _sha256(text: str) -> str:

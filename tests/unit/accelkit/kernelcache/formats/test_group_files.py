@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernel_cache_trees import real_cache
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats.group_files import is_group_file, relocated
+from accelkit.kernelcache.formats.group_files import is_group_file, relocate
 
 KEY = "/cache/KEY"
 
@@ -21,7 +21,7 @@ def _group(children: object) -> bytes:
 
 
 def _moved(document: bytes) -> dict[str, str]:
-    return json.loads(relocated(document, folder_in_mount=KEY))["child_paths"]
+    return json.loads(relocate(document, folder_in_mount=KEY))["child_paths"]
 
 
 def test_every_child_moves_to_the_folder_and_keeps_its_name() -> None:
@@ -30,13 +30,13 @@ def test_every_child_moves_to_the_folder_and_keeps_its_name() -> None:
 
 
 def test_moving_twice_is_moving_once() -> None:
-    once = relocated(_group({"k.json": "/a/k.json"}), folder_in_mount=KEY)
-    assert relocated(once, folder_in_mount=KEY) == once
+    once = relocate(_group({"k.json": "/a/k.json"}), folder_in_mount=KEY)
+    assert relocate(once, folder_in_mount=KEY) == once
 
 
 def test_names_alone_are_right_anywhere() -> None:
     document = _group(["k.json", "k.ttir"])
-    assert relocated(document, folder_in_mount=KEY) == document
+    assert relocate(document, folder_in_mount=KEY) == document
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_names_alone_are_right_anywhere() -> None:
 )
 def test_what_is_not_a_plain_list_of_files_is_refused(children: object) -> None:
     with pytest.raises(CacheError, match="group file"):
-        relocated(_group(children), folder_in_mount=KEY)
+        relocate(_group(children), folder_in_mount=KEY)
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"child_paths": {}, "more": 1}', b"\xff", b"[" * 100_000])
 def test_another_structure_is_refused(document: bytes) -> None:
     with pytest.raises(CacheError, match="not of a form that Triton writes"):
-        relocated(document, folder_in_mount=KEY)
+        relocate(document, folder_in_mount=KEY)
 
 
 def test_a_huge_document_is_refused_unread() -> None:
     with pytest.raises(CacheError, match="over the limit"):
-        relocated(bytes(1024 * 1024 + 1), folder_in_mount=KEY)
+        relocate(bytes(1024 * 1024 + 1), folder_in_mount=KEY)
 
 
 @pytest.mark.parametrize("folder", ["cache/KEY", "", "/cache/../etc"])
 def test_a_mount_that_is_not_absolute_is_refused(folder: str) -> None:
     with pytest.raises(CacheError, match="not an absolute path"):
-        relocated(_group({}), folder_in_mount=folder)
+        relocate(_group({}), folder_in_mount=folder)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_the_files_that_triton_named_are_there_after_the_move(name: str) -> None
     groups = [path for path in real_cache(name).rglob("*.json") if is_group_file(path.name)]
     assert groups
     for group in groups:
-        moved = json.loads(relocated(group.read_bytes(), folder_in_mount=str(group.parent)))
+        moved = json.loads(relocate(group.read_bytes(), folder_in_mount=str(group.parent)))
         assert all(Path(path).is_file() for path in moved["child_paths"].values())

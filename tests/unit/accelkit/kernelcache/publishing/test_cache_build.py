@@ -24,9 +24,9 @@ from registries.hostile import HostileRegistry
 from served_images import client_of, extract, files_of, unsigned
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.publishing.build import BuiltImage, Recipe, build_image
+from accelkit.kernelcache.oci.reference import Reference, digest_of
+from accelkit.kernelcache.publishing.build import BuildOptions, BuiltImage, build_image
 from accelkit.kernelcache.publishing.layer_writer import Compression
-from accelkit.kernelcache.reference import Reference, digest_of
 
 NOWHERE = Reference("registry.test", "team/app", "v1")
 TREES = {
@@ -41,10 +41,10 @@ REAL = ["vector-add-cache", "vector-add-cache-rocm", "vllm-cache"]
 
 
 async def build(
-    registry: HostileRegistry, folder: Path, *, tag: str = "v1", recipe: Recipe | None = None
+    registry: HostileRegistry, folder: Path, *, tag: str = "v1", recipe: BuildOptions | None = None
 ) -> BuiltImage:
     async with client_of(registry) as client:
-        return await build_image(folder, Reference(registry.host, "team/app", tag), recipe or Recipe(), client)
+        return await build_image(folder, Reference(registry.host, "team/app", tag), recipe or BuildOptions(), client)
 
 
 def pushed(registry: HostileRegistry) -> int:
@@ -53,7 +53,7 @@ def pushed(registry: HostileRegistry) -> int:
 
 
 async def test_without_a_client_nothing_is_sent(tmp_path: Path) -> None:
-    built = await build_image(triton_kernel(tmp_path), NOWHERE, Recipe())
+    built = await build_image(triton_kernel(tmp_path), NOWHERE, BuildOptions())
     assert (built.pushed, built.uploaded_bytes) == (False, 0)
     assert built.digest == digest_of(built.manifest)
 
@@ -73,13 +73,17 @@ async def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
     for number, path in enumerate(second.rglob("*")):
         os.utime(path, (number, number))
     (second / "A" / "extra").chmod(0o4711)
-    assert (await build_image(first, NOWHERE, Recipe())).digest == (await build_image(second, NOWHERE, Recipe())).digest
+    assert (await build_image(first, NOWHERE, BuildOptions())).digest == (
+        await build_image(second, NOWHERE, BuildOptions())
+    ).digest
 
 
 async def test_another_file_gives_another_digest(tmp_path: Path) -> None:
     first, second = triton_kernel(tmp_path / "first"), triton_kernel(tmp_path / "second")
     write(second / "K" / "extra", b"")
-    assert (await build_image(first, NOWHERE, Recipe())).digest != (await build_image(second, NOWHERE, Recipe())).digest
+    assert (await build_image(first, NOWHERE, BuildOptions())).digest != (
+        await build_image(second, NOWHERE, BuildOptions())
+    ).digest
 
 
 async def test_what_was_pushed_is_what_was_built(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
@@ -123,14 +127,14 @@ async def test_a_refused_push_leaves_the_tag_alone(hostile_registry: HostileRegi
 async def test_what_is_built_extracts_to_the_same_files(
     hostile_registry: HostileRegistry, tmp_path: Path, tree: str
 ) -> None:
-    await round_trip(hostile_registry, TREES[tree](tmp_path / "cache"), tmp_path / "out", Recipe())
+    await round_trip(hostile_registry, TREES[tree](tmp_path / "cache"), tmp_path / "out", BuildOptions())
 
 
 @pytest.mark.parametrize("name", REAL)
 async def test_real_caches_extract_to_the_same_files(
     hostile_registry: HostileRegistry, tmp_path: Path, name: str
 ) -> None:
-    await round_trip(hostile_registry, real_cache(name), tmp_path / "out", Recipe())
+    await round_trip(hostile_registry, real_cache(name), tmp_path / "out", BuildOptions())
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
@@ -138,13 +142,15 @@ async def test_each_compression_extracts_to_the_same_files(
     hostile_registry: HostileRegistry, tmp_path: Path, compression: Compression
 ) -> None:
     folder = vllm_triton(tmp_path / "cache")
-    await round_trip(hostile_registry, folder, tmp_path / "out", Recipe(compression=compression))
+    await round_trip(hostile_registry, folder, tmp_path / "out", BuildOptions(compression=compression))
 
 
 async def test_images_of_docker_s_types_extract_to_the_same_files(
     hostile_registry: HostileRegistry, tmp_path: Path
 ) -> None:
-    built = await round_trip(hostile_registry, habana(tmp_path / "cache"), tmp_path / "out", Recipe(media="docker"))
+    built = await round_trip(
+        hostile_registry, habana(tmp_path / "cache"), tmp_path / "out", BuildOptions(media="docker")
+    )
     types = [built.media_type, *(each["mediaType"] for each in json.loads(built.manifest)["layers"])]
     assert types == [
         "application/vnd.docker.distribution.manifest.v2+json",
@@ -152,10 +158,10 @@ async def test_images_of_docker_s_types_extract_to_the_same_files(
     ]
 
 
-async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe: Recipe) -> BuiltImage:
+async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe: BuildOptions) -> BuiltImage:
     """Build, push, extract and compare; group files must name what lies beside them."""
     built = await build(registry, folder, recipe=recipe)
-    image = Reference(registry.host, "team/app", "", built.digest)
+    image = Reference(registry.host, "team/app", None, built.digest)
     done = await extract(registry, unsigned(image, out))
     packed, unpacked = files_of(folder), files_of(done.place.cache)
     assert packed.keys() == unpacked.keys()
@@ -175,7 +181,7 @@ async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe:
 async def test_a_folder_that_is_no_cache_is_told_in_a_sentence(tmp_path: Path) -> None:
     write(tmp_path / "notes.txt", "nothing")
     with pytest.raises(CacheError, match=r"holds no kernel cache that is known.*; name the root of the cache"):
-        await build_image(tmp_path, NOWHERE, Recipe())
+        await build_image(tmp_path, NOWHERE, BuildOptions())
 
 
 @pytest.mark.parametrize(
@@ -185,7 +191,7 @@ async def test_what_could_not_be_extracted_is_not_built(tmp_path: Path, name: st
     triton_kernel(tmp_path)
     write(tmp_path / name, b"")
     with pytest.raises(CacheError, match=r"could not be extracted|nested deeper"):
-        await build_image(tmp_path, NOWHERE, Recipe())
+        await build_image(tmp_path, NOWHERE, BuildOptions())
 
 
 async def test_a_full_disk_for_the_layer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +200,7 @@ async def test_a_full_disk_for_the_layer_is_told(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("accelkit.kernelcache.publishing.build.tempfile.TemporaryFile", full)
     with pytest.raises(CacheError, match="No space left on device; free some space there, or set TMPDIR"):
-        await build_image(triton_kernel(tmp_path), NOWHERE, Recipe())
+        await build_image(triton_kernel(tmp_path), NOWHERE, BuildOptions())
 
 
 async def test_other_builders_read_the_layer(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
@@ -214,12 +220,12 @@ async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
     with pytest.raises(CacheError, match="VLLM_API_KEY"):
         await build(hostile_registry, folder)
     assert hostile_registry.requests == []
-    assert (await build(hostile_registry, folder, recipe=Recipe(allow_secrets=True))).pushed
+    assert (await build(hostile_registry, folder, recipe=BuildOptions(allow_secrets=True))).pushed
 
 
 async def test_what_is_built_has_its_own_digest(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
     async with client_of(hostile_registry) as client:
-        named = Reference(hostile_registry.host, "team/app", "", digest_of(b"another"))
+        named = Reference(hostile_registry.host, "team/app", None, digest_of(b"another"))
         with pytest.raises(CacheError, match="give a tag"):
-            await build_image(triton_kernel(tmp_path), named, Recipe(), client)
+            await build_image(triton_kernel(tmp_path), named, BuildOptions(), client)
     assert hostile_registry.requests == []

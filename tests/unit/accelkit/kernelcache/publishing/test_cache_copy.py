@@ -29,10 +29,10 @@ from served_images import (
 )
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.extraction import Order
-from accelkit.kernelcache.images import own_architecture
-from accelkit.kernelcache.publishing.copy import Copied, copy_image
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.extraction import ExtractionRequest
+from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.publishing.copy import CopyResult, copy_image
 from accelkit.kernelcache.signatures.findings import UnverifiedError
 
 CI = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
@@ -60,19 +60,19 @@ def other() -> Iterator[HostileRegistry]:
 
 async def copy(
     source: HostileRegistry, target: HostileRegistry, image: Reference, *, tag: str = "v1", signatures: bool = True
-) -> Copied:
+) -> CopyResult:
     async with client_of(source) as reading, client_of(target) as writing:
         where = Reference(target.host, "mirror/app", tag)
         return await copy_image(reading, image, writing, where, signatures=signatures)
 
 
 def at(registry: HostileRegistry, digest: str) -> Reference:
-    return Reference(registry.host, "mirror/app", "", digest)
+    return Reference(registry.host, "mirror/app", None, digest)
 
 
 async def test_an_image_arrives_byte_for_byte(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
     done = await copy(hostile_registry, other, put(hostile_registry, IMAGE))
-    assert done == Copied(IMAGE.digest, sum(map(len, IMAGE.blobs)), manifests=1)
+    assert done == CopyResult(IMAGE.digest, sum(map(len, IMAGE.blobs)), manifests=1)
     assert other.honest.manifest("mirror/app", "v1") == IMAGE.manifest
     assert [other.honest.blob("mirror/app", digest_of(blob)) for blob in IMAGE.blobs] == list(IMAGE.blobs)
 
@@ -88,7 +88,9 @@ async def test_signatures_hold_at_the_target(
         sign_v3(hostile_registry, sigstore.identity(CI), IMAGE)
     assert (await copy(hostile_registry, target, image)).signatures == 1
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
-    done = await extract(target, Order(image=at(target, image.digest), base=tmp_path / "out", policies=policies))
+    done = await extract(
+        target, ExtractionRequest(image=at(target, image.digest), base=tmp_path / "out", policies=policies)
+    )
     assert files_of(done.place.cache) == {"K/k.json": b"{}"}
 
 
@@ -101,7 +103,7 @@ async def test_without_signatures_none_is_asked_for(
     assert hostile_registry.received("GET", r".*/(referrers/.*|manifests/.*\.sig)") == []
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
     with pytest.raises(UnverifiedError):
-        await extract(other, Order(image=at(other, image.digest), base=tmp_path / "out", policies=policies))
+        await extract(other, ExtractionRequest(image=at(other, image.digest), base=tmp_path / "out", policies=policies))
 
 
 async def test_bundles_that_only_the_fallback_tag_lists_come_along(
@@ -151,8 +153,8 @@ async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the
 
 
 def members() -> tuple[list[Artifact], Artifact]:
-    images = [image_of([(HELLO, PLAIN)], architecture=name) for name in (own_architecture(), "s390x")]
-    platforms = [{"os": "linux", "architecture": name} for name in (own_architecture(), "s390x")]
+    images = [image_of([(HELLO, PLAIN)], architecture=name) for name in (host_architecture(), "s390x")]
+    platforms = [{"os": "linux", "architecture": name} for name in (host_architecture(), "s390x")]
     return images, index_of(*zip(images, platforms, strict=True))
 
 
@@ -169,7 +171,7 @@ async def test_an_index_arrives_with_its_members(
     for each in (*images, index):
         assert target.honest.manifest("mirror/app", each.digest) == each.manifest
     policies = policies_of(sigstore, tmp_path / "policies", subject=CI)
-    await extract(target, Order(image=at(target, index.digest), base=tmp_path / "out", policies=policies))
+    await extract(target, ExtractionRequest(image=at(target, index.digest), base=tmp_path / "out", policies=policies))
 
 
 async def test_an_index_without_a_member_does_not_arrive(

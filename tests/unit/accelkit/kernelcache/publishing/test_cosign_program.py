@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from accelkit.errors import ConfigurationError, SignatureError
-from accelkit.kernelcache.publishing.lent_login import lent_login
+from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.publishing.docker_config import write_docker_config
 from accelkit.kernelcache.publishing.signing import Cosign, sign_image
-from accelkit.kernelcache.reference import Reference
-from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+from accelkit.kernelcache.registry import Login, RegistryCredentials, RegistrySettings
 
 IMAGE = Reference("registry.example:5000", "acme/cache", "v1", f"sha256:{'1' * 64}")
 
@@ -61,7 +61,7 @@ async def test_the_registry_is_reached_as_we_reach_it(called, tmp_path, monkeypa
 async def test_a_login_is_lent_where_that_is_asked_for(called, tmp_path, monkeypatch):
     monkeypatch.delenv("DOCKER_CONFIG", raising=False)
     program, notes = called()
-    settings = RegistrySettings(credentials=Credentials({IMAGE.registry: Login("team", "se:cret")}))
+    settings = RegistrySettings(credentials=RegistryCredentials({IMAGE.registry: Login("team", "se:cret")}))
     await sign_image(IMAGE, Cosign(program), settings, lend_login=True)
     auths = json.loads(notes.read_text().splitlines()[1])["auths"]
     assert auths == {IMAGE.registry: {"auth": "dGVhbTpzZTpjcmV0"}}
@@ -71,7 +71,7 @@ async def test_a_login_is_lent_where_that_is_asked_for(called, tmp_path, monkeyp
 
 @pytest.mark.parametrize(("registry", "key"), [("docker.io", "https://index.docker.io/v1/"), ("quay.io", "quay.io")])
 def test_a_lent_login_is_nobody_elses_and_gone_afterwards(registry, key):
-    with lent_login(registry, Login("", "", "of the helper")) as environ:
+    with write_docker_config(registry, Login("", "", "of the helper")) as environ:
         path = Path(environ["DOCKER_CONFIG"], "config.json")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert json.loads(path.read_text())["auths"][key]["identitytoken"] == "of the helper"
@@ -79,7 +79,7 @@ def test_a_lent_login_is_nobody_elses_and_gone_afterwards(registry, key):
 
 
 def test_nothing_is_lent_where_there_is_no_login():
-    with lent_login("quay.io", None) as environ:
+    with write_docker_config("quay.io", None) as environ:
         assert environ == {}
 
 

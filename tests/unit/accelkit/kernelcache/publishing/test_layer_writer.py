@@ -17,8 +17,8 @@ import zstandard
 from kernel_cache_trees import real_cache, triton_kernel, vllm_binary, write
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import Cache, labels, manifest, read_cache, read_labels
-from accelkit.kernelcache.publishing.layer_writer import Compression, LayerInfo, image_config, write_layer
+from accelkit.kernelcache.formats import Cache, read_cache, read_labels, write_labels, write_manifest
+from accelkit.kernelcache.publishing.layer_writer import Compression, LayerInfo, write_image_config, write_layer
 
 
 def _read(folder: Path) -> Cache:
@@ -71,7 +71,7 @@ def test_the_archive_has_every_file_and_the_manifest(tmp_path: Path) -> None:
             assert member.read() == (folder / path).read_bytes()
         listing = archive.extractfile("io.triton.manifest/manifest.json")
         assert listing is not None
-        assert listing.read() == manifest(_read(folder))
+        assert listing.read() == write_manifest(_read(folder))
 
 
 def test_owner_mode_and_time_are_fixed(tmp_path: Path) -> None:
@@ -214,13 +214,13 @@ def test_memory_does_not_grow_with_the_cache(tmp_path: Path) -> None:
 def test_the_configuration_is_an_ordinary_one_with_the_labels(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     layer, _ = _pack(folder)
-    written = labels(_read(folder), title="my-cache")
-    document = image_config(layer, written, architecture="arm64")
+    written = write_labels(_read(folder), title="my-cache")
+    document = write_image_config(layer, written, architecture="arm64")
     config = json.loads(document)
     assert (config["architecture"], config["os"], config["created"]) == ("arm64", "linux", "1970-01-01T00:00:00Z")
     assert config["rootfs"] == {"type": "layers", "diff_ids": [layer.diff_id]}
     assert read_labels(config["config"]["Labels"]) == read_labels(written)
-    assert document == image_config(layer, dict(reversed(written.items())), architecture="arm64")
+    assert document == write_image_config(layer, dict(reversed(written.items())), architecture="arm64")
 
 
 @pytest.mark.parametrize("name", ["vector-add-cache", "vllm-cache"])

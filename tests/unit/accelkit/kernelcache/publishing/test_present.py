@@ -23,7 +23,7 @@ from registries.memory import INDEX
 from registries.visiting import REPOSITORY, at, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.publishing.present import attached, bears_signature, present_digest
+from accelkit.kernelcache.publishing.present import find_digest, has_signature, list_attachments
 
 IMAGE = example_image()
 KEY = PrivateSigstore.new().key()
@@ -37,17 +37,17 @@ def put(registry: HostileRegistry, artifact: Artifact, tag: str | None = None) -
 async def test_a_tag_leads_to_a_digest_or_to_none(hostile_registry):
     put(hostile_registry, IMAGE, "v1")
     async with visiting(hostile_registry) as client:
-        assert await present_digest(client, at(hostile_registry, "v1")) == IMAGE.digest
-        assert await present_digest(client, at(hostile_registry, "v2")) is None
+        assert await find_digest(client, at(hostile_registry, "v1")) == IMAGE.digest
+        assert await find_digest(client, at(hostile_registry, "v2")) is None
 
 
 async def test_what_cannot_be_asked_is_not_absent(hostile_registry):
     hostile_registry.on("GET", ".*/manifests/.*", misbehaviour.failing(403))
     async with visiting(hostile_registry) as client:
         with pytest.raises(RegistryError):
-            await present_digest(client, at(hostile_registry, "v1"))
+            await find_digest(client, at(hostile_registry, "v1"))
         with pytest.raises(RegistryError):
-            await bears_signature(client, at(hostile_registry, IMAGE.digest))
+            await has_signature(client, at(hostile_registry, IMAGE.digest))
 
 
 async def test_signatures_of_both_formats_are_found(hostile_registry):
@@ -55,7 +55,7 @@ async def test_signatures_of_both_formats_are_found(hostile_registry):
     put(hostile_registry, old, signature_tag(IMAGE.digest))
     put(hostile_registry, BUNDLE)
     async with visiting(hostile_registry) as client:
-        found = await attached(client, at(hostile_registry, IMAGE.digest))
+        found = await list_attachments(client, at(hostile_registry, IMAGE.digest))
     assert found == {old.digest: SIGN_PREDICATE, BUNDLE.digest: SIGN_PREDICATE}
 
 
@@ -67,7 +67,7 @@ async def test_a_bundle_is_found_in_a_list_that_does_not_name_its_type(kind):
         put(registry, BUNDLE)
         put(registry, index_of(listed), fallback_tag(IMAGE.digest))
         async with visiting(registry) as client:
-            assert await bears_signature(client, at(registry, IMAGE.digest))
+            assert await has_signature(client, at(registry, IMAGE.digest))
 
 
 async def test_neither_an_attestation_nor_anything_else_is_a_signature(hostile_registry):
@@ -77,8 +77,8 @@ async def test_neither_an_attestation_nor_anything_else_is_a_signature(hostile_r
     for each in (attestation, other):
         put(hostile_registry, each)
     async with visiting(hostile_registry) as client:
-        assert await attached(client, at(hostile_registry, IMAGE.digest)) == {attestation.digest: kind}
-        assert not await bears_signature(client, at(hostile_registry, IMAGE.digest))
+        assert await list_attachments(client, at(hostile_registry, IMAGE.digest)) == {attestation.digest: kind}
+        assert not await has_signature(client, at(hostile_registry, IMAGE.digest))
 
 
 def index_of(*descriptors: dict) -> Artifact:

@@ -13,8 +13,8 @@ from registries.hostile import HONEST, HostileRegistry
 from registries.visiting import REPOSITORY, at, descriptor, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import Descriptor
-from accelkit.kernelcache.reference import digest_of
+from accelkit.kernelcache.oci.documents import Descriptor
+from accelkit.kernelcache.oci.reference import digest_of
 from accelkit.kernelcache.registry import blobs
 
 BODY = os.urandom(300_000)

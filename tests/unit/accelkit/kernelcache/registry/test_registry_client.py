@@ -12,8 +12,8 @@ from registries.hostile import HostileRegistry
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.oci import OCI_MANIFEST, Manifest
-from accelkit.kernelcache.reference import Reference, digest_of
+from accelkit.kernelcache.oci.documents import OCI_MANIFEST, Manifest
+from accelkit.kernelcache.oci.reference import Reference, digest_of
 from accelkit.kernelcache.registry import answers
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
@@ -40,7 +40,7 @@ async def test_a_digest_decides_over_a_tag(registry):
     pinned = image(registry, "v1")
     image(registry, "v1", annotations={"moved": "on"})
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1").at(pinned))).digest == pinned
+        assert (await client.manifest(at(registry, "v1").with_digest(pinned))).digest == pinned
 
 
 async def test_what_is_not_there_is_said_with_404_and_asked_once(registry):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.reference import parse_reference
-from accelkit.kernelcache.registry import Credentials, Login, credentials
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.registry import Login, RegistryCredentials, credentials
 
 ANN, BOB, REFRESH = Login("ann", "a:secret"), Login("bob", "b"), Login("", "", "refresh")
 
@@ -26,7 +26,7 @@ def found(tmp_path):
     async def find(content: object, name: str = "r.io/team/app") -> Login | None:
         path = tmp_path / "config.json"
         path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        return await Credentials.from_files([path]).login(parse_reference(name))
+        return await RegistryCredentials.from_files([path]).login(parse_reference(name))
 
     return find
 
@@ -156,7 +156,7 @@ async def test_a_file_that_cannot_be_read_is_an_error_without_its_secrets(found,
 
 async def test_a_file_that_is_named_has_to_be_there(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.json"):
-        Credentials.from_files([tmp_path / "none.json"])
+        RegistryCredentials.from_files([tmp_path / "none.json"])
 
 
 async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
@@ -165,12 +165,12 @@ async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     files = [tmp_path / name for name in ("empty.json", "0.json", "1.json")]
     reference = parse_reference("r.io/app")
-    assert await Credentials.from_files(files).login(reference) == ANN
-    assert await Credentials.from_files(files, {"r.io": BOB}).login(reference) == BOB
+    assert await RegistryCredentials.from_files(files).login(reference) == ANN
+    assert await RegistryCredentials.from_files(files, {"r.io": BOB}).login(reference) == BOB
 
 
 async def test_a_login_given_directly_may_call_docker_hub_as_it_likes():
-    assert await Credentials({"index.docker.io": ANN}).login(parse_reference("app")) == ANN
+    assert await RegistryCredentials({"index.docker.io": ANN}).login(parse_reference("app")) == ANN
 
 
 @pytest.mark.parametrize("variable", ["DOCKER_CONFIG", "HOME"])
@@ -178,12 +178,12 @@ async def test_the_users_own_file_is_read(tmp_path, variable):
     folder = tmp_path if variable == "DOCKER_CONFIG" else tmp_path / ".docker"
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"auths": {"r.io": auth(ANN)}}))
-    credentials = Credentials.of_user({variable: str(tmp_path)})
+    credentials = RegistryCredentials.of_user({variable: str(tmp_path)})
     assert await credentials.login(parse_reference("r.io/app")) == ANN
 
 
 async def test_a_user_needs_no_file(tmp_path):
-    assert await Credentials.of_user({"HOME": str(tmp_path)}).login(parse_reference("r.io/app")) is None
+    assert await RegistryCredentials.of_user({"HOME": str(tmp_path)}).login(parse_reference("r.io/app")) is None
 
 
 def test_a_login_does_not_show_its_secrets():

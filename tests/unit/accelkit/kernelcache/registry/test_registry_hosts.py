@@ -11,7 +11,7 @@ from registries.hostile import HostileRegistry
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import ConfigurationError, RegistryError
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RegistrySettings
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"

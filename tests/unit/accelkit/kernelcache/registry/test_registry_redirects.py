@@ -12,7 +12,7 @@ from registries.visiting import REPOSITORY, at, descriptor, image, visiting
 from yarl import URL
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry import Credentials, Login
+from accelkit.kernelcache.registry import Login, RegistryCredentials
 from accelkit.kernelcache.registry.destinations import require_safe
 
 BODY = bytes(range(256)) * 40
@@ -48,7 +48,7 @@ async def test_a_redirect_is_followed(registry, storage, status):
 async def test_a_password_stays_with_its_registry(registry, storage):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
-    credentials = Credentials({registry.host: Login("user", "password")})
+    credentials = RegistryCredentials({registry.host: Login("user", "password")})
     assert await pulled(registry, storage, credentials=credentials) == BODY
     assert registry.requests[-1].authorization is not None
     assert [each.authorization for each in storage.requests] == [None]
@@ -68,7 +68,7 @@ async def test_another_host_cannot_ask_for_the_login(registry, storage):
     storage.on("GET", BLOBS, misbehaviour.basic_auth("user", "password"))
     logins = {registry.host: Login("user", "password"), storage.host: Login("user", "password")}
     with pytest.raises(RegistryError) as refused:
-        await pulled(registry, storage, credentials=Credentials(logins))
+        await pulled(registry, storage, credentials=RegistryCredentials(logins))
     assert refused.value.status == 401
     assert [each.authorization for each in storage.requests] == [None]
 

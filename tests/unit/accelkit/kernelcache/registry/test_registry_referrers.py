@@ -11,7 +11,7 @@ from registries.memory import digest_of
 from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
+from accelkit.kernelcache.oci.documents import OCI_INDEX, OCI_MANIFEST
 
 REFERRERS = f"/v2/{REPOSITORY}/referrers/.*"
 TAGGED = f"/v2/{REPOSITORY}/manifests/sha256-.*"
@@ -116,6 +116,30 @@ async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
         assert other.requests == []
     assert digests(found) == named("a")
     assert "another host" in found.problems[0].message
+
+
+async def test_all_pages_together_have_a_limit(registry):
+    padded = json.dumps({**json.loads(index("a")), "annotations": {"padding": "a" * 3_900_000}}).encode()
+    headers = {"Link": f'</v2/{REPOSITORY}/referrers/{SUBJECT}>; rel="next"'}
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, padded, OCI_INDEX, headers))
+    found = await asked(registry)
+    assert digests(found) == named("a")
+    assert "longer than" in found.problems[0].message
+    assert len(registry.received("GET", REFERRERS)) == 5
+
+
+@pytest.mark.parametrize("link", ["<https://[>; rel=next", "<https://r.io:99999/>; rel=next", "<file:///x>; rel=next"])
+async def test_a_next_page_that_cannot_be_read_is_a_problem_and_no_end(registry, link):
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, {"Link": link}))
+    (problem,) = (await asked(registry)).problems
+    assert "no place to go" in problem.message or "cannot be read" in problem.message
+
+
+async def test_a_link_to_something_else_ends_a_list(registry):
+    headers = {"Link": '<https://docs.example.com>; rel="help", rubbish'}
+    registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
+    found = await asked(registry)
+    assert (digests(found), found.problems) == (named("a"), ())
 
 
 @pytest.mark.parametrize(

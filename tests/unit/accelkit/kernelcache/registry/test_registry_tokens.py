@@ -15,9 +15,9 @@ from registries.memory import refusal
 from registries.visiting import REPOSITORY, at, image, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry import Credentials, Login, RegistrySettings
+from accelkit.kernelcache.registry import Login, RegistryCredentials, RegistrySettings
 from accelkit.kernelcache.registry.authorization import Authorizer, Challenge, parse_challenges
-from accelkit.kernelcache.registry.settings import Endpoint
+from accelkit.kernelcache.registry.settings import RegistryEndpoint
 
 SCOPE = f"repository:{REPOSITORY}:pull"
 REFRESH = Login("", "", "refresh")
@@ -58,7 +58,7 @@ class TokenServer:
 
 
 async def fetched(registry, login=None, tags=("v1",), **settings):
-    credentials = Credentials({registry.host: login} if login else {})
+    credentials = RegistryCredentials({registry.host: login} if login else {})
     async with visiting(registry, credentials=credentials, **settings) as client:
         for tag in tags:
             await client.manifest(at(registry, tag))
@@ -247,14 +247,14 @@ async def test_a_token_is_used_until_shortly_before_its_end(registry, said, last
     TokenServer(registry, **({} if said is None else {"expires_in": said}))
     now = 1000.0
     settings = RegistrySettings(plain_http=frozenset({registry.host}))
-    endpoint = Endpoint(registry.host, registry.url, REPOSITORY)
+    endpoint = RegistryEndpoint(registry.host, registry.url, REPOSITORY)
     async with aiohttp.ClientSession() as session:
         authorizer = Authorizer(session, settings, lambda: now)
-        await authorizer.answer(endpoint, SCOPE, Challenge("bearer", f"{registry.url}/token"))
+        await authorizer.answer_challenge(endpoint, SCOPE, Challenge("bearer", f"{registry.url}/token"))
         now += lasts - 0.5
-        assert authorizer.header(endpoint, SCOPE) == {"Authorization": "Bearer token-1"}
+        assert authorizer.find_header(endpoint, SCOPE) == {"Authorization": "Bearer token-1"}
         now += 1
-        assert authorizer.header(endpoint, SCOPE) == {}
+        assert authorizer.find_header(endpoint, SCOPE) == {}
 
 
 @pytest.mark.parametrize(

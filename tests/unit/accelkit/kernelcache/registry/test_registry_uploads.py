@@ -13,8 +13,8 @@ from registries.memory import digest_of
 from registries.visiting import REPOSITORY, at, descriptor, image, manifest, visiting
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci import OCI_INDEX, OCI_MANIFEST
-from accelkit.kernelcache.registry import Credentials, Login
+from accelkit.kernelcache.oci.documents import OCI_INDEX, OCI_MANIFEST
+from accelkit.kernelcache.registry import Login, RegistryCredentials
 
 BODY = os.urandom(200_000)
 BLOB = descriptor(BODY)
@@ -43,7 +43,7 @@ def registry():
         yield registry
 
 
-async def pushed(registry, *also, content=None, mount_from="", **settings) -> bool:
+async def pushed(registry, *also, content=None, mount_from=None, **settings) -> bool:
     async with visiting(registry, *also, **settings) as client:
         return await client.uploads.push_blob(at(registry), BLOB, content or Content(), mount_from=mount_from)
 
@@ -151,7 +151,7 @@ async def test_an_upload_without_a_place_is_refused(registry):
 
 async def test_a_place_on_another_host_gets_no_login(registry):
     registry.on("*", "/v2/.*", misbehaviour.basic_auth("user", "password"))
-    credentials = Credentials({registry.host: Login("user", "password")})
+    credentials = RegistryCredentials({registry.host: Login("user", "password")})
     with HostileRegistry() as storage:
         answer = web.Response(status=202, headers={"Location": f"{storage.url}/store?x=1"})
         registry.on("POST", UPLOADS, lambda r: answer if "Authorization" in r.headers else None)
@@ -179,7 +179,7 @@ async def test_a_mirror_is_never_written_to(registry):
 # Manifests
 
 
-async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version="") -> str:
+async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version=None) -> str:
     async with visiting(registry) as client:
         return await client.uploads.push_manifest(at(registry, version), content, media_type)
 

@@ -9,8 +9,8 @@ from private_sigstore import CertificateAuthority, Key
 from private_sigstore.certificates import ISSUER_V1, ISSUER_V2
 from signing_stand import SIGNER, at
 
-from accelkit.kernelcache.signatures.certificates import check_identity, check_path, issuer_of, subjects_of
-from accelkit.kernelcache.signatures.findings import Reason, RejectedError
+from accelkit.kernelcache.signatures.certificates import check_identity, check_path, read_issuer, read_subjects
+from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
@@ -40,12 +40,12 @@ def utf8(text: str) -> bytes:
 def test_two_issuers_are_as_good_as_none():
     agreed = certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, utf8("https://idp.test")))
     split = certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, utf8("https://evil.test")))
-    assert issuer_of(agreed) == "https://idp.test"
-    assert issuer_of(split) == ""
+    assert read_issuer(agreed) == "https://idp.test"
+    assert read_issuer(split) is None
     for issuer in ("https://idp.test", "https://evil.test"):
         with pytest.raises(RejectedError) as caught:
             check_identity(split, TextMatch(issuer), None)
-        assert caught.value.reason == Reason.IDENTITY_MISMATCH
+        assert caught.value.reason == RejectionReason.IDENTITY_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -62,28 +62,28 @@ def test_two_issuers_are_as_good_as_none():
     ],
 )
 def test_an_issuer_that_is_no_text_is_none(value):
-    assert issuer_of(certificate((ISSUER_V2, value))) == ""
-    assert issuer_of(certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, value))) == ""
+    assert read_issuer(certificate((ISSUER_V2, value))) is None
+    assert read_issuer(certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, value))) is None
 
 
 def test_nobody_matches_a_pattern_without_a_name():
     for empty in (certificate(), certificate(names=[x509.DNSName("ci.acme.test")])):
-        assert subjects_of(empty) == []
+        assert read_subjects(empty) == []
         with pytest.raises(RejectedError) as caught:
             check_identity(empty, None, ANYBODY)
-        assert caught.value.reason == Reason.IDENTITY_MISMATCH
+        assert caught.value.reason == RejectionReason.IDENTITY_MISMATCH
 
 
 def test_any_of_several_names_may_be_the_one_that_is_meant():
     names = [x509.UniformResourceIdentifier("https://a.test/x"), x509.RFC822Name("ci@acme.test")]
-    assert check_identity(certificate(names=names), None, TextMatch("ci@acme.test")) == ("ci@acme.test", "")
+    assert check_identity(certificate(names=names), None, TextMatch("ci@acme.test")) == ("ci@acme.test", None)
 
 
 def test_an_authority_that_is_trusted_itself_signs_nothing():
     own = certificate(authority=True)
     with pytest.raises(RejectedError) as caught:
         check_path(own, (), Authorities((own,)), at(60))
-    assert caught.value.reason == Reason.UNTRUSTED_ROOT
+    assert caught.value.reason == RejectionReason.UNTRUSTED_ROOT
 
 
 def test_authorities_that_vouch_for_each_other_without_end_lead_nowhere():
@@ -93,4 +93,4 @@ def test_authorities_that_vouch_for_each_other_without_end_lead_nowhere():
     again = [circle.intermediate, circle.root] * 50
     with pytest.raises(RejectedError) as caught:
         check_path(leaf, tuple(again), Authorities((trusted.root,)), at(60))
-    assert caught.value.reason == Reason.UNTRUSTED_ROOT
+    assert caught.value.reason == RejectionReason.UNTRUSTED_ROOT

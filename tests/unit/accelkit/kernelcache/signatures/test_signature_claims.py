@@ -26,7 +26,7 @@ from signing_stand import (
     signing_stand,
 )
 
-from accelkit.kernelcache.signatures import Reason
+from accelkit.kernelcache.signatures import RejectionReason
 
 TAG = signature_tag(IMAGE.digest)
 HEX = IMAGE.digest.removeprefix("sha256:")
@@ -45,26 +45,26 @@ def form(request):
 
 async def test_an_image_without_signatures_is_refused(stand):
     refusal = await stand.refusal()
-    assert refusal.reason == Reason.NO_SIGNATURES
+    assert refusal.reason == RejectionReason.NO_SIGNATURES
     assert "cosign sign" in refusal.next_step
 
 
 async def test_the_signature_of_another_image_is_refused(stand, form):
     stand.attach(form, SIGNER, OTHER.digest)
-    assert await stand.reason() == Reason.SUBJECT_MISMATCH
+    assert await stand.reason() == RejectionReason.SUBJECT_MISMATCH
 
 
 async def test_a_signature_image_copied_to_the_tag_of_another_image_is_refused(stand):
     copied = stand.push(signature_image([simple_signing(SIGNER, OTHER.digest)]), tag=signature_tag(OTHER.digest))
     stand.push(copied, tag=TAG)
-    assert await stand.reason() == Reason.SUBJECT_MISMATCH
+    assert await stand.reason() == RejectionReason.SUBJECT_MISMATCH
 
 
 async def test_a_bundle_that_a_lying_list_names_for_another_image_is_refused(stand):
     stand.push(OTHER)
     referrer = stand.attach_bundle(bundle_v3(SIGNER, OTHER.digest), OTHER)
     stand.list_referrers(referrer)
-    assert await stand.reason() == Reason.SUBJECT_MISMATCH
+    assert await stand.reason() == RejectionReason.SUBJECT_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ async def test_one_subject_of_a_statement_must_be_the_image(stand, subjects, acc
     if accepted:
         assert (await stand.verify()).image.digest == IMAGE.digest
     else:
-        assert await stand.reason() == Reason.SUBJECT_MISMATCH
+        assert await stand.reason() == RejectionReason.SUBJECT_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -86,39 +86,39 @@ async def test_one_subject_of_a_statement_must_be_the_image(stand, subjects, acc
 )
 async def test_an_attestation_is_no_signature(stand, predicate):
     stand.attach("cosign-v3", SIGNER, predicate_type=predicate)
-    assert await stand.reason() == Reason.NOT_A_SIGNATURE
+    assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
 async def test_the_predicate_is_read_from_what_is_signed_not_from_the_manifest(stand):
     # `bundle_referrer` writes the predicate of a signature into the manifest's annotations.
     stand.attach_bundle(bundle_v3(SIGNER, IMAGE.digest, predicate_type="https://example.test/sbom/v1"))
-    assert await stand.reason() == Reason.NOT_A_SIGNATURE
+    assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
 async def test_a_signature_of_the_manifest_as_a_file_is_no_signature_of_the_image(stand):
     stand.attach_bundle(message_signature_bundle(SIGNER, IMAGE.manifest))
-    assert await stand.reason() == Reason.NOT_A_SIGNATURE
+    assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
 async def test_a_claim_of_another_kind_is_no_signature(stand):
     stand.attach("cosign-v2", SIGNER, claim_type="cosign container image attestation")
-    assert await stand.reason() == Reason.NOT_A_SIGNATURE
+    assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
 async def test_an_envelope_of_another_payload_is_no_signature(stand):
     stand.attach("cosign-v3", SIGNER, payload_type="application/json")
-    assert await stand.reason() == Reason.NOT_A_SIGNATURE
+    assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
 async def test_a_statement_of_an_unknown_kind_is_refused(stand):
     stand.attach("cosign-v3", SIGNER, statement_type="https://in-toto.io/Statement/v9")
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("signatures", [0, 2])
 async def test_an_envelope_without_exactly_one_signature_is_refused(stand, signatures):
     stand.attach("cosign-v3", SIGNER, signatures=signatures)
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 async def test_a_payload_changed_after_signing_is_refused(stand, form):
@@ -130,7 +130,7 @@ async def test_a_payload_changed_after_signing_is_refused(stand, form):
         honest, other = (json.loads(bundle_v3(SIGNER, digest)) for digest in (IMAGE.digest, OTHER.digest))
         other["dsseEnvelope"]["payload"] = honest["dsseEnvelope"]["payload"]
         stand.attach_bundle(json.dumps(other).encode())
-    assert await stand.reason() == Reason.SIGNATURE_INVALID
+    assert await stand.reason() == RejectionReason.SIGNATURE_INVALID
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_a_payload_that_two_readers_read_differently_is_refused(stand, fie
     kind = "cosign container image signature"
     payload = f'{{"critical":{{"image":{{{named}}},"type":"{kind}"}},"optional":null}}'
     stand.attach("cosign-v2", SIGNER, payload=payload.encode())
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 async def test_a_payload_may_spell_its_fields_as_the_formats_example_does(stand):
@@ -170,7 +170,7 @@ async def test_a_payload_that_is_no_claim_is_refused(stand, payload):
     key = SIGSTORE.key()
     signing = simple_signing(key, IMAGE.digest, payload=payload or b" ", tlog=False)
     stand.push(signature_image([signing]), tag=TAG)
-    assert await stand.reason(policy(by_key(key))) == Reason.UNREADABLE
+    assert await stand.reason(policy(by_key(key))) == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("optional", ['"text"', "[1]", "7"])
@@ -178,13 +178,13 @@ async def test_what_a_payload_adds_must_be_fields(stand, optional):
     honest = json.loads(simple_signing(SIGNER, IMAGE.digest).payload)
     payload = json.dumps(honest | {"optional": json.loads(optional)}).encode()
     stand.attach("cosign-v2", SIGNER, payload=payload)
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 async def test_a_bundle_with_a_field_twice_is_refused(stand):
     bundle = bundle_v3(SIGNER, IMAGE.digest)
     stand.attach_bundle(b'{"dsseEnvelope": {},' + bundle[1:])
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -205,13 +205,13 @@ async def test_a_bundle_with_a_field_twice_is_refused(stand):
 )
 async def test_a_bundle_that_could_be_taken_for_two_things_or_none_is_refused(stand, change):
     stand.attach_bundle(edited(bundle_v3(SIGNER, IMAGE.digest), change))
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 async def test_a_layer_without_its_signature_is_refused(stand):
     signing = simple_signing(SIGNER, IMAGE.digest).annotated(**{SIGNATURE_ANNOTATION: None})
     stand.push(signature_image([signing]), tag=TAG)
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 async def test_a_payload_of_two_mebibytes_is_not_read(stand, form):
@@ -221,7 +221,7 @@ async def test_a_payload_of_two_mebibytes_is_not_read(stand, form):
         **({"optional": {"a": "x" * (2 << 20)}} if form == "cosign-v2" else {"annotations": {"a": "x" * (2 << 20)}}),
     )
     blobs = len(stand.registry.received("GET", ".*/blobs/.*"))
-    assert await stand.reason() == Reason.UNREADABLE
+    assert await stand.reason() == RejectionReason.UNREADABLE
     assert len(stand.registry.received("GET", ".*/blobs/.*")) == blobs
 
 
@@ -230,7 +230,7 @@ async def test_the_hint_of_another_key_does_not_help(stand):
     hint = json.loads(bundle_v3(other, IMAGE.digest))["verificationMaterial"]["publicKey"]
     bundle = bundle_v3(ours, IMAGE.digest, tlog=False)
     stand.attach_bundle(edited(bundle, lambda document: document["verificationMaterial"].update(publicKey=hint)))
-    assert await stand.reason(policy(by_key(ours, other))) == Reason.SIGNATURE_INVALID
+    assert await stand.reason(policy(by_key(ours, other))) == RejectionReason.SIGNATURE_INVALID
     # To those who know no key of that hint, it says nothing.
     assert (await stand.verify(policy(by_key(ours)))).signatures
 
@@ -239,6 +239,6 @@ async def test_annotations_that_the_policy_demands_must_be_signed(stand, form):
     claim = "optional" if form == "cosign-v2" else "annotations"
     wanted = policy({**keyless(), "annotations": {"env": "prod"}})
     stand.attach(form, SIGNER, **{claim: {"env": "test"}})
-    assert await stand.reason(wanted) == Reason.ANNOTATION_MISMATCH
+    assert await stand.reason(wanted) == RejectionReason.ANNOTATION_MISMATCH
     stand.attach(form, SIGNER, **{claim: {"env": "prod", "team": "acme"}})
     assert (await stand.verify(wanted)).signatures

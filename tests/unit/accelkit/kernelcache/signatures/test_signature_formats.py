@@ -37,7 +37,7 @@ from signing_stand import (
     without_log,
 )
 
-from accelkit.kernelcache.signatures import Reason
+from accelkit.kernelcache.signatures import RejectionReason
 
 CORPORATE = CertificateAuthority.new("acme", around=SIGNER.at)
 
@@ -115,7 +115,9 @@ async def test_a_private_authority_is_accepted_with_the_chain_beside_the_signatu
 async def test_a_private_authority_is_accepted_with_the_chain_in_the_policy(stand):
     stand.attach("cosign-v3", builder(), tlog=False, material="certificate")
     assert (await stand.verify(policy(without_log(corporate())))).signatures
-    assert await stand.reason(policy(without_log(corporate(data=pem(CORPORATE.root))))) == Reason.UNTRUSTED_ROOT
+    assert (
+        await stand.reason(policy(without_log(corporate(data=pem(CORPORATE.root))))) == RejectionReason.UNTRUSTED_ROOT
+    )
 
 
 async def test_a_private_authority_is_trusted_as_a_whole_where_nobody_is_named(stand, form):
@@ -126,20 +128,20 @@ async def test_a_private_authority_is_trusted_as_a_whole_where_nobody_is_named(s
 async def test_a_private_authority_vouches_for_whom_the_policy_names_only(stand, form):
     stand.attach(form, builder(), tlog=False)
     signer = without_log(corporate(subject="release@acme.test"))
-    assert await stand.reason(policy(signer)) == Reason.IDENTITY_MISMATCH
+    assert await stand.reason(policy(signer)) == RejectionReason.IDENTITY_MISMATCH
 
 
 async def test_another_private_authority_is_refused(stand, form):
     other = CertificateAuthority.new("acme", around=SIGNER.at)
     stand.attach(form, builder(authority=other), tlog=False)
-    assert await stand.reason(policy(without_log(corporate()))) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(policy(without_log(corporate()))) == RejectionReason.UNTRUSTED_ROOT
 
 
 async def test_a_private_certificate_that_has_expired_is_saved_by_the_log_alone(stand, form):
     signer = builder(not_after=at(600))
     given = policy(without_log(corporate()))
     stand.attach(form, signer, tlog=False)
-    assert await stand.reason(given) == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason(given) == RejectionReason.CERTIFICATE_EXPIRED
     stand.attach(form, signer)
     assert (await stand.verify(given)).signatures[0].signed_at == signer.at
 
@@ -157,7 +159,7 @@ async def test_an_unusable_trusted_root_leaves_the_verdict_open(stand, form):
     stand.root.write_text("no trusted root")
     stand.attach(form, SIGNER)
     refusal = await stand.refusal()
-    assert refusal.reason == Reason.TRUST_ROOT_UNAVAILABLE
+    assert refusal.reason == RejectionReason.TRUST_ROOT_UNAVAILABLE
     assert refusal.reason.retryable
 
 
@@ -179,7 +181,7 @@ async def test_an_index_is_signed_as_a_whole(stand, form):
     else:
         stand.attach_bundle(bundle_v3(SIGNER, index.digest), index)
     assert (await stand.verify(version=":all")).image.digest == index.digest
-    assert await stand.reason() == Reason.NO_SIGNATURES
+    assert await stand.reason() == RejectionReason.NO_SIGNATURES
 
 
 async def test_the_place_in_the_log_is_the_proven_one(stand):
@@ -190,7 +192,7 @@ async def test_the_place_in_the_log_is_the_proven_one(stand):
     )
     (signature,) = (await stand.verify(clock=lambda: at(60))).signatures
     assert (signature.log_index, signature.signed_at) == (1, None)
-    assert await stand.reason(clock=lambda: LATER) == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason(clock=lambda: LATER) == RejectionReason.CERTIFICATE_EXPIRED
 
 
 async def test_the_verdict_names_what_was_verified(stand, form):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from private_sigstore import BUNDLE_V0_2, GITHUB, MOMENT, PrivateSigstore, bundle_v3
 from private_sigstore import simple_signing as sign
 
-from accelkit.kernelcache.oci import Descriptor
+from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.signatures import bundles, simple_signing
 from accelkit.kernelcache.signatures.findings import RejectedError
-from accelkit.kernelcache.signatures.judging import judge
+from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.keys import load_public_keys
 from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.policy import Signer
@@ -108,7 +108,7 @@ def outcomes(trust, read) -> set[str]:
 
 def outcome(evidence, signer, trust) -> str:
     try:
-        return f"held by {judge(evidence, signer, trust, NOW).identity}"
+        return f"held by {judge_signature(evidence, signer, trust, NOW).identity}"
     except RejectedError as exc:
         return exc.message
 
@@ -125,7 +125,7 @@ def assert_sound(found: set[str]) -> None:
 def test_a_bundle_changed_anywhere_is_refused_or_still_its_signers(trust, data):
     document = change(data, json.loads(data.draw(st.sampled_from(BUNDLES))))
     changed = json.dumps(document).encode()
-    assert_sound(outcomes(trust, lambda: bundles.image_evidence(changed, DIGEST, "test")))
+    assert_sound(outcomes(trust, lambda: bundles.read_image_evidence(changed, DIGEST, "test")))
 
 
 @given(data=st.data())
@@ -139,7 +139,7 @@ def test_a_signature_layer_changed_anywhere_is_refused_or_still_its_signers(trus
     texts = {name: each if isinstance(each, str) else json.dumps(each) for name, each in annotations.items()}
     layer = Descriptor(simple_signing.PAYLOAD_TYPE, DIGEST, 1, annotations=texts)
     changed = json.dumps(document.get("payload"), separators=(",", ":")).encode()
-    assert_sound(outcomes(trust, lambda: simple_signing.image_evidence(changed, layer, DIGEST, "test")))
+    assert_sound(outcomes(trust, lambda: simple_signing.read_image_evidence(changed, layer, DIGEST, "test")))
 
 
 def nested(text):
@@ -153,17 +153,17 @@ def test_the_body_of_a_log_entry_may_hold_anything(trust, data):
     body = change(data, json.loads(base64.b64decode(entry["canonicalizedBody"])))
     signer = KEY if "publicKey" in document["verificationMaterial"] else SIGNER
     made = bundle_v3(signer, DIGEST, body=json.dumps({"kind": None, "apiVersion": None, **body}).encode())
-    assert_sound(outcomes(trust, lambda: bundles.image_evidence(made, DIGEST, "test")))
+    assert_sound(outcomes(trust, lambda: bundles.read_image_evidence(made, DIGEST, "test")))
 
 
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_bytes_of_any_kind_are_no_bundle(content):
     with pytest.raises(RejectedError):
-        bundles.image_evidence(content, DIGEST, "test")
+        bundles.read_image_evidence(content, DIGEST, "test")
 
 
 @given(content=st.binary(max_size=200), text=st.text(max_size=50))
 def test_bytes_of_any_kind_are_no_payload(content, text):
     layer = Descriptor(simple_signing.PAYLOAD_TYPE, DIGEST, 1, annotations={"dev.cosignproject.cosign/signature": text})
     with pytest.raises(RejectedError):
-        simple_signing.image_evidence(content, layer, DIGEST, "test")
+        simple_signing.read_image_evidence(content, layer, DIGEST, "test")

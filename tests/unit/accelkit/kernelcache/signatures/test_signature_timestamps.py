@@ -19,7 +19,7 @@ from private_sigstore import (
 )
 from signing_stand import FORMATS, IMAGE, SIGNER, SIGSTORE, SigningStand, at, policy, signing_stand
 
-from accelkit.kernelcache.signatures import Reason
+from accelkit.kernelcache.signatures import RejectionReason
 
 AUTHORITY = TimestampAuthority.new("timestamps", around=MOMENT)
 UNKNOWN = TimestampAuthority.new("timestamps", around=MOMENT)
@@ -63,51 +63,51 @@ async def test_a_timestamp_proves_that_a_certificate_was_valid_when_it_signed(st
 @pytest.mark.parametrize("seconds", [-1, 601])
 async def test_a_timestamp_from_outside_the_certificates_time_is_refused(stand, form, seconds):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(seconds)))
-    assert await stand.reason(GIVEN) == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason(GIVEN) == RejectionReason.CERTIFICATE_EXPIRED
 
 
 async def test_a_timestamp_that_says_the_certificate_had_expired_is_refused_while_it_is_valid_now(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(601)))
-    assert await stand.reason(GIVEN, clock=lambda: at(60)) == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason(GIVEN, clock=lambda: at(60)) == RejectionReason.CERTIFICATE_EXPIRED
 
 
 async def test_the_timestamp_of_an_authority_that_nobody_trusts_is_refused_whatever_its_name(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=UNKNOWN))
     refusal = await stand.refusal(GIVEN)
-    assert refusal.reason == Reason.UNTRUSTED_ROOT
+    assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
     assert "no trusted authority made the signature's timestamps" in refusal.message
 
 
 async def test_the_timestamp_of_another_key_under_the_authoritys_certificate_is_refused(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=replace(AUTHORITY, key=UNKNOWN.key)))
-    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
 async def test_a_timestamp_of_something_else_is_refused(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=lambda _: [AUTHORITY.stamp(b"another signature", at=at(60))])
-    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
 async def test_a_timestamp_that_was_changed_is_refused(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), changed=True))
-    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
 async def test_a_timestamp_that_cannot_be_read_is_refused(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=lambda _: [b"no timestamp"])
-    assert await stand.reason(GIVEN) == Reason.UNREADABLE
+    assert await stand.reason(GIVEN) == RejectionReason.UNREADABLE
 
 
 async def test_where_the_root_names_no_authority_a_timestamp_is_refused(stand, form):
     trust(stand)
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
-    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
 async def test_an_authority_of_one_certificate_vouches_for_nothing(stand):
     trust(stand, replace(AUTHORITY, above=()))
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(60)))
-    assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+    assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_an_authority_counts_for_the_time_for_which_the_root_trusts_it(sta
     if accepted:
         assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
     else:
-        assert await stand.reason(GIVEN) == Reason.UNTRUSTED_ROOT
+        assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
 async def test_any_authority_of_the_root_may_have_made_a_timestamp(stand, form):
@@ -138,7 +138,7 @@ async def test_of_several_timestamps_the_first_moment_is_when_it_was_signed(stan
 @pytest.mark.parametrize("moments", [(60, 601), (601, 60)])
 async def test_every_moment_that_is_proven_must_be_in_the_certificates_time(stand, moments):
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(*map(at, moments)))
-    assert await stand.reason(GIVEN) == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason(GIVEN) == RejectionReason.CERTIFICATE_EXPIRED
 
 
 async def test_one_timestamp_beside_those_of_authorities_that_nobody_trusts_is_enough(stand):
@@ -153,17 +153,17 @@ async def test_no_more_than_32_timestamps_are_looked_at(stand, count, accepted):
     if accepted:
         assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(0)
     else:
-        assert await stand.reason(GIVEN) == Reason.UNREADABLE
+        assert await stand.reason(GIVEN) == RejectionReason.UNREADABLE
 
 
 async def test_the_entry_of_the_log_does_not_excuse_a_timestamp_from_another_time(stand, form):
     stand.attach(form, SIGNER, stamps=stamped(at(3600)))
-    assert await stand.reason() == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason() == RejectionReason.CERTIFICATE_EXPIRED
 
 
 async def test_a_timestamp_does_not_excuse_an_entry_of_the_log_from_another_time(stand, form):
     stand.attach(form, SIGNER, integrated_time=at(3600), stamps=stamped(at(60)))
-    assert await stand.reason() == Reason.CERTIFICATE_EXPIRED
+    assert await stand.reason() == RejectionReason.CERTIFICATE_EXPIRED
 
 
 async def test_log_and_timestamp_together_say_when_it_was_signed(stand, form):

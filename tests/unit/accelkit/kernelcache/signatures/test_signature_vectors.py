@@ -15,9 +15,9 @@ from registries.hostile import HostileRegistry
 from registries.memory import digest_of
 from signing_stand import REPOSITORY, policy, policy_file
 
-from accelkit.kernelcache.reference import parse_reference
+from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.registry import RegistryClient, RegistrySettings
-from accelkit.kernelcache.signatures import Reason, UnverifiedError, load_policies, verify_image
+from accelkit.kernelcache.signatures import RejectionReason, UnverifiedError, load_policies, verify_image
 
 VECTORS = os.environ.get("ACCELKIT_VECTORS", "")
 V2, V3 = Path(VECTORS) / "cosign-v2", Path(VECTORS) / "cosign-v3"
@@ -84,7 +84,7 @@ async def test_a_signature_of_the_public_instance_is_its_owners_alone(signed, ch
     case = vector("dir-img-cosign-fulcio-rekor-valid")
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, {"keyless": KEYLESS["keyless"] | changed}, case.signing)
-    assert caught.value.reason == Reason.IDENTITY_MISMATCH
+    assert caught.value.reason == RejectionReason.IDENTITY_MISMATCH
 
 
 async def test_a_signature_by_a_key_with_an_entry_of_the_public_log_holds(signed):
@@ -99,14 +99,14 @@ async def test_a_signature_by_a_key_without_a_log_holds_where_none_is_demanded(s
     assert (await signed(case.manifest, key("cosign.pub", log="notRequired"), case.signing)).signatures
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, key("cosign.pub", log="required"), case.signing)
-    assert caught.value.reason == Reason.LOG_ENTRY_MISSING
+    assert caught.value.reason == RejectionReason.LOG_ENTRY_MISSING
 
 
 async def test_the_signature_of_a_manifest_that_was_modified_is_refused(signed):
     case = vector("dir-img-cosign-modified-manifest")
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, key("cosign.pub", log="notRequired"), case.signing)
-    assert caught.value.reason == Reason.SUBJECT_MISMATCH
+    assert caught.value.reason == RejectionReason.SUBJECT_MISMATCH
 
 
 async def test_the_signature_of_an_unknown_key_is_refused(signed):
@@ -114,7 +114,7 @@ async def test_the_signature_of_an_unknown_key_is_refused(signed):
     unknown = signing(V2 / "unknown-cosign-key.signature")
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, key("cosign.pub", log="notRequired"), unknown)
-    assert caught.value.reason == Reason.SIGNATURE_INVALID
+    assert caught.value.reason == RejectionReason.SIGNATURE_INVALID
 
 
 async def test_an_attestation_of_the_public_instance_is_no_signature(signed):
@@ -125,5 +125,5 @@ async def test_an_attestation_of_the_public_instance_is_no_signature(signed):
     case = vector("dir-img-cosign-valid")
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, signer, bundle=bundle, root=V3 / "trusted_root_public_good.json")
-    assert caught.value.reason == Reason.NOT_A_SIGNATURE
+    assert caught.value.reason == RejectionReason.NOT_A_SIGNATURE
     assert payload["predicateType"] in caught.value.message

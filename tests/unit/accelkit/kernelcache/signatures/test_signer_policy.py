@@ -13,8 +13,8 @@ from private_sigstore import Key, pem
 from signing_stand import IDENTITY, SIGNER, SIGSTORE, by_key, keyless, policy, policy_file, signing_stand
 
 from accelkit.errors import ConfigurationError
-from accelkit.kernelcache.reference import parse_reference
-from accelkit.kernelcache.signatures import Reason, load_policies
+from accelkit.kernelcache.oci.reference import parse_reference
+from accelkit.kernelcache.signatures import RejectionReason, load_policies
 from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH
 
 DIGEST = "@sha256:" + "0" * 64
@@ -29,7 +29,7 @@ def stand(tmp_path):
 
 def covers(folder, image, *patterns, namespace="", **spec) -> bool:
     policies = load_policies(policy_file(folder, policy(keyless(), images=patterns, **spec)))
-    return bool(policies.covering(parse_reference(image), namespace))
+    return bool(policies.select(parse_reference(image), namespace))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_every_policy_that_covers_an_image_must_be_satisfied(stand):
     both = [policy(keyless(), name="ci"), policy(by_key(key), name="release")]
     stand.attach("cosign-v3", SIGNER)
     refusal = await stand.refusal(*both)
-    assert refusal.reason == Reason.OTHER_KIND
+    assert refusal.reason == RejectionReason.OTHER_KIND
     assert "policy release" in refusal.message
     stand.attach("cosign-v2", key, tlog=False)
     signatures = (await stand.verify(*both)).signatures
@@ -143,19 +143,25 @@ async def test_a_policy_for_another_namespace_is_not_asked(stand):
     stand.attach("cosign-v3", SIGNER)
     documents = [policy(keyless()), policy(by_key(SIGSTORE.key()), name="strict", namespaces=["prod"])]
     assert (await stand.verify(*documents, namespace="dev")).signatures
-    assert await stand.reason(*documents, namespace="prod") == Reason.OTHER_KIND
-    assert await stand.reason(documents[1], namespace="dev") == Reason.NOT_COVERED
+    assert await stand.reason(*documents, namespace="prod") == RejectionReason.OTHER_KIND
+    assert await stand.reason(documents[1], namespace="dev") == RejectionReason.NOT_COVERED
 
 
 async def test_a_pattern_is_anchored_at_both_ends(stand):
     stand.attach("cosign-v3", SIGNER)
-    assert await stand.reason(policy(keyless(subjectPattern="https://github.com/acme/"))) == Reason.IDENTITY_MISMATCH
+    assert (
+        await stand.reason(policy(keyless(subjectPattern="https://github.com/acme/")))
+        == RejectionReason.IDENTITY_MISMATCH
+    )
     assert (await stand.verify(policy(keyless(subjectPattern="https://github.com/acme/.*@refs/heads/main")))).signatures
 
 
 async def test_a_catastrophic_pattern_gives_an_answer(stand):
     stand.attach("cosign-v3", SIGSTORE.identity("https://github.com/" + "a" * 2000 + "!"))
-    assert await stand.reason(policy(keyless(subjectPattern="https://github.com/(a+)+$"))) == Reason.IDENTITY_MISMATCH
+    assert (
+        await stand.reason(policy(keyless(subjectPattern="https://github.com/(a+)+$")))
+        == RejectionReason.IDENTITY_MISMATCH
+    )
 
 
 @pytest.mark.parametrize("pattern", [".*", "^.*$", "(?s).*", "[^ ]*", "https://.*|.*@.*"])
@@ -245,7 +251,7 @@ def test_the_policy_of_the_documentation_is_one(tmp_path):
 
 def test_every_reason_is_documented():
     text = DOCUMENTATION.read_text()
-    assert {each for each in Reason if f"| `{each}` |" not in text} == set()
+    assert {each for each in RejectionReason if f"| `{each}` |" not in text} == set()
 
 
 def test_a_trusted_root_that_is_not_there_is_told_at_once(tmp_path):

@@ -1,4 +1,4 @@
-"""A registry's login, lent to a program that knows Docker's configuration file only."""
+"""A configuration file of Docker's with one login, for programs that read logins from nowhere else."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from accelkit.kernelcache.reference import DOCKER_HUB
+from accelkit.kernelcache.oci.reference import DOCKER_HUB
 from accelkit.kernelcache.registry import Login
 
 _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 
 
 @contextlib.contextmanager
-def lent_login(registry: str, login: Login | None) -> Iterator[dict[str, str]]:
+def write_docker_config(registry: str, login: Login | None) -> Iterator[dict[str, str]]:
     """Write a login into a configuration file that nobody else can read, for as long as the context lasts.
 
     Args:

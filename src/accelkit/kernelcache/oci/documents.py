@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.reference import is_digest
+from accelkit.kernelcache.oci.reference import is_digest
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -114,7 +114,7 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     Raises:
         CacheError: it is neither, or could be read as both, or a descriptor in it is unusable.
     """
-    fields = _members(content)
+    fields = _decode_members(content)
     media_type = media_type.partition(";")[0].strip().lower()
     known = MANIFEST_TYPES | INDEX_TYPES
     if {"manifests", "layers"} <= fields.keys() or {"manifests", "config"} <= fields.keys():
@@ -133,12 +133,12 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
         raise CacheError(f"a manifest is called {said or media_type} and is not")
     if document.schema_version != 2:  # noqa: PLR2004 - the only one there is
         raise CacheError(f"a manifest has schema version {document.schema_version}; only 2 is known")
-    _check(document)
+    _check_descriptors(document)
     return document
 
 
-def _members(content: bytes) -> dict[str, Any]:
-    """The members of a JSON object, none of which any reader could take for another.
+def _decode_members(content: bytes) -> dict[str, Any]:
+    """Return the members of a JSON object, none of which any reader could take for another.
 
     One document that two readers understand differently is an old trick: of a name given twice some take the first and
     some the last, and Go's readers do not tell capitals apart. What is null counts as absent or empty, as in Go.
@@ -146,7 +146,7 @@ def _members(content: bytes) -> dict[str, Any]:
     try:
         # msgspec insists on JSON to the letter, json shows each name as often as it is given.
         msgspec.json.decode(content)
-        fields = json.loads(content, object_pairs_hook=_unique)
+        fields = json.loads(content, object_pairs_hook=_require_unique)
     except (msgspec.DecodeError, ValueError, RecursionError) as exc:
         raise CacheError(f"a manifest is no JSON that can be used: {exc}") from exc
     if not isinstance(fields, dict):
@@ -156,14 +156,14 @@ def _members(content: bytes) -> dict[str, Any]:
     return fields
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) != len(pairs):
         raise ValueError("a name is given twice")
     present = ((name, [] if value is None and name in _LISTS else value) for name, value in pairs)
     return {name: value for name, value in present if value is not None}
 
 
-def _check(document: Manifest | Index) -> None:
+def _check_descriptors(document: Manifest | Index) -> None:
     listed = document.manifests if isinstance(document, Index) else (document.config, *document.layers)
     if isinstance(document, Manifest) and len(document.layers) > MAX_LAYERS:
         raise CacheError(f"an image has {len(document.layers)} layers; at most {MAX_LAYERS} are read")

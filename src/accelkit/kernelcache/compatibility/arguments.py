@@ -1,4 +1,4 @@
-"""Cards and workloads in the words of whoever asks about a cache: `cuda:90`, the name of a node, versions."""
+"""Arguments of commands and modules, read: cards (`cuda:90`), the name of a node, versions of driver and workload."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, W
 from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
-from accelkit.kernelcache.images import own_architecture
+from accelkit.kernelcache.formats.backends import find_backend
+from accelkit.kernelcache.oci.platform import host_architecture
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
 _NAME_CARDS = "name the cards it is about, or a node"
 
 
-async def chosen_cards(
+async def resolve_cards(
     cards: Sequence[str],
     node: str | None = None,
     kubeconfig: Path | None = None,
@@ -25,7 +26,7 @@ async def chosen_cards(
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
 ) -> NodeFacts | None:
-    """The cards that a cache is to be judged against; None where none are named.
+    """Return the cards that a cache is to be judged against; None where none are named.
 
     Args:
         cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, in this machine.
@@ -52,18 +53,18 @@ async def chosen_cards(
         if driver_version or driver_cuda_version:
             raise ConfigurationError("a driver is given without cards", next_step=_NAME_CARDS)
         return None
-    gpus = tuple(_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
-    return NodeFacts(cpu_architecture=own_architecture(), gpus=gpus)
+    gpus = tuple(_parse_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
+    return NodeFacts(cpu_architecture=host_architecture(), gpus=gpus)
 
 
-def stated_workload(
+def parse_workload(
     node: NodeFacts | None,
     *,
     triton_version: str | None = None,
     torch_cuda_version: str | None = None,
     vllm_cache_hash: str | None = None,
 ) -> WorkloadFacts:
-    """What is to use the cache, as far as it is stated.
+    """Return what is to use the cache, as far as it is stated.
 
     Args:
         node: the cards that the cache is judged against.
@@ -85,9 +86,9 @@ def stated_workload(
     )
 
 
-def named_target(text: str) -> Target | None:
-    """What a cache was compiled for, as `BACKEND:ARCH` or `BACKEND`; None of an empty text."""
-    backend, _, arch = text.partition(":")
+def parse_target(text: str | None) -> Target | None:
+    """Read what a cache was compiled for, as `BACKEND:ARCH` or `BACKEND`; None where nothing is given."""
+    backend, _, arch = (text or "").partition(":")
     return Target(backend, arch or None) if backend else None
 
 
@@ -96,14 +97,14 @@ def _require_version(text: str) -> None:
         raise ConfigurationError(f"{text!r} is no version", next_step="write it in numbers, as 550.54.14 or 12.4")
 
 
-def _card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
+def _parse_card(number: int, text: str, driver_version: str | None, driver_cuda_version: str | None) -> GpuFacts:
     backend, _, rest = text.partition(":")
     arch, _, product = rest.partition("=")
     if not backend or not arch:
         raise ConfigurationError(
             f"{text!r} is no card", next_step="write it as cuda:90 or hip:gfx942=AMD Instinct MI300X"
         )
-    on_cuda = backend == "cuda"
+    on_cuda = find_backend(backend).cuda_toolkit
     return GpuFacts(
         id=f"card-{number}",
         backend=backend,

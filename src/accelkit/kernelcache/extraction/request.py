@@ -1,4 +1,4 @@
-"""What is asked of an extraction, and what comes of it."""
+"""The request and the result of an extraction."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from accelkit.kernelcache.compatibility.verdicts import NodeFacts, Verdicts
+from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, NodeFacts
 from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import CompletionRecord
 from accelkit.kernelcache.extraction.rules import Limits
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.signatures import SignerPolicies
 
 LOCK_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
-class Extracted:
+class ExtractionResult:
     """An extracted cache.
 
     Attributes:
@@ -31,18 +31,18 @@ class Extracted:
     place: Place
     record: CompletionRecord
     fresh: bool
-    verdicts: Verdicts | None = None
+    verdicts: CompatibilityVerdicts | None = None
 
 
 @dataclass(frozen=True)
-class Order:
+class ExtractionRequest:
     """What to extract, and how.
 
     Attributes:
         image: by tag or digest.
         base: the folder that gets the digest-named one.
         policies: who may have signed; None only where the caller said so in as many words.
-        namespace: for which namespace the policies are asked.
+        namespace: for which namespace the policies are asked; None for no particular one.
         mount_path: where workloads will see the cache; None for where it is extracted.
         limits: on its size.
         node: the cards that it is for; None to extract it whatever they are.
@@ -53,7 +53,7 @@ class Order:
     image: Reference
     base: Path
     policies: SignerPolicies | None
-    namespace: str = ""
+    namespace: str | None = None
     mount_path: str | None = None
     limits: Limits = field(default_factory=Limits)
     node: NodeFacts | None = None
@@ -61,9 +61,9 @@ class Order:
     lock_seconds: float = LOCK_SECONDS
 
     @property
-    def policy_digest(self) -> str:
-        """Of the policies, and of the namespace and the name they were asked for; empty where there are none.
+    def policy_digest(self) -> str | None:
+        """Of the policies, and of the namespace and the name they were asked for; None where there are none.
 
         The name decides which policies count, and one digest may go by several.
         """
-        return f"{self.policies.digest}/{self.namespace}/{self.image.name}" if self.policies is not None else ""
+        return f"{self.policies.digest}/{self.namespace or ''}/{self.image.name}" if self.policies is not None else None

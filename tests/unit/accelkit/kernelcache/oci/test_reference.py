@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.reference import Reference, digest_of, is_digest, parse_reference
+from accelkit.kernelcache.oci.reference import Reference, digest_of, is_digest, parse_reference
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -31,7 +31,7 @@ DIGEST = "sha256:" + "0a" * 32
         ("LocalHost/app", Reference("localhost", "app", "latest")),
         ("[::1]:5000/app", Reference("[::1]:5000", "app", "latest")),
         ("[FE80::A]/app:1", Reference("[fe80::a]", "app", "1")),
-        (f"r.io/app@{DIGEST}", Reference("r.io", "app", "", DIGEST)),
+        (f"r.io/app@{DIGEST}", Reference("r.io", "app", None, DIGEST)),
         (f"r.io/app:v1@{DIGEST}", Reference("r.io", "app", "v1", DIGEST)),
         ("a__b/c-d--e.f/g", Reference("docker.io", "a__b/c-d--e.f/g", "latest")),
         ("r.io/app:" + "T" * 128, Reference("r.io", "app", "T" * 128)),
@@ -105,10 +105,16 @@ def test_a_digest_decides_over_a_tag():
     assert parse_reference(f"r.io/app:v1@{DIGEST}").version == DIGEST
 
 
+def test_a_digest_that_is_required_and_missing_is_an_error():
+    assert parse_reference(f"r.io/app@{DIGEST}").require_digest() == DIGEST
+    with pytest.raises(CacheError, match="names no digest"):
+        parse_reference("r.io/app:v1").require_digest()
+
+
 def test_a_reference_can_be_pinned_and_tagged_anew():
     reference = parse_reference("r.io/app:v1")
-    assert str(reference.at(DIGEST)) == f"r.io/app:v1@{DIGEST}"
-    assert str(reference.at(DIGEST).tagged("v2")) == "r.io/app:v2"
+    assert str(reference.with_digest(DIGEST)) == f"r.io/app:v1@{DIGEST}"
+    assert str(reference.with_digest(DIGEST).with_tag("v2")) == "r.io/app:v2"
 
 
 def test_the_digest_of_bytes_is_a_digest():

@@ -12,7 +12,7 @@ from registries.memory import digest_of
 from registries.visiting import manifest
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.oci import (
+from accelkit.kernelcache.oci.documents import (
     DOCKER_INDEX,
     DOCKER_MANIFEST,
     OCI_CONFIG,

@@ -1,17 +1,22 @@
-"""What an image of a registry says of the cache in it, read without fetching a layer."""
+"""Images of caches in a registry: manifest, configuration and labels, read without fetching a layer."""
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 
 from accelkit.errors import CacheError
-from accelkit.kernelcache.formats import ImageLabels, read_labels
-from accelkit.kernelcache.oci import LAYER_COMPRESSION, MAX_CONFIG_BYTES, ImageConfig, Index, Manifest, decode_config
-from accelkit.kernelcache.reference import Reference
+from accelkit.kernelcache.formats.label_reading import ImageLabels, read_labels
+from accelkit.kernelcache.oci.documents import (
+    LAYER_COMPRESSION,
+    MAX_CONFIG_BYTES,
+    ImageConfig,
+    Index,
+    Manifest,
+    decode_config,
+)
+from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
-
-_CPU_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,6 @@ class CacheImage:
     labels: ImageLabels
 
 
-def own_architecture() -> str:
-    """This machine's CPU in the words of OCI: `amd64`, `arm64`…."""
-    machine = platform.machine()
-    return _CPU_NAMES.get(machine, machine)
-
-
 async def read_cache_image(client: RegistryClient, reference: Reference, raw: RawManifest) -> CacheImage:
     """Read an image's configuration and labels.
 
@@ -51,7 +50,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
     """
     document = raw.decode()
     if isinstance(document, Index):
-        reference = reference.at(_member(document, reference))
+        reference = reference.with_digest(_choose_member(document, reference))
         document = (await client.manifest(reference)).decode()
         if isinstance(document, Index):
             raise CacheError(f"{reference} is an index of indexes")
@@ -65,12 +64,12 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
     return CacheImage(reference, document, config, read_labels(config.labels))
 
 
-def _member(index: Index, reference: Reference) -> str:
-    """The digest of an index's only image, else of the one for this CPU."""
+def _choose_member(index: Index, reference: Reference) -> str:
+    """Return the digest of an index's only image, else of the one for this CPU."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest
-    own = own_architecture()
+    own = host_architecture()
     for each in members:
         if each.platform is not None and (each.platform.os, each.platform.architecture) == ("linux", own):
             return each.digest

@@ -36,14 +36,14 @@ class Reference:
     Attributes:
         registry: host, with the port where one is given; `docker.io` for Docker Hub.
         repository: the path, for Docker Hub with its `library/`.
-        tag: empty where only a digest is given.
-        digest: `sha256:…`, or empty. Where both are given, the digest decides and the tag is a remark.
+        tag: None where only a digest is given.
+        digest: `sha256:…`, or None. Where both are given, the digest decides and the tag is a remark.
     """
 
     registry: str
     repository: str
-    tag: str = ""
-    digest: str = ""
+    tag: str | None = None
+    digest: str | None = None
 
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
@@ -58,13 +58,23 @@ class Reference:
     @property
     def version(self) -> str:
         """What a registry is asked for: the digest where there is one, else the tag."""
-        return self.digest or self.tag
+        return self.digest or self.tag or DEFAULT_TAG
 
-    def at(self, digest: str) -> Reference:
-        """The same image, pinned to a digest."""
+    def require_digest(self) -> str:
+        """Return the digest.
+
+        Raises:
+            CacheError: the reference has none.
+        """
+        if self.digest is None:
+            raise CacheError(f"{self} names no digest", next_step="add @sha256:… to it")
+        return self.digest
+
+    def with_digest(self, digest: str) -> Reference:
+        """Return the same image, pinned to a digest."""
         return replace(self, digest=digest)
 
-    def tagged(self, tag: str) -> Reference:
+    def with_tag(self, tag: str) -> Reference:
         """Another tag of the same repository."""
         return Reference(self.registry, self.repository, tag)
 
@@ -77,10 +87,10 @@ def parse_reference(text: str) -> Reference:
     """
     # Before anything else: what is shown and searched below is then small.
     if len(text) > MAX_NAME_LENGTH + _MAX_TAG_LENGTH + _MAX_DIGEST_LENGTH + len(":@"):
-        raise _wrong(text, "it is too long")
+        raise _refuse(text, "it is too long")
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
-        raise _wrong(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
+        raise _refuse(text, f"the digest {digest!r} is not sha256: and 64 hexadecimal digits in lower case")
     head, slash, tail = rest.partition("/")
     # A first part without dot or colon is Docker Hub's user name, `localhost` excepted. Container engines take one with
     # capitals for a host; hosts know no capitals, and so one name would stand for two images.
@@ -90,25 +100,20 @@ def parse_reference(text: str) -> Reference:
         registry, path = DOCKER_HUB, rest
     repository, colon, tag = path.partition(":")
     if not _is_host(registry):
-        raise _wrong(text, f"{registry!r} is no host with an optional port")
-    if colon and not is_tag(tag):
-        raise _wrong(text, f"{tag!r} is no tag")
+        raise _refuse(text, f"{registry!r} is no host with an optional port")
+    if colon and not _TAG.fullmatch(tag):
+        raise _refuse(text, f"{tag!r} is no tag")
     if not _REPOSITORY.fullmatch(repository):
-        raise _wrong(text, f"{repository!r} is no repository in lower case")
+        raise _refuse(text, f"{repository!r} is no repository in lower case")
     registry = registry.lower()
     registry = DOCKER_HUB if registry == "index.docker.io" else registry
     if registry == DOCKER_HUB and "/" not in repository:
         repository = f"library/{repository}"
     if len(registry) + 1 + len(repository) > MAX_NAME_LENGTH:
-        raise _wrong(text, f"its name is longer than {MAX_NAME_LENGTH} characters")
+        raise _refuse(text, f"its name is longer than {MAX_NAME_LENGTH} characters")
     if not tag and not digest:
         tag = DEFAULT_TAG
-    return Reference(registry, repository, tag, digest)
-
-
-def is_tag(text: str) -> bool:
-    """Whether a text may be a tag."""
-    return _TAG.fullmatch(text) is not None
+    return Reference(registry, repository, tag or None, digest or None)
 
 
 def _is_host(text: str) -> bool:
@@ -128,11 +133,11 @@ def is_digest(text: str) -> bool:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest of bytes as registries write it."""
+    """Return the digest of bytes as registries write it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _wrong(text: str, why: str) -> CacheError:
+def _refuse(text: str, why: str) -> CacheError:
     shown = text if len(text) <= MAX_NAME_LENGTH else text[:MAX_NAME_LENGTH] + "…"
     return CacheError(
         f"{shown!r} is no image reference: {why}",

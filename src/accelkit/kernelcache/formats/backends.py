@@ -1,0 +1,106 @@
+"""Compiler backends as data: their names, the cards they compile for, and how their architectures are written.
+
+A new backend, or a new card, is an entry in `data/backends.yaml`, not code.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+from ruamel.yaml import YAML
+
+_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+
+
+class WarpSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The usual warp size of architectures that begin with a text; without one, of all cards."""
+
+    threads: int
+    architecture: str | None = None
+
+
+class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A compiler backend. The fields are described in `data/backends.yaml`, where all that are known stand."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()
+    names_architecture: bool = True
+    architecture_prefix: str | None = None
+    cuda_toolkit: bool = False
+    warp_sizes: tuple[WarpSize, ...] = ()
+    architectures: dict[str, tuple[str, ...]] = {}
+
+    def find_architecture(self, model: str) -> str | None:
+        """Return the architecture of a card; None where its name is not known, or could be of several.
+
+        Args:
+            model: as the vendor's tools write it, `NVIDIA H100 80GB HBM3` or `AMD Instinct MI250X / MI250`.
+        """
+        words = set(_WORD.findall(model))
+        found = [name for name, models in self.architectures.items() if not words.isdisjoint(models)]
+        return found[0] if len(found) == 1 else None
+
+    def find_warp_size(self, architecture: str | None) -> int | None:
+        """Return how many threads usually run in step; None where that is not known."""
+        for each in self.warp_sizes:
+            if each.architecture is None:
+                return each.threads
+            if architecture is not None and architecture.startswith(each.architecture):
+                return each.threads
+        return None
+
+    def is_same_architecture(self, built: str, present: str) -> bool:
+        """Whether kernels for one architecture are for another, which may each be written in several ways.
+
+        Compared exactly: a cubin may run on a newer minor, but a cache is keyed by this name and would never hit.
+        """
+        if self.architecture_prefix is not None:
+            return self._strip_prefix(built) == self._strip_prefix(present)
+        base, _, features = built.lower().partition(":")
+        other, _, others = present.lower().partition(":")
+        wanted, given = _parse_features(features), _parse_features(others)
+        return base == other and all(given[name] == wanted[name] for name in wanted.keys() & given.keys())
+
+    def add_prefix(self, architecture: str | None) -> str | None:
+        """Return an architecture with the backend's prefix, where it has one."""
+        prefix = self.architecture_prefix
+        if architecture is None or prefix is None or architecture.startswith(prefix):
+            return architecture
+        return f"{prefix}{architecture}"
+
+    def _strip_prefix(self, architecture: str) -> str:
+        """Return `90a` of `sm_90a` and `90` of `9.0`; the letter stays, since such kernels are for that card only."""
+        prefix = (self.architecture_prefix or "").rstrip("_")
+        return architecture.lower().removeprefix(prefix).removeprefix("_").replace(".", "")
+
+
+@cache
+def load_backends() -> tuple[Backend, ...]:
+    """Read the backends that are known."""
+    text = (resources.files("accelkit.kernelcache.formats") / "data" / "backends.yaml").read_text("utf-8")
+    document = YAML(typ="safe", pure=True).load(text)
+    return tuple(msgspec.convert({"name": name, **fields}, Backend) for name, fields in document.items())
+
+
+def find_backend(name: str) -> Backend:
+    """Return a backend by its name or an alias, in any case; one that is not known has nothing but its name."""
+    lowered = name.lower()
+    for each in load_backends():
+        if lowered == each.name or lowered in each.aliases:
+            return each
+    return Backend(lowered)
+
+
+def find_vendor_backend(vendor: str) -> Backend | None:
+    """Return the backend that compiles for a vendor's cards; None where none is known to."""
+    return next((each for each in load_backends() if vendor in each.vendors), None)
+
+
+def _parse_features(text: str) -> dict[str, str]:
+    """Return the sign of each feature in `sramecc+:xnack-`."""
+    return {feature[:-1]: feature[-1] for feature in text.split(":") if feature[-1:] in {"+", "-"}}

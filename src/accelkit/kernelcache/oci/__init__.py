@@ -1,0 +1,1 @@
+"""Names and documents of images, as the OCI specifications have them."""
