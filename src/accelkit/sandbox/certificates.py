@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from accelkit.install.certificates import Authority, KeyPair, private_pem
 
-__all__ = ["Authority", "KeyPair", "kubeconfig", "service_account_keys"]
+__all__ = ["Authority", "KeyPair", "encode_kubeconfig", "generate_service_account_keys"]
 
 
-def service_account_keys() -> KeyPair:
+def generate_service_account_keys() -> KeyPair:
     """Return a key pair for service account tokens; the public key stands in the certificate's place."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return KeyPair(public, private_pem(key))
 
 
-def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
+def encode_kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
     """Return a kubeconfig with everything in it; JSON, which is YAML too."""
     document = {
         "apiVersion": "v1",

@@ -16,8 +16,8 @@ from accelkit.install.certificates import Authority, KeyPair
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox.binaries import Binaries
-from accelkit.sandbox.certificates import kubeconfig, service_account_keys
-from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
+from accelkit.sandbox.certificates import encode_kubeconfig, generate_service_account_keys
+from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, write_atomically
 from accelkit.sandbox.processes import Child
 
 _SERVICES = "10.96.0.0/16"
@@ -59,10 +59,10 @@ def write_certificates(paths: SandboxPaths, server: str) -> None:
     """Make the authority, all certificates and the kubeconfigs."""
     authority = Authority("accelkit-sandbox")
     write_atomically(paths.pki / "ca.crt", authority.certificate)
-    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
+    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": generate_service_account_keys()}
     for name, (user, group) in USERS.items():
         pair = authority.client(user, group)
-        write_atomically(paths.kubeconfig(name), kubeconfig(server, authority.certificate, user, pair))
+        write_atomically(paths.kubeconfig(name), encode_kubeconfig(server, authority.certificate, user, pair))
     for name, pair in pairs.items():
         _write_pair(paths, name, pair)
 
@@ -72,7 +72,7 @@ def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
     write_atomically(paths.pki / f"{name}.key", pair.key)
 
 
-def plain_scheduler_config(paths: SandboxPaths) -> str:
+def render_scheduler_config(paths: SandboxPaths) -> str:
     """Return the configuration kube-scheduler starts with, before anybody adds an extender."""
     return (
         "# kube-scheduler of the accelkit sandbox\n"
@@ -85,10 +85,10 @@ def plain_scheduler_config(paths: SandboxPaths) -> str:
     )
 
 
-def etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     """Return etcd, in memory as far as it can be: the sandbox does not outlive its machine."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
-    return _child(
+    return _make_child(
         paths,
         binaries.etcd,
         "etcd",
@@ -99,10 +99,10 @@ def etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     )
 
 
-def apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: Options) -> Child:
+def make_apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: SandboxOptions) -> Child:
     """Return kube-apiserver, with the authorizers of a real cluster."""
     pki = paths.pki
-    return _child(
+    return _make_child(
         paths,
         binaries.kube_apiserver,
         "kube-apiserver",
@@ -118,10 +118,10 @@ def apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: Op
     )
 
 
-def controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     """Return kube-controller-manager."""
     pki = paths.pki
-    return _child(
+    return _make_child(
         paths,
         binaries.kube_controller_manager,
         "kube-controller-manager",
@@ -134,9 +134,9 @@ def controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) ->
     )
 
 
-def scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     """Return kube-scheduler; all but its address is in its configuration file."""
-    return _child(
+    return _make_child(
         paths,
         binaries.kube_scheduler,
         "kube-scheduler",
@@ -145,7 +145,7 @@ def scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     )
 
 
-def answers(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
+def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
     """Return a probe: whether `url` answers 200. Without an authority its certificate is not verified."""
     context = ssl.create_default_context(cafile=authority)
     if authority is None:
@@ -164,7 +164,7 @@ def answers(url: str, authority: Path | None = None) -> Callable[[], Awaitable[b
     return probe
 
 
-def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
+def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
     """Return a probe: whether kube-controller-manager has made the service account that pods get."""
 
     async def probe() -> bool:
@@ -178,10 +178,10 @@ def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]
     return probe
 
 
-def environment(paths: SandboxPaths) -> dict[str, str]:
+def build_environment(paths: SandboxPaths) -> dict[str, str]:
     """Return the environment of the sandbox's processes: ours, and whose they are."""
     return {**os.environ, ROOT_VARIABLE: str(paths.root)}
 
 
-def _child(paths: SandboxPaths, executable: Path, name: str, *arguments: str) -> Child:
-    return Child(name, [str(executable), *arguments], paths.logs / f"{name}.log", environment(paths))
+def _make_child(paths: SandboxPaths, executable: Path, name: str, *arguments: str) -> Child:
+    return Child(name, [str(executable), *arguments], paths.logs / f"{name}.log", build_environment(paths))

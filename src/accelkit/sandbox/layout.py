@@ -22,7 +22,7 @@ _SOCKET_BYTES = 107
 _LONGEST_SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
-class Options(msgspec.Struct, frozen=True):
+class SandboxOptions(msgspec.Struct, frozen=True):
     """What `accelkit sandbox up` was told; kept in `options.json` for the processes it starts."""
 
     extender_port: int = DEFAULT_EXTENDER_PORT
@@ -118,14 +118,14 @@ class SandboxPaths:
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def read_options(self) -> Options:
+    def read_options(self) -> SandboxOptions:
         """Return what `up` was told.
 
         Raises:
             SandboxError: there is no sandbox here.
         """
         try:
-            return msgspec.json.decode(self.options.read_bytes(), type=Options)
+            return msgspec.json.decode(self.options.read_bytes(), type=SandboxOptions)
         except (OSError, msgspec.MsgspecError) as exc:
             raise SandboxError(f"there is no sandbox in {self.root}", next_step="run `accelkit sandbox up`") from exc
 

@@ -19,7 +19,7 @@ from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 from accelkit.sandbox.layout import (
     ROOT_VARIABLE,
     Facts,
-    Options,
+    SandboxOptions,
     SandboxPaths,
     check_length,
     check_owner,
@@ -27,7 +27,7 @@ from accelkit.sandbox.layout import (
     write_atomically,
 )
 from accelkit.sandbox.nodes import load_nodes
-from accelkit.sandbox.processes import end_all, of_sandbox, tail
+from accelkit.sandbox.processes import end_all, find_sandbox_processes, tail
 
 _Say = Callable[[str], None]
 
@@ -55,7 +55,9 @@ class Status(msgspec.Struct, frozen=True):
     processes: list[ProcessView]
 
 
-def up(paths: SandboxPaths, options: Options, nodes: Path | None, say: _Say, environ: Mapping[str, str]) -> Facts:
+def up(
+    paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, say: _Say, environ: Mapping[str, str]
+) -> Facts:
     """Start a sandbox and wait until it is ready; one that runs already is left alone.
 
     Raises:
@@ -101,7 +103,7 @@ def down(paths: SandboxPaths, say: _Say) -> None:
     Raises:
         SandboxError: a process does not end, the folder is not a sandbox's or cannot be deleted.
     """
-    processes = of_sandbox(paths.root)
+    processes = find_sandbox_processes(paths.root)
     if not paths.root.exists() and not processes:
         say(f"there is no sandbox in {paths.root}")
         return
@@ -129,7 +131,7 @@ def status(paths: SandboxPaths) -> Status:
             raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
         raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
     # A pid alone says little: it may be another's by now.
-    ours = {process.pid for process in of_sandbox(paths.root)}
+    ours = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
         ProcessView(name, pid, pid in ours, _memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
@@ -139,16 +141,18 @@ def status(paths: SandboxPaths) -> Status:
 
 def _stop(paths: SandboxPaths, say: _Say) -> None:
     facts = paths.read_facts()
-    supervisor = [process for process in of_sandbox(paths.root) if facts and process.pid == facts.supervisor_pid]
+    supervisor = [
+        process for process in find_sandbox_processes(paths.root) if facts and process.pid == facts.supervisor_pid
+    ]
     if supervisor:
         say("stopping the supervisor and what it started")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
     # Whatever is left of a supervisor that was killed; more than once, for what these start before they end.
     for _ in range(_SWEEPS):
-        if not (left := of_sandbox(paths.root)):
+        if not (left := find_sandbox_processes(paths.root)):
             return
         end_all(left, patience_seconds=5.0)
-    if left := of_sandbox(paths.root):
+    if left := find_sandbox_processes(paths.root):
         pids = ", ".join(str(process.pid) for process in left)
         raise SandboxError(f"processes of {paths.root} do not end: {pids}", next_step="try again as their owner")
 
@@ -197,7 +201,7 @@ def _check_port(port: int) -> None:
 
 
 def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
-    return any(process.pid == pid for process in of_sandbox(paths.root))
+    return any(process.pid == pid for process in find_sandbox_processes(paths.root))
 
 
 def _is_ours(paths: SandboxPaths) -> bool:

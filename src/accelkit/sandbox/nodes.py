@@ -25,7 +25,7 @@ from ruamel.yaml.error import YAMLError
 from accelkit.errors import QuantityError, SandboxError
 from accelkit.model.units import parse_size
 
-__all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "cards_file", "load_nodes"]
+__all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
 
 # What Node Feature Discovery says of a node with a PCI device of a vendor.
 PRESENT_LABEL = "feature.node.kubernetes.io/pci-simulated.present"
@@ -99,7 +99,7 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
     return specs
 
 
-def cards_file(spec: NodeSpec) -> bytes:
+def encode_cards(spec: NodeSpec) -> bytes:
     """The content of `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
     cards = [{**msgspec.to_builtins(card), "index": index} for index, card in enumerate(spec.cards)]
     return msgspec.json.format(msgspec.json.encode({"version": 1, "cards": cards})) + b"\n"

@@ -47,13 +47,13 @@ def identify(pid: int) -> Identity | None:
     return None if fields[0] == "Z" else Identity(pid, int(fields[19]))
 
 
-def of_sandbox(root: Path) -> list[Identity]:
+def find_sandbox_processes(root: Path) -> list[Identity]:
     """Return every process that carries this sandbox's root in its environment, save ourselves and our ancestors.
 
     A shell that has the variable, and runs `accelkit sandbox down`, is not of the sandbox.
     """
     wanted = os.fsencode(f"{ROOT_VARIABLE}={root}")
-    lineage = _lineage(os.getpid())
+    lineage = _trace_ancestors(os.getpid())
     found: list[Identity] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in lineage:
@@ -196,7 +196,7 @@ class Child:
                 raise SandboxError(f"{self.name} ({process.pid}) does not end by SIGKILL") from exc
 
 
-def _lineage(pid: int) -> set[int]:
+def _trace_ancestors(pid: int) -> set[int]:
     found = {pid}
     while pid > 1:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 __all__ = ["Container", "EnvVar", "HttpGet", "ObjectMeta", "Pod", "PodSpec", "PodStatus", "Probe", "Volume"]
@@ -130,7 +132,7 @@ class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is known of the pod."""
 
     phase: str = "Pending"
-    start_time: str | None = None
+    start_time: datetime | None = None
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
