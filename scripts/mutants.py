@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from mutations import Mutant, mutants_of
+from mutations import Mutant, find_mutants
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = Path("src/accelkit")
@@ -78,7 +78,7 @@ class Checkout:
         source = path.read_bytes()
         path.write_bytes(mutant.apply(source))
         try:
-            return self.passes(_nearest_first(self.folder, tests, mutant.path), seconds)
+            return self.passes(_sort_nearest_first(self.folder, tests, mutant.path), seconds)
         finally:
             path.write_bytes(source)
 
@@ -108,22 +108,22 @@ class Checkout:
         return code == 0
 
 
-def rooms() -> list[str]:
+def list_rooms() -> list[str]:
     """Return the folders right below the package that hold modules, and `.` for the modules beside them."""
     folders = (each for each in (REPOSITORY / SOURCE).iterdir() if each.is_dir() and any(each.rglob("*.py")))
     return [".", *sorted(each.name for each in folders)]
 
 
-def modules_of(room: str) -> list[Path]:
+def find_modules(room: str) -> list[Path]:
     """Return the modules of a room, relative to the checkout."""
     folder = REPOSITORY / SOURCE / room
     if not folder.is_dir():
-        raise MutantsError(f"there is no folder {SOURCE / room}; rooms are {', '.join(rooms())}")
+        raise MutantsError(f"there is no folder {SOURCE / room}; rooms are {', '.join(list_rooms())}")
     found = folder.glob("*.py") if room == "." else folder.rglob("*.py")
     return sorted(each.relative_to(REPOSITORY) for each in found if GENERATED not in each.parts)
 
 
-def tests_of(room: str) -> list[Path]:
+def find_tests(room: str) -> list[Path]:
     """Return the test files of a room, relative to the checkout."""
     folder = TESTS / room
     while not any((REPOSITORY / folder).rglob("test_*.py")):
@@ -131,9 +131,9 @@ def tests_of(room: str) -> list[Path]:
     return sorted(each.relative_to(REPOSITORY) for each in (REPOSITORY / folder).rglob("test_*.py"))
 
 
-def sample_of(room: str, count: int, seed: int) -> list[Mutant]:
+def draw_sample(room: str, count: int, seed: int) -> list[Mutant]:
     """Draw mutants of a room, the same ones for the same seed and the same code."""
-    everything = [each for path in modules_of(room) for each in mutants_of(path, (REPOSITORY / path).read_bytes())]
+    everything = [each for path in find_modules(room) for each in find_mutants(path, (REPOSITORY / path).read_bytes())]
     chosen = random.Random(f"{seed} {room}").sample(everything, min(count, len(everything)))  # noqa: S311 - no secret
     return sorted(chosen)
 
@@ -144,13 +144,13 @@ def judge_room(room: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkou
     Raises:
         MutantsError: the tests fail without any mutant.
     """
-    tests = tests_of(room)
+    tests = find_tests(room)
     began = time.monotonic()
     # All copies at once: that is how the mutants run, and it leaves compiled tests in each.
     with ThreadPoolExecutor(len(checkouts)) as pool:
         passed = list(pool.map(lambda each: each.passes(tests, BASELINE_SECONDS, write_bytecode=True), checkouts))
     if not all(passed):
-        raise MutantsError(f"the tests of {room} fail without a mutant; run pytest {_folder_of(tests)}")
+        raise MutantsError(f"the tests of {room} fail without a mutant; run pytest {_find_folder(tests)}")
     deadline = max(SHORTEST_DEADLINE_SECONDS, SLACK * (time.monotonic() - began))
     free = queue.SimpleQueue[Checkout]()
     for checkout in checkouts:
@@ -182,8 +182,8 @@ def main() -> int:
     enough = True
     try:
         with _checkouts() as checkouts:
-            for room in options.room or rooms():
-                enough &= _report(room, sample_of(room, options.sample, options.seed), checkouts)
+            for room in options.room or list_rooms():
+                enough &= _report(room, draw_sample(room, options.sample, options.seed), checkouts)
     except MutantsError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
@@ -212,7 +212,7 @@ def _checkouts() -> Iterator[list[Checkout]]:
         yield [Checkout(each) for each in folders]
 
 
-def _nearest_first(folder: Path, tests: Sequence[Path], module: Path) -> list[Path]:
+def _sort_nearest_first(folder: Path, tests: Sequence[Path], module: Path) -> list[Path]:
     """Begin with the tests that name the module, as most mutants die there."""
     name = ".".join(module.relative_to("src").with_suffix("").parts).encode()
     return sorted(tests, key=lambda each: name not in (folder / each).read_bytes())
@@ -226,7 +226,7 @@ def _end_session(pid: int) -> None:
         return
 
 
-def _folder_of(tests: Sequence[Path]) -> str:
+def _find_folder(tests: Sequence[Path]) -> str:
     return os.path.commonpath([each.parent for each in tests])
 
 

@@ -46,7 +46,7 @@ class Mutant:
         return f"{self.path}:{self.line}: {_one_line(self.before)}  ->  {_one_line(self.after)}"
 
 
-def mutants_of(path: Path, source: bytes) -> list[Mutant]:
+def find_mutants(path: Path, source: bytes) -> list[Mutant]:
     """Return every mutant of a file, in the order of its lines."""
     starts = [0]
     for line in source.splitlines(keepends=True):

@@ -147,7 +147,7 @@ def git(folder: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def newest_tags(folder: Path) -> dict[int, str]:
+def find_newest_tags(folder: Path) -> dict[int, str]:
     """Return the newest release tag of each minor version."""
     newest: dict[int, tuple[int, str]] = {}
     for tag in (git(folder, "tag") or "").split():
@@ -165,7 +165,7 @@ def main() -> int:
     given = parser.parse_args()
     releases: dict[str, Any] = {}
     types: dict[str, Any] = {}
-    for minor, tag in newest_tags(given.kube_scheduler).items():
+    for minor, tag in find_newest_tags(given.kube_scheduler).items():
         formats: dict[str, str] = {}
         for name, root, structs in Release(given.kube_scheduler, given.component_base, tag).formats():
             digest = hashlib.sha256(json.dumps([root, structs]).encode()).hexdigest()[:12]
