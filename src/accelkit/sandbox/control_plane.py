@@ -1,4 +1,4 @@
-"""The control plane's processes: what each is started with, and how one sees that it is ready."""
+"""The control plane's processes: the options of each, and probes that tell when it is ready."""
 
 from __future__ import annotations
 
@@ -12,24 +12,13 @@ from pathlib import Path
 import aiohttp
 
 from accelkit.errors import ApiError
-from accelkit.install.certificates import Authority, KeyPair
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox.binaries import Binaries
-from accelkit.sandbox.certificates import encode_kubeconfig, generate_service_account_keys
-from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, write_atomically
+from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths
 from accelkit.sandbox.processes import Child
 
 _SERVICES = "10.96.0.0/16"
-_SERVER_NAMES = (
-    *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
-    *("127.0.0.1", "10.96.0.1"),
-)
-USERS = {
-    "admin": ("admin", "system:masters"),
-    "kube-controller-manager": ("system:kube-controller-manager", ""),
-    "kube-scheduler": ("system:kube-scheduler", ""),
-}
 
 
 @dataclass(frozen=True)
@@ -53,23 +42,6 @@ class Ports:
         finally:
             for one in sockets:
                 one.close()
-
-
-def write_certificates(paths: SandboxPaths, server: str) -> None:
-    """Make the authority, all certificates and the kubeconfigs."""
-    authority = Authority("accelkit-sandbox")
-    write_atomically(paths.pki / "ca.crt", authority.certificate)
-    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": generate_service_account_keys()}
-    for name, (user, group) in USERS.items():
-        pair = authority.client(user, group)
-        write_atomically(paths.kubeconfig(name), encode_kubeconfig(server, authority.certificate, user, pair))
-    for name, pair in pairs.items():
-        _write_pair(paths, name, pair)
-
-
-def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
-    write_atomically(paths.pki / f"{name}.crt", pair.certificate)
-    write_atomically(paths.pki / f"{name}.key", pair.key)
 
 
 def render_scheduler_config(paths: SandboxPaths) -> str:

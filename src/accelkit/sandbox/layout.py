@@ -1,4 +1,4 @@
-"""Where the sandbox keeps its things, and the facts it tells others: `sandbox.json`."""
+"""The folders and files of a sandbox, and the facts that others read from it: `sandbox.json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,17 +31,17 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     apiserver_args: tuple[str, ...] = ()
 
 
-class Facts(msgspec.Struct):
-    """What others need to know of a sandbox; paths are absolute.
+SandboxState = Literal["starting", "ready", "failed"]
 
-    `state` is "starting", "ready" or "failed"; `processes` are process ids by name.
-    """
+
+class Facts(msgspec.Struct):
+    """What others need to know of a sandbox; paths are absolute, `processes` are process ids by name."""
 
     image: str
     extender_port: int
     supervisor_pid: int
     version: int = FACTS_VERSION
-    state: str = "starting"
+    state: SandboxState = "starting"
     message: str = ""
     binaries: str = ""
     kubectl: str = ""
@@ -156,7 +156,7 @@ def check_length(paths: SandboxPaths, nodes: Iterable[str]) -> None:
 
 
 def check_owner(paths: SandboxPaths) -> None:
-    """Refuse a root that is somebody else's; one that does not exist is nobody's.
+    """Refuse a root that belongs to another user; one that does not exist passes.
 
     Raises:
         SandboxError: it belongs to another user, or that cannot be told.

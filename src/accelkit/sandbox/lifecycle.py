@@ -47,7 +47,7 @@ class ProcessView(msgspec.Struct, frozen=True):
     memory_mib: int
 
 
-class Status(msgspec.Struct, frozen=True):
+class SandboxStatus(msgspec.Struct, frozen=True):
     """The facts and the processes; `running` is whether the supervisor is alive."""
 
     running: bool
@@ -119,7 +119,7 @@ def down(paths: SandboxPaths, say: _Say) -> None:
     say(f"the sandbox in {paths.root} is gone")
 
 
-def status(paths: SandboxPaths) -> Status:
+def status(paths: SandboxPaths) -> SandboxStatus:
     """Return what is known of a sandbox.
 
     Raises:
@@ -136,7 +136,7 @@ def status(paths: SandboxPaths) -> Status:
     processes = [
         ProcessView(name, pid, pid in ours, _memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
     ]
-    return Status(facts.supervisor_pid in ours, facts, processes)
+    return SandboxStatus(facts.supervisor_pid in ours, facts, processes)
 
 
 def _stop(paths: SandboxPaths, say: _Say) -> None:

@@ -119,17 +119,17 @@ class Child:
         self._identity: Identity | None = None
 
     @property
-    def pid(self) -> int:
-        """The process id, 0 where it was never started."""
-        return 0 if self._process is None else self._process.pid
+    def pid(self) -> int | None:
+        """The process id while it runs, None before and after."""
+        return self._process.pid if self._process is not None and self.running else None
 
     @property
     def running(self) -> bool:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
-    async def start(self) -> None:
-        """Start it.
+    async def start(self) -> int:
+        """Start it; return its process id.
 
         Raises:
             SandboxError: the executable cannot be run.
@@ -148,13 +148,20 @@ class Child:
             except OSError as exc:
                 raise SandboxError(f"{self._command[0]} cannot be run: {exc.strerror}") from exc
         self._identity = identify(self._process.pid)
+        return self._process.pid
 
     async def wait(self) -> int:
-        """Wait until it ends; return its exit code."""
-        return 0 if self._process is None else await self._process.wait()
+        """Wait until it ends; return its exit code.
+
+        Raises:
+            SandboxError: it was never started.
+        """
+        if self._process is None:
+            raise SandboxError(f"{self.name} was not started")
+        return await self._process.wait()
 
     async def ready(self, probe: Callable[[], Awaitable[bool]], *, seconds: float) -> None:
-        """Wait until `probe` says yes.
+        """Wait until `probe` succeeds.
 
         Raises:
             SandboxError: it ended, or the time is up.

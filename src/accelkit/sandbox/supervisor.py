@@ -20,8 +20,9 @@ from accelkit import __version__
 from accelkit.errors import SandboxError
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import Binaries
+from accelkit.sandbox.certificates import write_certificates
 from accelkit.sandbox.failures import find_first
-from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, write_atomically
+from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, SandboxState, write_atomically
 from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import Child, tail
 
@@ -109,7 +110,7 @@ class Supervisor:
         nodes = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
         self._facts.nodes = [node.name for node in nodes]
         self._tell()
-        control_plane.write_certificates(paths, self._facts.api_server)
+        write_certificates(paths, self._facts.api_server)
         write_atomically(paths.scheduler_config, control_plane.render_scheduler_config(paths).encode(), 0o644)
         server = self._facts.api_server
         etcd = await self._start(
@@ -191,9 +192,9 @@ class Supervisor:
         delay, high = _BACK_OFF_SECONDS
         while True:
             log.info("starting %s", child.name)
-            await child.start()
+            pid = await child.start()
             restarts = self._scheduler.restarts + 1
-            self._tell_scheduler(pid=child.pid, config_sha256=digest or "", ready=False, restarts=restarts)
+            self._tell_scheduler(pid=pid, config_sha256=digest or "", ready=False, restarts=restarts)
             try:
                 await child.ready(probe, seconds=_START_SECONDS)
             except SandboxError:
@@ -228,8 +229,9 @@ class Supervisor:
         self._scheduler = msgspec.structs.replace(self._scheduler, **changes)
         write_atomically(self._paths.scheduler_state, msgspec.json.encode(self._scheduler))
 
-    def _tell(self, *, state: str = "", message: str = "") -> None:
+    def _tell(self, *, state: SandboxState | None = None, message: str | None = None) -> None:
+        """Write the facts for others, with another state or message where one is given."""
         self._facts.state = state or self._facts.state
         self._facts.message = message or self._facts.message
-        self._facts.processes = {child.name: child.pid for child in self._children if child.running}
+        self._facts.processes = {child.name: child.pid for child in self._children if child.pid is not None}
         write_atomically(self._paths.facts, msgspec.json.format(msgspec.json.encode(self._facts), indent=2))

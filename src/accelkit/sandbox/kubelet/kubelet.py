@@ -21,7 +21,7 @@ from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, load_ch
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
-from accelkit.sandbox.kubelet.node_status import NodeStatus, build_node, build_node_labels
+from accelkit.sandbox.kubelet.node_status import NodeStatusBuilder, build_node, build_node_labels
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.credentials import read_certificate_authority
 from accelkit.sandbox.kubelet.pods.pods import Pods
@@ -125,7 +125,7 @@ async def _create_or_update(api: ApiClient, spec: NodeSpec) -> None:
 
 
 async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, changed: asyncio.Event) -> None:
-    status = NodeStatus(spec, now=_now, clock=time.monotonic)
+    status = NodeStatusBuilder(spec, now=_now, clock=time.monotonic)
     while True:
         changed.clear()
         patch = status.build_patch(manager.collect_resources())

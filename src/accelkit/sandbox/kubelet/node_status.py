@@ -13,7 +13,7 @@ from accelkit.sandbox.kubelet.devices.device_values import NodeResources
 from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
 from accelkit.sandbox.nodes import PRESENT_LABEL, NodeSpec
 
-__all__ = ["NodeStatus", "build_node", "build_node_labels"]
+__all__ = ["NodeStatusBuilder", "build_node", "build_node_labels"]
 
 _HEARTBEAT_SECONDS = 300.0
 _EPHEMERAL_STORAGE = "100Gi"
@@ -47,7 +47,7 @@ def build_node(spec: NodeSpec) -> dict[str, Any]:
     }
 
 
-class NodeStatus:
+class NodeStatusBuilder:
     """Builds status patches that name our own keys only.
 
     A resource that is removed is written as 0 until that has arrived, and not again: whoever deletes its key from the

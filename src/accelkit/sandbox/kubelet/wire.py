@@ -77,7 +77,7 @@ class VolumeMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mount_path: str
 
 
-class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResourceRequirements(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Quantities by resource name."""
 
     limits: dict[str, int | str] = {}
@@ -93,7 +93,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     args: list[str] = []
     env: list[EnvVar] = []
     ports: list[ContainerPort] = []
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     volume_mounts: list[VolumeMount] = []
     readiness_probe: Probe | None = None
     restart_policy: str = ""

@@ -15,8 +15,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from accelkit.sandbox.certificates import Authority, encode_kubeconfig, generate_service_account_keys
-from accelkit.sandbox.control_plane import write_certificates
+from accelkit.sandbox.certificates import (
+    Authority,
+    encode_kubeconfig,
+    generate_service_account_keys,
+    write_certificates,
+)
 from accelkit.sandbox.layout import SandboxPaths, prepare
 
 

@@ -25,10 +25,10 @@ from accelkit.errors import DevicePluginError
 from accelkit.sandbox.kubelet.devices.device_values import (
     AllocateResponse,
     ContainerKind,
-    ContainerRequest,
-    Device,
+    DeviceRequest,
     NodeResources,
     PluginCalls,
+    PluginDevice,
     PluginOptions,
     is_extended_resource_name,
 )
@@ -65,7 +65,7 @@ class DeviceManager:
         self._grace_seconds = grace_seconds
         self._chance = chance
         self._endpoints: dict[str, _Endpoint] = {}
-        self._devices: dict[str, dict[str, Device]] = {}
+        self._devices: dict[str, dict[str, PluginDevice]] = {}
         self._healthy: dict[str, set[str]] = {}
         self._unhealthy: dict[str, set[str]] = {}
         self._allocated: dict[str, set[str]] = {}
@@ -77,7 +77,7 @@ class DeviceManager:
         """Takes in a plugin that has registered; the devices of an earlier one stay until the new one lists its own."""
         self._endpoints[resource] = _Endpoint(options, calls)
 
-    def update_devices(self, resource: str, devices: Iterable[Device]) -> None:
+    def update_devices(self, resource: str, devices: Iterable[PluginDevice]) -> None:
         """Replaces the devices of a resource by the whole list that its plugin sent."""
         listed = {device.id: device for device in devices}
         self._devices[resource] = listed
@@ -114,7 +114,7 @@ class DeviceManager:
         stops = [endpoint.stopped_at for endpoint in self._endpoints.values() if endpoint.stopped_at is not None]
         return min(stops) + self._grace_seconds if stops else None
 
-    async def allocate(self, pod_uid: str, container: ContainerRequest) -> None:
+    async def allocate(self, pod_uid: str, container: DeviceRequest) -> None:
         """Gives a container its devices; the containers of a pod come in the order in which they start.
 
         A container that has them keeps them. On failure nothing changes for this container.
@@ -179,11 +179,11 @@ class DeviceManager:
         """Returns the UIDs of the pods that hold devices."""
         return frozenset(self._allocations)
 
-    def find_device(self, resource: str, device_id: str) -> Device | None:
+    def find_device(self, resource: str, device_id: str) -> PluginDevice | None:
         """Returns a device as its plugin listed it last."""
         return self._devices.get(resource, {}).get(device_id)
 
-    def list_healthy_devices(self) -> dict[str, list[Device]]:
+    def list_healthy_devices(self) -> dict[str, list[PluginDevice]]:
         """Returns the healthy devices of each resource, sorted by id."""
         return {
             resource: [self._devices[resource][device_id] for device_id in sorted(ids)]
@@ -191,7 +191,7 @@ class DeviceManager:
         }
 
     async def _allocate(
-        self, pod_uid: str, container: ContainerRequest, resource: str, required: int, reusable: set[str]
+        self, pod_uid: str, container: DeviceRequest, resource: str, required: int, reusable: set[str]
     ) -> None:
         allocation = self.find_allocations(pod_uid, container.name).get(resource)
         before = frozenset[str]() if allocation is None else allocation.device_ids

@@ -16,11 +16,11 @@ import msgspec
 __all__ = [
     "AllocateResponse",
     "ContainerKind",
-    "ContainerRequest",
-    "Device",
-    "Mount",
+    "DeviceRequest",
     "NodeResources",
     "PluginCalls",
+    "PluginDevice",
+    "PluginMount",
     "PluginOptions",
     "is_extended_resource_name",
 ]
@@ -42,7 +42,7 @@ class ContainerKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
+class PluginDevice:
     """One device as its plugin lists it; `numa` holds the NUMA nodes, none where the plugin tells none."""
 
     id: str
@@ -59,7 +59,7 @@ class PluginOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerRequest:
+class DeviceRequest:
     """What one container requests: `limits` maps a resource to a number of devices."""
 
     name: str
@@ -67,7 +67,7 @@ class ContainerRequest:
     limits: Mapping[str, int]
 
 
-class Mount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PluginMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A mount that a plugin asks the kubelet for."""
 
     container_path: str
@@ -80,7 +80,7 @@ class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     environment: dict[str, str] = {}
     devices: tuple[str, ...] = ()
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[PluginMount, ...] = ()
     annotations: dict[str, str] = {}
     cdi_devices: tuple[str, ...] = ()
 

@@ -11,7 +11,7 @@ import grpc
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import DevicePluginStub
-from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, Device, Mount, PluginOptions
+from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, PluginDevice, PluginMount, PluginOptions
 
 __all__ = ["PluginConnection"]
 
@@ -45,7 +45,7 @@ class PluginConnection:
             raise DevicePluginError(f"failed to dial device plugin: {self._socket}: {exc}") from exc
         return PluginOptions(preferred=options.get_preferred_allocation_available, pre_start=options.pre_start_required)
 
-    async def follow_devices(self) -> AsyncIterator[list[Device]]:
+    async def follow_devices(self) -> AsyncIterator[list[PluginDevice]]:
         """Yields each whole list of devices that the plugin sends; always ends by DevicePluginError."""
         try:
             async for response in self._plugin.ListAndWatch(pb.Empty()):
@@ -84,9 +84,9 @@ class PluginConnection:
         await self._channel.close()
 
 
-def _read_device(device: pb.Device) -> Device:
+def _read_device(device: pb.Device) -> PluginDevice:
     numa = tuple(node.ID for node in device.topology.nodes)
-    return Device(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
+    return PluginDevice(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
 
 
 def _read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
@@ -94,7 +94,7 @@ def _read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
         environment=dict(response.envs),
         devices=tuple(device.host_path for device in response.devices),
         mounts=tuple(
-            Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            PluginMount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
             for mount in response.mounts
         ),
         annotations=dict(response.annotations),

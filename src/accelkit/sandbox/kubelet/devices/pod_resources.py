@@ -18,7 +18,7 @@ from accelkit.node._proto.podresources_pb2_grpc import (
     add_PodResourcesListerServicer_to_server,
 )
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values import Device
+from accelkit.sandbox.kubelet.devices.device_values import PluginDevice
 from accelkit.sandbox.kubelet.devices.plugins import check_socket_path
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
@@ -103,7 +103,7 @@ class _Lister(PodResourcesListerServicer):
     def _build_container(self, pod: Pod, container: Container) -> pb.ContainerResources:
         allocations = self._manager.find_allocations(pod.metadata.uid, container.name)
         devices = [
-            (resource, self._manager.find_device(resource, device_id) or Device(id=device_id))
+            (resource, self._manager.find_device(resource, device_id) or PluginDevice(id=device_id))
             for resource, allocation in sorted(allocations.items())
             for device_id in sorted(allocation.device_ids)
         ]
@@ -111,7 +111,7 @@ class _Lister(PodResourcesListerServicer):
         return pb.ContainerResources(name=container.name, devices=entries)
 
 
-def _iterate_entries(resource: str, device: Device) -> Iterator[pb.ContainerDevices]:
+def _iterate_entries(resource: str, device: PluginDevice) -> Iterator[pb.ContainerDevices]:
     if not device.numa:
         yield pb.ContainerDevices(resource_name=resource, device_ids=[device.id])
     for node in device.numa:

@@ -14,7 +14,7 @@ from accelkit.errors import ApiError, DevicePluginError, QuantityError
 from accelkit.kube.reflector import Reflector
 from accelkit.model.units import parse_quantity
 from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
-from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, ContainerRequest, is_extended_resource_name
+from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, DeviceRequest, is_extended_resource_name
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pod_status import build_failed_status, write_status
 from accelkit.sandbox.kubelet.pods.pod_worker import PodWorker
@@ -176,7 +176,7 @@ class Pods:
         self._deletions.discard(pod.metadata.uid)
 
 
-def read_container_requests(pod: Pod) -> list[ContainerRequest]:
+def read_container_requests(pod: Pod) -> list[DeviceRequest]:
     """Returns what each container of a pod requests, in the order in which the kubelet looks at them.
 
     Raises:
@@ -189,11 +189,11 @@ def read_container_requests(pod: Pod) -> list[ContainerRequest]:
     return [*inits, *(_read_container_request(each, ContainerKind.APP) for each in pod.spec.containers)]
 
 
-def _read_container_request(container: Container, kind: ContainerKind) -> ContainerRequest:
+def _read_container_request(container: Container, kind: ContainerKind) -> DeviceRequest:
     # The kubelet reads limits; the API server sees to it that requests of these resources are equal.
     limits = {
         name: parse_quantity(amount)
         for name, amount in container.resources.limits.items()
         if is_extended_resource_name(name)
     }
-    return ContainerRequest(name=container.name, kind=kind, limits=limits)
+    return DeviceRequest(name=container.name, kind=kind, limits=limits)

@@ -12,8 +12,8 @@ from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, De
 from accelkit.sandbox.kubelet.devices.device_values import (
     AllocateResponse,
     ContainerKind,
-    ContainerRequest,
-    Device,
+    DeviceRequest,
+    PluginDevice,
     PluginOptions,
     is_extended_resource_name,
 )
@@ -69,10 +69,10 @@ class Node:
         self.list()
 
     def list(self, unhealthy=()):
-        self.manager.update_devices(MEMORY, [Device(id=name, healthy=name not in unhealthy) for name in self.ids])
+        self.manager.update_devices(MEMORY, [PluginDevice(id=name, healthy=name not in unhealthy) for name in self.ids])
 
     async def start(self, pod, name, kind, number, resource=MEMORY):
-        await self.manager.allocate(pod, ContainerRequest(name=name, kind=kind, limits={resource: number}))
+        await self.manager.allocate(pod, DeviceRequest(name=name, kind=kind, limits={resource: number}))
         return self.of(pod, name)
 
     def of(self, pod, name):
@@ -414,7 +414,9 @@ async def test_pre_start_is_called_only_where_the_plugin_wants_it():
 
 def test_devices_are_known_with_their_numa_nodes():
     node = Node(0)
-    node.manager.update_devices(MEMORY, [Device(id="b", numa=(1,)), Device(id="a"), Device(id="c", healthy=False)])
+    node.manager.update_devices(
+        MEMORY, [PluginDevice(id="b", numa=(1,)), PluginDevice(id="a"), PluginDevice(id="c", healthy=False)]
+    )
     assert [device.id for device in node.manager.list_healthy_devices()[MEMORY]] == ["a", "b"]
     listed = node.manager.find_device(MEMORY, "b")
     assert listed is not None

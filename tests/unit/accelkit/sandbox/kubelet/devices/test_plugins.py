@@ -24,7 +24,7 @@ from accelkit.node._proto.deviceplugin_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, ContainerRequest, Mount
+from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, DeviceRequest, PluginMount
 from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 
 MEMORY = "accelkit.io/memory"
@@ -122,7 +122,7 @@ class Kubelet:
             await RegistrationStub(channel).Register(request, timeout=DEADLINE)
 
     async def allocate(self, number, pod="p"):
-        container = ContainerRequest(name="main", kind=ContainerKind.APP, limits={MEMORY: number})
+        container = DeviceRequest(name="main", kind=ContainerKind.APP, limits={MEMORY: number})
         await self.manager.allocate(pod, container)
         return self.manager.find_allocations(pod, "main")[MEMORY]
 
@@ -157,7 +157,7 @@ async def test_what_allocate_answers_reaches_the_container(kubelet, folder):
         response = (await kubelet.allocate(1)).response
     assert response.environment == {"IDS": "card-0"}
     assert response.devices == ("/dev/sim0",)
-    assert response.mounts == (Mount(container_path="/c", host_path="/h", read_only=True),)
+    assert response.mounts == (PluginMount(container_path="/c", host_path="/h", read_only=True),)
     assert response.cdi_devices == ("a.io/card=0",)
 
 
