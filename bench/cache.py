@@ -4,7 +4,7 @@ The image has a gigabyte of files, half of it compressible. All programs are sta
 alternate, so that the machine's noise meets all. `tar -x` of the plain archive is the floor. Prints JSON: seconds per
 step at the median, the ratio of the three together to ours, and the peak memory of ours at two image sizes.
 
-Needs docker-registry and cosign, and says so where one is missing. Without skopeo ours is measured alone.
+Needs docker-registry and cosign, and reports which is missing. Without skopeo only accelkit is measured.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ VOLATILE = frozenset(
         "endpoints.kubernetes.io/last-change-trigger-time",
     }
 )
-# Kinds that come and go, and nodes, which are taken with what their kubelets say.
+# Kinds that come and go, and nodes, which are taken with their status.
 PASSING = ("events", "events.events.k8s.io", "componentstatuses", "nodes")
 
 

@@ -93,7 +93,7 @@ def status(root: Path | None, output: str) -> None:
 
 @sandbox.command(short_help="Find or build the control plane's binaries.")
 def build() -> None:
-    """Find the control plane's binaries, or build them from source; say where they are."""
+    """Find the control plane's binaries, or build them from source, and print where they are."""
     binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
     click.echo(f"control plane binaries: {binaries.etcd.parent} (from {binaries.source})")
 

@@ -101,7 +101,7 @@ def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Port
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
-        # A laptop that sleeps, or two busy cores, must not make all nodes unreachable.
+        # Nodes stay reachable on a laptop that sleeps and on two busy cores.
         "--node-monitor-grace-period=60s",
     )
 
@@ -151,7 +151,7 @@ def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
 
 
 def build_environment(paths: SandboxPaths) -> dict[str, str]:
-    """Return the environment of the sandbox's processes: ours, and whose they are."""
+    """Return the environment of the sandbox's processes: ours, with the sandbox's root."""
     return {**os.environ, ROOT_VARIABLE: str(paths.root)}
 
 

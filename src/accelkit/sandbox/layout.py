@@ -14,7 +14,7 @@ from accelkit.errors import SandboxError
 
 FACTS_VERSION: Final = 1
 DEFAULT_EXTENDER_PORT: Final = 32766
-# Set for every process of a sandbox, so that `down` knows its own in any state.
+# Set for every process of a sandbox, so that `down` finds them in any state.
 ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
 
 # sun_path of sockaddr_un, less the closing zero byte.
@@ -23,7 +23,7 @@ _LONGEST_SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
-    """What `accelkit sandbox up` was told; kept in `options.json` for the processes it starts."""
+    """The options of `accelkit sandbox up`; kept in `options.json` for the processes it starts."""
 
     extender_port: int = DEFAULT_EXTENDER_PORT
     plugin_grace: float = 10.0
@@ -64,12 +64,12 @@ class SandboxPaths:
 
     @property
     def facts(self) -> Path:
-        """What others read."""
+        """The facts that others read."""
         return self.root / "sandbox.json"
 
     @property
     def options(self) -> Path:
-        """What `up` was told."""
+        """The options of `up`."""
         return self.root / "options.json"
 
     @property
@@ -94,12 +94,12 @@ class SandboxPaths:
 
     @property
     def scheduler_config(self) -> Path:
-        """What kube-scheduler runs with; it is restarted when this changes."""
+        """The configuration of kube-scheduler, which is restarted when it changes."""
         return self.root / "kube-scheduler" / "config.yaml"
 
     @property
     def scheduler_state(self) -> Path:
-        """Which configuration the running kube-scheduler has."""
+        """The state of kube-scheduler, and which configuration it runs with."""
         return self.root / "kube-scheduler" / "state.json"
 
     @property
@@ -119,7 +119,7 @@ class SandboxPaths:
             return None
 
     def read_options(self) -> SandboxOptions:
-        """Return what `up` was told.
+        """Return the options of `up`.
 
         Raises:
             SandboxError: there is no sandbox here.
@@ -159,7 +159,7 @@ def check_owner(paths: SandboxPaths) -> None:
     """Refuse a root that belongs to another user; one that does not exist passes.
 
     Raises:
-        SandboxError: it belongs to another user, or that cannot be told.
+        SandboxError: it belongs to another user, or its owner cannot be found out.
     """
     try:
         owner = paths.root.stat().st_uid
@@ -177,7 +177,7 @@ def prepare(paths: SandboxPaths) -> None:
     """Make the root folder and those below it, for their owner alone.
 
     Raises:
-        SandboxError: it belongs to somebody else, or cannot be made.
+        SandboxError: it belongs to another user, or cannot be made.
     """
     try:
         paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Up, down and status: what a person does with a sandbox."""
+"""Start, stop and show a sandbox: `accelkit sandbox up`, `down` and `status`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Say = Callable[[str], None]
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _SWEEPS = 3
-# What the supervisor itself says of its progress, as accelkit.logs formats it.
+# The supervisor's own lines of progress, as accelkit.logs formats them.
 _PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor supervisor\.py:\d+ (.*)")
 
 
@@ -61,7 +61,7 @@ def up(
     """Start a sandbox and wait until it is ready; one that runs already is left alone.
 
     Raises:
-        SandboxError: why it did not start. Nothing of it runs then; its folder stays, for the logs.
+        SandboxError: it did not start. Nothing of it runs then; its folder stays, for the logs.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
@@ -72,7 +72,7 @@ def up(
     if paths.root.exists():
         down(paths, lambda _: None)
     _check_port(options.extender_port)
-    # In the foreground, so that the minutes of a first build are seen.
+    # In the foreground, so that the progress of a first build is seen.
     find_binaries(environ, cache_dir=default_cache_dir(environ), say=say)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
@@ -130,11 +130,11 @@ def status(paths: SandboxPaths) -> SandboxStatus:
         if paths.facts.exists():
             raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
         raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
-    # A pid alone says little: it may be another's by now.
+    # A pid alone is not enough: another process may have it by now.
     ours = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
-        ProcessView(name, pid, pid in ours, _memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
+        ProcessView(name, pid, pid in ours, _read_memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
     ]
     return SandboxStatus(facts.supervisor_pid in ours, facts, processes)
 
@@ -163,7 +163,7 @@ def _await_ready(
     deadline = time.monotonic() + seconds
     shown = 0
     while True:
-        # Asked first, so that the last words of one that ends are read below.
+        # Asked first, so that the last lines of one that ends are read below.
         ended = supervisor.poll() is not None
         # Up to the last line break: what follows is still being written.
         lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
@@ -205,7 +205,7 @@ def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
 
 
 def _is_ours(paths: SandboxPaths) -> bool:
-    # Deleting a folder is for ever: one with our files or all our folders, or with nothing but these; no other.
+    # Deleting cannot be undone: only a folder with our files or all our folders, or with nothing but these.
     if not paths.root.is_dir():
         return False
     if paths.options.exists() or paths.facts.exists() or all(folder.is_dir() for folder in paths.folders):
@@ -213,7 +213,7 @@ def _is_ours(paths: SandboxPaths) -> bool:
     return set(paths.root.iterdir()) <= set(paths.folders)
 
 
-def _memory_mib(pid: int) -> int:
+def _read_memory_mib(pid: int) -> int:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError):

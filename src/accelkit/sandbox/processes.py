@@ -1,7 +1,7 @@
-"""Child processes: started with a log of their own, watched, and ended for certain.
+"""Child processes: each is started with a log of its own, watched, and ended with its session.
 
-A process is known by its pid together with the time it was started: pids are used again, and nothing but our own is
-ever signalled.
+A process is identified by its pid together with its start time: pids are used again, and only our own processes are
+signalled.
 """
 
 from __future__ import annotations

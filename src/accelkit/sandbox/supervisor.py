@@ -1,7 +1,7 @@
 """The supervisor starts the control plane in order, keeps kube-scheduler on its configuration, and ends all of it.
 
 kube-scheduler is restarted whenever its configuration file changes, as a kubelet restarts a static pod; `state.json`
-beside that file says which configuration the running one has. The simulated nodes are one process, started again
+beside that file shows which configuration the running one has. The simulated nodes are one process, started again
 when it ends. Any other component that ends makes the sandbox fail as a whole.
 """
 
@@ -49,8 +49,8 @@ class Supervisor:
     """One sandbox, from its first process to its last.
 
     Args:
-        paths: where it lives; the folder is prepared.
-        options: what `up` was told.
+        paths: its folder, which is prepared.
+        options: the options of `up`.
         binaries: the control plane's executables.
     """
 
@@ -145,7 +145,7 @@ class Supervisor:
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
         await manager.ready(probe, seconds=_START_SECONDS)
-        # Without it the API server refuses every pod, and "ready" would be a promise too early.
+        # Without the account the API server refuses every pod.
         await manager.ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
         await self._scheduler_serves.wait()
         self._tell(state="ready")

@@ -111,7 +111,7 @@ class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A volume; kinds other than host paths are not told apart."""
+    """A volume; only the paths of host paths are read."""
 
     name: str
     host_path: HostPath | None = None

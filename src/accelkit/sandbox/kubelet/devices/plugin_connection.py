@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 
 _HEALTHY = "Healthy"
 _CONNECT_SECONDS = 10.0
-# The real kubelet waits for these two for ever; a simulation must not.
+# The real kubelet waits for Allocate and GetPreferredAllocation without a limit; a simulation must not.
 _ALLOCATE_SECONDS = 60.0
 _PREFERRED_SECONDS = 30.0
 _PRE_START_SECONDS = 30.0

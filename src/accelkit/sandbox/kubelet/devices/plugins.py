@@ -42,7 +42,7 @@ class PluginServer:
 
     Args:
         folder: the node's `var/lib/kubelet/device-plugins`.
-        manager: gets what the plugins say.
+        manager: is told of plugins and their devices.
         on_change: called in the event loop after the node's resources may have changed.
     """
 

@@ -42,7 +42,7 @@ class PodCredentials:
 
     Args:
         api: a client that may request tokens.
-        pod: whose they are.
+        pod: the pod that the token is bound to.
         folder: the pod's own; made with access for its owner alone.
         authority: the API server's CA certificates as base64 of PEM; None for plain HTTP.
     """

@@ -1,7 +1,7 @@
 """One admitted pod from its first container to its end: containers in order, and the status.
 
-A pod ends when its containers do, when it is deleted, when somebody sets its phase, or when a person writes the exit
-annotation on it; the processes are ended before the pod's status says so.
+A pod ends when its containers do, when it is deleted, when its phase is set from outside, or when it gets the
+exit annotation; the processes are ended before the pod's status shows it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PodWorker:
         self.end(Ending.VANISHED)
 
     def end(self, ending: Ending) -> None:
-        """Ends the pod for the first reason given."""
+        """Ends the pod; the first reason counts."""
         self._ending = self._ending or ending
         self._end.set()
 

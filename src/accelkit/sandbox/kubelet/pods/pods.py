@@ -41,7 +41,7 @@ class Pods:
         self._checkpoint = checkpoint
         self._known: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
-        # Pods that have ended here, though the API server may not have said so yet.
+        # Pods that have ended here, although the API server may not show it yet.
         self._ended: set[str] = set()
         self._arrivals: asyncio.Queue[str] = asyncio.Queue()
         self._deletions: set[str] = set()

@@ -68,7 +68,7 @@ def build_process_spec(
         kubeconfig: the pod's own.
 
     Raises:
-        SandboxError: the container asks for something a process cannot be given.
+        SandboxError: the container needs something that a process cannot have.
     """
     if container.command not in ([], ["accelkit"]):
         raise SandboxError(f"container {container.name}: the command of our image is accelkit, not {container.command}")
