@@ -27,7 +27,7 @@ from accelkit.extender.listen import Listen
 from accelkit.extender.routes import Reply
 from accelkit.extender.server import HttpServer
 from accelkit.extender.wire import Args
-from accelkit.ledger.holding import PodRef
+from accelkit.model.pod import PodRef
 
 NODES = (1000, 5000)
 ROUNDS = 200
@@ -41,9 +41,11 @@ def serve(nodes: int, port: int) -> None:
     names = [world.format_node_name(number) for number in range(nodes)]
     sample = decode(json.dumps({"Pod": world.build_pod(24), "NodeNames": names}).encode())
     replies = {"/floor/filter": verbs.filter(sample), "/floor/prioritize": verbs.prioritize(sample)}
-    ref, request = PodRef("default", "churn", "churn"), verbs._feed.request_of(sample.Pod)  # noqa: SLF001
+    ref, pending = PodRef("default", "churn", "churn"), verbs._feed.read_pending(sample.Pod)  # noqa: SLF001
 
-    assert request is not None
+    assert pending is not None
+    assert pending.request is not None
+    request = pending.request
 
     async def handle(_method: str, path: str, body: bytes) -> Reply:
         if path == "/cpu":

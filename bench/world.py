@@ -9,11 +9,11 @@ from typing import Any
 
 from accelkit.extender.verbs import Verbs
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
@@ -59,7 +59,7 @@ def build_verbs(nodes: int) -> Verbs:
             ref = PodRef("default", f"pod-{number}-{pod}", f"uid-{number}-{pod}")
             ledger.confirm(ref, format_node_name(number), assignment, [("main", Kind.APP)])
     dialects = load_dialects(["native"])
-    return Verbs(ledger, LedgerFeed(ledger, dialects), dialects, Policy.BINPACK)
+    return Verbs(ledger, LedgerFeed(ledger, dialects), Policy.BINPACK)
 
 
 def build_pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:

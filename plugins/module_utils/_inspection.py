@@ -15,7 +15,7 @@ with suppress(ImportError):
     import msgspec
 
     from accelkit.audit.comparison import AuditKind
-    from accelkit.audit.evidence import lasting
+    from accelkit.audit.evidence import audit_cluster
     from accelkit.errors import ConfigurationError
     from accelkit.inspection.accounting import check
     from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
@@ -49,7 +49,7 @@ async def compared(
     api: ApiClient, nodes: Collection[str], namespace: str, seconds: float
 ) -> tuple[list[Any], list[str]]:
     """Return what still differs after so many seconds between assignments and kubelets, and what is not known."""
-    found = await lasting(api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes))
+    found = await audit_cluster(api, namespace=namespace, seconds=seconds, nodes=frozenset(nodes))
     # Findings of the accounting are returned by `checked`.
     differences = [each for each in found.findings if each.kind in list(AuditKind)]
     return msgspec.to_builtins(differences), [*found.notes]

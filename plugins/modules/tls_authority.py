@@ -112,11 +112,11 @@ with suppress(ImportError):
     from accelkit.install.authority import (
         CLIENT,
         SERVER,
-        Wanted,
-        given,
-        not_after,
+        CertificateSpec,
+        check_given,
+        format_not_after,
         read_secrets,
-        renewed,
+        renew_secrets,
         write_secrets,
     )
     from accelkit.install.certificates import KeyPair
@@ -133,7 +133,7 @@ GIVEN = {
 def shown(data):
     return {
         name: {
-            "not_after": not_after(content["tls.crt"]),
+            "not_after": format_not_after(content["tls.crt"]),
             "sha256": {
                 key: hashlib.sha256(content[key]).hexdigest() for key in ("tls.crt", "ca.crt") if key in content
             },
@@ -145,7 +145,7 @@ def shown(data):
 
 async def keep(api, module):
     parameters = module.params
-    wanted = Wanted(
+    spec = CertificateSpec(
         tuple(parameters["names"]), timedelta(days=parameters["renew_days"]), rotate_ca=parameters["rotate_ca"]
     )
     stored = await read_secrets(api, parameters["namespace"])
@@ -154,11 +154,11 @@ async def keep(api, module):
         server = KeyPair(texts["server"], texts["server_key"]) if texts["server"] else None
         foreign = stored.get(SERVER, {})
         checked = server or KeyPair(foreign.get("tls.crt", b""), foreign.get("tls.key", b""))
-        data = given(texts["ca"], checked, KeyPair(texts["certificate"], texts["key"]), wanted)
+        data = check_given(texts["ca"], checked, KeyPair(texts["certificate"], texts["key"]), spec)
         if server is None:
             del data[SERVER]
     else:
-        data = renewed(stored, wanted)
+        data = renew_secrets(stored, spec)
     changed = {name: content for name, content in data.items() if stored.get(name) != content}
     if changed and not module.check_mode:
         await write_secrets(api, parameters["namespace"], changed, parameters["labels"])

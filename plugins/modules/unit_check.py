@@ -108,7 +108,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
-    from accelkit.install.unit_change import meaning, unit_change
+    from accelkit.install.unit_change import describe_request, plan_unit_change
     from accelkit.model.units import parse_unit
     from accelkit.vendors.dialects import load_dialects
 
@@ -120,7 +120,7 @@ def main():
         dialects={"type": "list", "elements": "str", "default": ["native"]},
     )
     unit_bytes, change = call(module, lambda api: _change(api, module.params))
-    workloads = [meaning(each, change.before, unit_bytes) for each in change.workloads]
+    workloads = [describe_request(each, change.before, unit_bytes) for each in change.workloads]
     found = {
         "before": list(change.before),
         "refusals": dict(change.refusals),
@@ -146,7 +146,7 @@ def main():
 async def _change(api, given):
     unit_bytes = parse_unit(given["unit"])
     resources = [dialect.resources.memory for dialect in load_dialects(given["dialects"])]
-    return unit_bytes, await unit_change(api, unit_bytes, resources)
+    return unit_bytes, await plan_unit_change(api, unit_bytes, resources)
 
 
 if __name__ == "__main__":

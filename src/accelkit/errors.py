@@ -9,8 +9,15 @@ AccelkitError
   ApiError             the Kubernetes API server refused or could not be reached
   DevicePluginError    the device plugin or the kubelet's side of it failed
   ConfigurationError   a file or option we were given is wrong
+  CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         one of our own services answered with an error or not at all
+  NotReadyError        the extender cannot decide now
+  NotLeadingError      another replica of the extender answers
+  BadArgsError         kube-scheduler's arguments lack what the verb needs
+  BindingError         a pod cannot be bound to the node asked for
+    PodGoneError       it does not exist any more
+  MisfitError          a pod does not fit its node any more (in accelkit.placement.misfit)
   CacheError           a kernel cache, its image or its folder is not what it should be
   RegistryError        an image registry refused, lied or could not be reached
   SignatureError       an image's signature does not satisfy the signer policy, or cannot be judged
@@ -20,6 +27,8 @@ Each carries one sentence for the person who reads it and, where we know it, the
 """
 
 from __future__ import annotations
+
+from http import HTTPStatus
 
 
 class AccelkitError(Exception):
@@ -67,12 +76,36 @@ class ConfigurationError(AccelkitError):
     """A file or option we were given is wrong."""
 
 
+class CertificateError(AccelkitError):
+    """A certificate cannot be used for its purpose, for these names or at this time."""
+
+
 class SandboxError(AccelkitError):
     """The embedded cluster cannot start, run or stop."""
 
 
 class ServiceError(AccelkitError):
     """One of our own services answered with an error or not at all."""
+
+
+class NotReadyError(AccelkitError):
+    """The extender cannot decide now; the message says what it waits for."""
+
+
+class NotLeadingError(AccelkitError):
+    """Another replica of the extender answers; the message says which."""
+
+
+class BadArgsError(AccelkitError):
+    """The arguments of a verb lack what it needs; the message says what."""
+
+
+class BindingError(AccelkitError):
+    """A pod cannot be bound to the node asked for."""
+
+
+class PodGoneError(BindingError):
+    """The pod does not exist any more, or another one has its name."""
 
 
 class ApiError(AccelkitError):
@@ -92,7 +125,32 @@ class ApiError(AccelkitError):
     @property
     def unanswered(self) -> bool:
         """Whether the effect of the request is unknown: no answer, or one that blames the server."""
-        return self.status == 0 or self.status >= 500  # noqa: PLR2004 - the HTTP class of server errors
+        return self.status == 0 or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+    @property
+    def not_found(self) -> bool:
+        """Whether there is no such object, or no such kind."""
+        return self.status == HTTPStatus.NOT_FOUND
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether we lack the right, or an admission plugin refused."""
+        return self.status == HTTPStatus.FORBIDDEN
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the object is not as the request supposed: changed since, of another UID, or there already."""
+        return self.status == HTTPStatus.CONFLICT
+
+    @property
+    def already_exists(self) -> bool:
+        """Whether an object of this name is there already."""
+        return self.conflict and self.reason == "AlreadyExists"
+
+    @property
+    def expired(self) -> bool:
+        """Whether the resource version, or the page of a list, is too old to go on from."""
+        return self.status == HTTPStatus.GONE
 
 
 class CacheError(AccelkitError):
@@ -126,7 +184,7 @@ class RegistryError(AccelkitError):
     @property
     def missing(self) -> bool:
         """Whether the registry says that there is no such thing, which is an answer and no trouble."""
-        return self.status == 404  # noqa: PLR2004 - HTTP's word for "not there"
+        return self.status == HTTPStatus.NOT_FOUND
 
 
 class SignatureError(AccelkitError):

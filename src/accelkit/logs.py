@@ -15,28 +15,28 @@ _FILES = 5
 log = logging.getLogger(__name__)
 
 
-class Trouble:
-    """A trouble that is told once for as long as it stays the same.
+class ErrorReporter:
+    """Logs an error once for as long as it stays the same.
 
     Args:
-        log: where it is told.
-        level: how loud.
+        log: the logger.
+        level: the level to log at.
     """
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
         self._log = log
         self._level = level
-        self._problem = ""
+        self._last: str | None = None
 
-    def tell(self, problem: str, sentence: str) -> None:
-        """Log `sentence` where `problem` is another one than the last."""
-        if problem != self._problem:
-            self._log.log(self._level, "%s", sentence)
-        self._problem = problem
+    def report(self, error: str, message: str) -> None:
+        """Log `message` unless `error` is the one reported last."""
+        if error != self._last:
+            self._log.log(self._level, "%s", message)
+        self._last = error
 
-    def over(self) -> None:
-        """Note that there is none, so that the same one is told again."""
-        self._problem = ""
+    def clear(self) -> None:
+        """Note that the operation works again, so that the same error is logged anew when it comes back."""
+        self._last = None
 
 
 def log_of_service(name: str, folder: Path | None) -> None:

@@ -130,12 +130,12 @@ async def test_changed_certificates_are_used_and_the_ledger_stays(world, control
     authority = Authority("ours")
 
     def write(name):
-        pair = authority.server(name, ("127.0.0.1",))
+        pair = authority.issue_server(name, ("127.0.0.1",))
         (tmp_path / "tls.crt").write_bytes(pair.certificate)
         (tmp_path / "tls.key").write_bytes(pair.key)
 
     write("one")
-    client = authority.client("kube-scheduler")
+    client = authority.issue_client("kube-scheduler")
     for name, text in {"ca.crt": authority.certificate, "c.crt": client.certificate, "c.key": client.key}.items():
         (tmp_path / name).write_bytes(text)
     context = ssl.create_default_context(cafile=tmp_path / "ca.crt")

@@ -26,8 +26,8 @@ NAME = "tls-scheduler"
 def pki(tmp_path_factory):
     folder, authority = tmp_path_factory.mktemp("pki"), Authority("extender")
     for name, pair in {
-        "server": authority.server("accelkit-extender", ("127.0.0.1",)),
-        "client": authority.client("kube-scheduler"),
+        "server": authority.issue_server("accelkit-extender", ("127.0.0.1",)),
+        "client": authority.issue_client("kube-scheduler"),
     }.items():
         (folder / f"{name}.crt").write_bytes(pair.certificate)
         (folder / f"{name}.key").write_bytes(pair.key)

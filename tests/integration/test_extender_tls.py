@@ -21,9 +21,9 @@ def pki(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pki")
     ours, others = Authority("ours"), Authority("others")
     pairs = {
-        "server": ours.server("accelkit-extender", ("127.0.0.1", "localhost")),
-        "client": ours.client("kube-scheduler"),
-        "stranger": others.client("kube-scheduler"),
+        "server": ours.issue_server("accelkit-extender", ("127.0.0.1", "localhost")),
+        "client": ours.issue_client("kube-scheduler"),
+        "stranger": others.issue_client("kube-scheduler"),
     }
     for name, pair in pairs.items():
         (folder / f"{name}.crt").write_bytes(pair.certificate)

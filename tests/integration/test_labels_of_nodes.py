@@ -18,7 +18,7 @@ from accelkit.node.labels.node_labels import NFD_API
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-FEATURES = f"{NFD_API}/namespaces/accelkit/nodefeatures"
+FEATURES = f"/apis/{NFD_API}/namespaces/accelkit/nodefeatures"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMES = {
     "kind": "NodeFeature",
@@ -99,7 +99,7 @@ async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the
 
 async def has_api(agent: ApiClient) -> bool:
     try:
-        await agent.get(NFD_API)
+        await agent.get(f"/apis/{NFD_API}")
     except ApiError:
         return False
     return True

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from accelkit.model.card import Health
-from accelkit.node.device_plugin.container_response import card_nodes
-from accelkit.node.discovery import survey, topology_of
+from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.discovery import compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import HealthMonitor
-from accelkit.node.processes.nvml import used_by_process
-from accelkit.node.processes.scan import card_processes, with_nvml
+from accelkit.node.processes.nvml import read_used_memory
+from accelkit.node.processes.scan import add_nvml, find_card_processes
 from accelkit.vendors.profiles import load_profiles
 
 pytestmark = [
@@ -54,12 +54,12 @@ def test_cards_are_found_with_what_their_library_says(cards):
         assert each.card.id.startswith("GPU-")
         assert (each.card.memory_source, each.card.estimated) == ("nvml", False)
         assert each.card.capacity_bytes > 0
-        assert all(Path(path).exists() for path in card_nodes(each))
-    assert [row[number] for number, row in enumerate(topology_of(ROOT, cards))] == ["X"] * len(cards)
+        assert all(Path(path).exists() for path in list_card_nodes(each))
+    assert [row[number] for number, row in enumerate(compute_topology(ROOT, cards))] == ["X"] * len(cards)
 
 
 def test_cards_are_healthy(cards):
-    monitor = HealthMonitor(ROOT, environ={}, nodes=card_nodes)
+    monitor = HealthMonitor(ROOT, environ={}, nodes=list_card_nodes)
     for _ in range(3):
         found = monitor.observe(cards)
     assert {health for health, _ in found.values()} == {Health.HEALTHY}, found
@@ -67,7 +67,7 @@ def test_cards_are_healthy(cards):
 
 def test_the_memory_of_a_real_process_is_seen(cards, allocated):
     bdfs = {each.card.bdf: each.card.id for each in cards}
-    seen = card_processes(ROOT, {each.card.id: card_nodes(each) for each in cards}, bdfs)
-    ours = [each for each in with_nvml(seen, used_by_process(load_nvml(), bdfs)).found if each.pid == os.getpid()]
+    seen = find_card_processes(ROOT, {each.card.id: list_card_nodes(each) for each in cards}, bdfs)
+    ours = [each for each in add_nvml(seen, read_used_memory(load_nvml(), bdfs)).found if each.pid == os.getpid()]
     assert ours
     assert max(each.memory_bytes or 0 for each in ours) >= allocated

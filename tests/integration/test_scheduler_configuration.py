@@ -45,7 +45,7 @@ def read_back(binary, configuration, folder):
 def written(tmp_path, version, *, existing):
     """Write on this host what would be written on a control-plane host; return the path of the configuration."""
     authority = Authority("extender")
-    client = authority.client("system:kube-scheduler")
+    client = authority.issue_client("system:kube-scheduler")
     credentials = tmp_path / "scheduler.conf"
     credentials.write_bytes(kubeconfig("https://127.0.0.1:1", authority.certificate, "scheduler", client))
     manifest = with_options(kubeadm_manifest(minor_of(version)), *FLAGS)

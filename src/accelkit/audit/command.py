@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.audit.comparison import Audit
-from accelkit.audit.evidence import lasting
-from accelkit.inspection.extender_client import Address, ask_extender, extender_options, tls_of
+from accelkit.audit.evidence import audit_cluster
+from accelkit.inspection.extender_client import Address, ask_extender, extender_options, load_tls
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
@@ -53,7 +53,7 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
     output: str,
 ) -> None:
     """Compare the extender's ledger, the assignments on pods, what kubelets gave, and the cards; of NODES or all."""
-    at = Address(extender, tls_of(ca, cert, key), server_name) if extender else None
+    at = Address(extender, load_tls(ca, cert, key), server_name) if extender else None
     found = asyncio.run(_audit(frozenset(nodes), at, kubeconfig=kubeconfig, namespace=namespace, wait_seconds=wait))
     print_value(found, output, lambda: _table(found))
     if found.findings:
@@ -69,7 +69,7 @@ async def _audit(
     wait_seconds: float,
 ) -> Audit:
     async with ApiClient(load_connection(kubeconfig)) as api:
-        return await lasting(
+        return await audit_cluster(
             api,
             namespace=namespace,
             seconds=wait_seconds,

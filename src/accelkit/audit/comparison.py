@@ -1,4 +1,4 @@
-"""The audit: do the ledger, the assignments on pods, the kubelets and the cards say the same.
+"""Compares what the ledger, the assignments on pods, the kubelets and the cards say.
 
 Whatever differs is a finding. What nobody could be asked about is a note: unknown is neither in order nor out of it.
 """
@@ -13,13 +13,12 @@ import msgspec
 from accelkit.errors import AssignmentError
 from accelkit.inspection.accounting import check
 from accelkit.inspection.inspection import Inspection
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, decode_assignment
+from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Health
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod
-from accelkit.model.pod import Pod
 from accelkit.model.request import Kind
 from accelkit.model.units import format_bytes
-from accelkit.vendors.requests import containers_in_order
+from accelkit.vendors.pod_reading import CardPod
 
 # Policies under which the kubelet may choose other devices than it is offered, or refuse a pod.
 _TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
@@ -32,7 +31,7 @@ class AuditKind(StrEnum):
     KUBELET = "kubelet_differs"
     NOT_ALLOCATED = "not_allocated"
     UNKNOWN_POD = "unknown_pod"
-    SICK_CARD = "unhealthy_card_in_use"
+    UNHEALTHY_CARD = "unhealthy_card_in_use"
     CONSTRAINT = "constraint_broken"
     PROCESS = "strange_process"
     TOPOLOGY = "topology_policy"
@@ -55,27 +54,27 @@ class Audit(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class AuditEvidence(msgspec.Struct, frozen=True):
     """What each side says.
 
     Attributes:
         assigned: nodes, cards and assignments, from the API server.
-        pods: the pods that are bound and have not ended.
-        allocations: what the agent of each shared node passes on of its kubelet; a sentence where it does not.
+        pods: the pods with cards or an assignment that are bound and have not ended.
+        allocations: what the agent of each shared node passes on of its kubelet; an error where that is not known.
         ledger: what the extender holds; None where it was not asked.
         policies: the Topology Manager's policy of each kubelet that was asked.
         notes: what could not be asked.
     """
 
     assigned: Inspection
-    pods: Sequence[Pod]
-    allocations: Mapping[str, Allocations | str]
+    pods: Sequence[CardPod]
+    allocations: Mapping[str, Allocations | AssignmentError]
     ledger: Inspection | None
     policies: Mapping[str, str]
     notes: Sequence[str] = ()
 
 
-def audit(evidence: Evidence) -> Audit:
+def audit(evidence: AuditEvidence) -> Audit:
     """Compare all sides."""
     findings = [
         AuditFinding(found.node, found.card, "", found.kind, found.message) for found in check(evidence.assigned)
@@ -84,20 +83,20 @@ def audit(evidence: Evidence) -> Audit:
     if evidence.ledger is None:
         notes.append("the extender was not asked; give --extender to compare its ledger")
     else:
-        findings += _ledger(evidence.assigned, evidence.ledger)
+        findings += _compare_ledger(evidence.assigned, evidence.ledger)
     for node, allocations in sorted(evidence.allocations.items()):
-        if isinstance(allocations, str):
+        if isinstance(allocations, AssignmentError):
             notes.append(f"the kubelet of {node} is not compared: {allocations}")
             continue
-        findings += _kubelet(node, allocations, evidence.pods)
+        findings += _compare_kubelet(node, allocations, evidence.pods)
         if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
             notes.append(
                 f"{len(advisory)} of {len(allocations.pods)} pods of {node} are kept within their memory by none"
             )
         if allocations.processes is None:
             notes.append(f"processes on the cards of {node} were not looked at")
-    findings += _sick(evidence.assigned)
-    findings += _constraints(evidence.pods)
+    findings += _list_unhealthy_cards(evidence.assigned)
+    findings += _list_broken_constraints(evidence.pods)
     findings += [
         AuditFinding(
             node, "", "", AuditKind.TOPOLOGY, f"the Topology Manager's policy of {node} is {policy}: {_CONFLICT}"
@@ -111,15 +110,15 @@ def audit(evidence: Evidence) -> Audit:
 _CONFLICT = "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"
 
 
-def _ledger(assigned: Inspection, ledger: Inspection) -> Iterator[AuditFinding]:
+def _compare_ledger(assigned: Inspection, ledger: Inspection) -> Iterator[AuditFinding]:
     ours, theirs = _shares(assigned), _shares(ledger)
     for key in sorted(ours.keys() | theirs.keys()):
         node, pod, container, card = key
         if ours.get(key) != theirs.get(key):
-            said = f"the ledger counts {_amount(theirs.get(key))}, the assignment says {_amount(ours.get(key))}"
-            yield AuditFinding(
-                node, card, pod, AuditKind.LEDGER, f"pod {pod} [{container}] on card {card} of {node}: {said}"
-            )
+            counted, written = _describe_amount(theirs.get(key)), _describe_amount(ours.get(key))
+            difference = f"the ledger counts {counted}, the assignment says {written}"
+            message = f"pod {pod} [{container}] on card {card} of {node}: {difference}"
+            yield AuditFinding(node, card, pod, AuditKind.LEDGER, message)
 
 
 def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], tuple[int, bool]]:
@@ -133,22 +132,22 @@ def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], tuple[int
     }
 
 
-def _amount(share: tuple[int, bool] | None) -> str:
+def _describe_amount(share: tuple[int, bool] | None) -> str:
     if share is None:
         return "nothing"
     return "the whole card" if share[1] else format_bytes(share[0])
 
 
-def _kubelet(node: str, allocations: Allocations, pods: Sequence[Pod]) -> Iterator[AuditFinding]:
+def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[CardPod]) -> Iterator[AuditFinding]:
     shown = {(pod.namespace, pod.name): pod for pod in allocations.pods}
     for pod in pods:
-        if pod.spec.node_name != node or (assignment := _assignment(pod)) is None:
+        # An assignment that cannot be read is reported by accounting.
+        if pod.node != node or not isinstance(pod.assignment, Assignment):
             continue
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        held = shown.pop((pod.metadata.namespace, pod.metadata.name), None)
-        for message in _pod_differences(name, pod, assignment, held):
+        held = shown.pop((pod.ref.namespace, pod.ref.name), None)
+        for message in _compare_pod(pod, pod.assignment, held):
             kind = AuditKind.KUBELET if held else AuditKind.NOT_ALLOCATED
-            yield AuditFinding(node, "", name, kind, message)
+            yield AuditFinding(node, "", str(pod.ref), kind, message)
     for (namespace, pod_name), found in sorted(shown.items()):
         cards = sorted({card for each in found.containers.values() for card in (*each.memory, *each.whole)})
         name = f"{namespace}/{pod_name}"
@@ -161,20 +160,20 @@ def _kubelet(node: str, allocations: Allocations, pods: Sequence[Pod]) -> Iterat
         yield AuditFinding(node, process.card, "", AuditKind.PROCESS, message)
 
 
-def _pod_differences(name: str, pod: Pod, assignment: Assignment, held: HeldPod | None) -> Iterator[str]:
-    if pod.status.start_time is None:
-        # Its kubelet has not taken it yet.
+def _compare_pod(pod: CardPod, assignment: Assignment, held: HeldPod | None) -> Iterator[str]:
+    if not pod.admitted:
         return
-    for container, kind in containers_in_order(pod):
-        shares = assignment.containers.get(container.name, ())
+    for container, kind in pod.order:
+        shares = assignment.containers.get(container, ())
         # Of plain init containers the kubelet shows nothing.
         if kind is Kind.INIT or not shares:
             continue
-        devices = held.containers.get(container.name) if held else None
+        devices = held.containers.get(container) if held else None
+        assigned = f"pod {pod.ref} [{container}] is assigned {_describe_shares(shares)}"
         if devices is None:
-            yield f"pod {name} [{container.name}] is assigned {_said(shares)}; its kubelet holds nothing for it"
+            yield f"{assigned}; its kubelet holds nothing for it"
         elif not _agree(shares, devices):
-            yield f"pod {name} [{container.name}] is assigned {_said(shares)}; its kubelet gave {_given(devices)}"
+            yield f"{assigned}; its kubelet gave {_describe_devices(devices)}"
 
 
 def _agree(shares: Sequence[Share], devices: HeldDevices) -> bool:
@@ -187,36 +186,26 @@ def _agree(shares: Sequence[Share], devices: HeldDevices) -> bool:
     return memory and sorted(devices.whole) == sorted(share.card for share in shares if share.whole)
 
 
-def _sick(assigned: Inspection) -> Iterator[AuditFinding]:
+def _list_unhealthy_cards(assigned: Inspection) -> Iterator[AuditFinding]:
     for node in assigned.nodes:
         for card in node.cards:
             if card.health == Health.UNHEALTHY and card.shares:
                 pods = ", ".join(sorted({f"{share.namespace}/{share.pod}" for share in card.shares}))
                 message = f"card {card.id} of {node.name} is unhealthy and used by {pods}"
-                yield AuditFinding(node.name, card.id, "", AuditKind.SICK_CARD, message)
+                yield AuditFinding(node.name, card.id, "", AuditKind.UNHEALTHY_CARD, message)
 
 
-def _constraints(pods: Sequence[Pod]) -> Iterator[AuditFinding]:
+def _list_broken_constraints(pods: Sequence[CardPod]) -> Iterator[AuditFinding]:
     for pod in pods:
-        assignment = _assignment(pod)
-        if assignment is not None and assignment.broken:
-            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            message = f"pod {name}: {'; '.join(assignment.broken)}"
-            yield AuditFinding(pod.spec.node_name, "", name, AuditKind.CONSTRAINT, message)
+        if isinstance(pod.assignment, Assignment) and pod.assignment.broken:
+            message = f"pod {pod.ref}: {'; '.join(pod.assignment.broken)}"
+            yield AuditFinding(pod.node, "", str(pod.ref), AuditKind.CONSTRAINT, message)
 
 
-def _assignment(pod: Pod) -> Assignment | None:
-    try:
-        return decode_assignment(pod.annotation(ASSIGNMENT_ANNOTATION) or "")
-    except AssignmentError:
-        # Accounting reports a pod that needs one.
-        return None
+def _describe_shares(shares: Sequence[Share]) -> str:
+    return ", ".join(f"{_describe_amount((share.memory_bytes, share.whole))} of {share.card}" for share in shares)
 
 
-def _said(shares: Sequence[Share]) -> str:
-    return ", ".join(f"{_amount((share.memory_bytes, share.whole))} of {share.card}" for share in shares)
-
-
-def _given(devices: HeldDevices) -> str:
+def _describe_devices(devices: HeldDevices) -> str:
     parts = [f"{count} devices of {card}" for card, count in sorted(devices.memory.items())]
     return ", ".join([*parts, *(f"card {card}" for card in devices.whole)])

@@ -1,22 +1,23 @@
-"""Gathers what the audit compares: from the API server, and from what the node agents pass on."""
+"""Gathers what the audit compares, from the API server and from what the node agents pass on, and runs it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 
 import msgspec
 
-from accelkit.audit.comparison import Audit, Evidence, audit
+from accelkit.audit.comparison import Audit, AuditEvidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import PODS, config_maps, node_path
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES, PODS
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
+from accelkit.vendors.dialects import dialect_names, load_dialects
+from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
 
@@ -29,7 +30,7 @@ class _Configz(msgspec.Struct):
     kubeletconfig: _Kubelet
 
 
-async def lasting(
+async def audit_cluster(
     api: ApiClient,
     *,
     namespace: str,
@@ -66,7 +67,7 @@ async def lasting(
 
 async def gather(
     api: ApiClient, *, namespace: str, ledger: Inspection | None = None, nodes: frozenset[str] = frozenset()
-) -> Evidence:
+) -> AuditEvidence:
     """Read all sides of the named nodes, else of all that have cards.
 
     Raises:
@@ -78,6 +79,7 @@ async def gather(
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
     pods, _ = await list_all(api, PODS, Pod)
+    reader = PodReader(load_dialects(dialect_names(advertised=True)))
     policies: dict[str, str] = {}
     notes: list[str] = []
     for node in sorted(names):
@@ -85,11 +87,11 @@ async def gather(
             policies[node] = await _topology_policy(api, node)
         except (ApiError, msgspec.MsgspecError) as exc:
             notes.append(f"the kubelet of {node} was not asked for its configuration: {exc}")
-    return Evidence(
+    return AuditEvidence(
         assemble(chosen, inspection.unit_bytes),
-        [pod for pod in pods if pod.spec.node_name in names and not pod.terminal],
+        [found for pod in pods if pod.spec.node_name in names and not pod.terminal and (found := reader.read(pod))],
         {
-            node.name: allocations.get(node.name, "its agent passes nothing on")
+            node.name: allocations.get(node.name, AssignmentError("its agent passes nothing on"))
             for node in chosen
             if node.state == "shared"
         },
@@ -99,23 +101,22 @@ async def gather(
     )
 
 
-async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | str]:
+async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
-    found: dict[str, Allocations | str] = {}
-    for entry in (await list_all(api, path, ConfigMap, query={"labelSelector": selector}))[0]:
+    found: dict[str, Allocations | AssignmentError] = {}
+    for entry in (await list_all(api, config_maps(namespace), ConfigMap, query={"labelSelector": selector}))[0]:
         try:
             found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
         except AssignmentError as exc:
-            found[entry.metadata.name] = str(exc)
+            found[entry.metadata.name] = exc
     return found
 
 
 async def _topology_policy(api: ApiClient, node: str) -> str:
     try:
-        answer = await api.get(f"{NODES}/{node}/proxy/configz")
+        answer = await api.get(f"{node_path(node)}/proxy/configz")
     except ApiError as exc:
-        if exc.status == HTTPStatus.NOT_FOUND:
+        if exc.not_found:
             raise ApiError("it has no such page", status=exc.status) from exc
         raise
     return msgspec.json.decode(answer, type=_Configz).kubeletconfig.topology_manager_policy

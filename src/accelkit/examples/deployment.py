@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -15,23 +14,21 @@ import msgspec
 from accelkit.errors import ApiError, ExampleError
 from accelkit.examples.objects import GKM_API, Object
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import delete_if_present, get_if_present
+from accelkit.kube.paths import collection, group, member
+from accelkit.model.object_meta import ObjectMeta
 
 FIELD_MANAGER: Final = "accelkit-examples"
 _POLL_SECONDS: Final = 0.5
 
 
-class _Place(NamedTuple):
-    root: str
-    plural: str
-
-
-_PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
+_PLURALS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "Namespace": _Place("/api/v1", "namespaces"),
-        "Pod": _Place("/api/v1", "pods"),
-        "DaemonSet": _Place("/apis/apps/v1", "daemonsets"),
-        "GKMCache": _Place(f"/apis/{GKM_API}", "gkmcaches"),
-        "ClusterGKMCache": _Place(f"/apis/{GKM_API}", "clustergkmcaches"),
+        "Namespace": "namespaces",
+        "Pod": "pods",
+        "DaemonSet": "daemonsets",
+        "GKMCache": "gkmcaches",
+        "ClusterGKMCache": "clustergkmcaches",
     }
 )
 # A cache whose claim is in use is not let go, and a namespace goes with all that is in it.
@@ -73,9 +70,8 @@ class _Resources(msgspec.Struct):
     resources: list[_Resource]
 
 
-class _Metadata(msgspec.Struct):
-    labels: dict[str, str] = {}
-    finalizers: list[str] = []
+class _Metadata(ObjectMeta):
+    finalizers: list[str] | None = None
 
 
 class _Stored(msgspec.Struct):
@@ -135,7 +131,8 @@ async def undeploy(api: ApiClient, objects: Sequence[Object], *, seconds: float,
                     if stored and not dry_run:
                         left[_reference(each)] = _Left(_path(each), stored)
                 for path, _ in left.values():
-                    await _delete(api, path)
+                    # In the foreground a DaemonSet stays until its pods are gone.
+                    await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
                 await _until_gone(api, left)
     except TimeoutError as exc:
         remaining = "; ".join(_waiting(reference, stored) for reference, (_, stored) in left.items())
@@ -147,12 +144,8 @@ async def undeploy(api: ApiClient, objects: Sequence[Object], *, seconds: float,
 
 
 async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
-    try:
-        known = msgspec.json.decode(await api.get(f"/apis/{GKM_API}"), type=_Resources).resources
-    except ApiError as exc:
-        if exc.status != HTTPStatus.NOT_FOUND:
-            raise
-        known = []
+    answer = await get_if_present(api, group(GKM_API))
+    known = msgspec.json.decode(answer, type=_Resources).resources if answer else ()
     if missing := sorted(kinds - {each.kind for each in known}):
         raise ExampleError(
             f"the cluster does not know {' and '.join(missing)} of {GKM_API}, so nothing was created",
@@ -180,14 +173,14 @@ async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, st
             return await api.patch(path, item, kind="apply", query=query)
         except ApiError as exc:
             # A pod is refused until its new namespace has been given a service account.
-            if exc.status != HTTPStatus.FORBIDDEN or "service account" not in exc.message:
+            if not exc.forbidden or "service account" not in exc.message:
                 raise
         await asyncio.sleep(_POLL_SECONDS)
 
 
 def _meaning(stored: _Stored) -> object:
     # The scheduler sets nodeName at any time.
-    return stored.metadata.labels, {key: value for key, value in stored.spec.items() if key != "nodeName"}
+    return stored.metadata.labels or {}, {key: value for key, value in stored.spec.items() if key != "nodeName"}
 
 
 async def _until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
@@ -203,27 +196,14 @@ async def _until_gone(api: ApiClient, left: dict[str, _Left]) -> None:
 
 
 async def _read(api: ApiClient, path: str) -> _Stored | None:
-    try:
-        return msgspec.json.decode(await api.get(path), type=_Stored)
-    except ApiError as exc:
-        if exc.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
-
-
-async def _delete(api: ApiClient, path: str) -> None:
-    try:
-        # In the foreground a DaemonSet stays until its pods are gone.
-        await api.delete(path, {"propagationPolicy": "Foreground"})
-    except ApiError as exc:
-        if exc.status != HTTPStatus.NOT_FOUND:
-            raise
+    answer = await get_if_present(api, path)
+    return None if answer is None else msgspec.json.decode(answer, type=_Stored)
 
 
 def _path(item: Object) -> str:
-    place, metadata = _PLACES[item["kind"]], item["metadata"]
-    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{place.root}{namespace}/{place.plural}/{metadata['name']}"
+    metadata = item["metadata"]
+    objects = collection(item["apiVersion"], _PLURALS[item["kind"]], metadata.get("namespace"))
+    return member(objects, metadata["name"])
 
 
 def _reference(item: Object) -> str:
@@ -233,5 +213,5 @@ def _reference(item: Object) -> str:
 
 
 def _waiting(reference: str, stored: _Stored) -> str:
-    finalizers = stored.metadata.finalizers
+    finalizers = stored.metadata.finalizers or ()
     return f"{reference} waits for {', '.join(finalizers)}" if finalizers else reference

@@ -1,4 +1,4 @@
-"""The verb bind: decide again, then one API write that annotates and binds in one transaction.
+"""Answers the verb bind: decides again, then annotates and binds in one write to the API server.
 
 The API server merges a Binding's annotations into the pod in the transaction that sets nodeName, and refuses a second
 binding and a wrong UID with Conflict. So a pod is bound with its assignment or not at all, and what remains to be
@@ -11,38 +11,33 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable
 
 import msgspec
 
-from accelkit.errors import ApiError, AssignmentError
+from accelkit.errors import ApiError, AssignmentError, BindingError, NotLeadingError, NotReadyError, PodGoneError
+from accelkit.extender.bindings import read_pod, write_binding
+from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
-from accelkit.kube.reflector import UNREADABLE
-from accelkit.ledger.feed import LedgerFeed, Pending, pod_ref
-from accelkit.ledger.holding import Holding, PodRef, Stage
+from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
-from accelkit.model.pod import Pod
+from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import PodRequest
-from accelkit.placement.misfit import MisfitError, Reason
+from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 from accelkit.vendors.annotations import Granted
+from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
 
-# The API server gives up on a write after this long; `_SETTLE_SECONDS` after sending it can no longer take effect.
-_WRITE_SECONDS = 5
+# So long after a Binding was sent it can no longer take effect.
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL = 1.0
-# For so long after our start a Binding that our predecessor sent just before it was killed may still appear.
-PREDECESSOR_SECONDS = _WRITE_SECONDS + 1.0
-_CONFLICT, _NOT_FOUND = 409, 404
 
 # Names stand in paths of the API server, where anything else would lead elsewhere.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-
-_pod = msgspec.json.Decoder(Pod)
 
 
 class Binder:
@@ -54,7 +49,7 @@ class Binder:
         feed: knows the pods that wait, and takes over what a GET shows.
         policy: ranks cards where the pod does not say.
         opens_at: binds wait until then, on the clock of `time.monotonic`.
-        refusal: returns why no Binding may be sent now, or an empty string.
+        readiness: says whether a Binding may be sent now.
     """
 
     def __init__(
@@ -65,36 +60,42 @@ class Binder:
         policy: Policy,
         *,
         opens_at: float = 0.0,
-        refusal: Callable[[], str] = str,
+        readiness: Readiness,
     ) -> None:
-        self._refusal = refusal
+        self._readiness = readiness
         self._opens_at = opens_at
         self._api = api
         self._ledger = ledger
         self._feed = feed
         self._policy = policy
-        self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._unsettled: dict[str, float] = {}
 
-    async def bind(self, args: BindingArgs) -> str:
-        """Bind a pod to a node; return an empty string, or why it was not done.
+    async def bind(self, args: BindingArgs) -> None:
+        """Bind a pod to a node.
 
         A repeated call for the same pod and node joins the one under way, or finds its result; it changes nothing.
+
+        Raises:
+            BindingError: the pod cannot be bound there.
+            NotReadyError: no Binding may be sent now.
+            NotLeadingError: another replica binds.
+            ApiError: the API server refused or did not answer.
         """
         for name, value in msgspec.structs.asdict(args).items():
             if not value:
-                return f"{name} is missing"
+                raise BindingError(f"{name} is missing")
             if name != "PodUID" and not _NAME.fullmatch(value):
-                return f"{name} {value[:100]!r} is no name of a Kubernetes object"
+                raise BindingError(f"{name} {value[:100]!r} is no name of a Kubernetes object")
         node, task = self._under_way.get(args.PodUID, ("", None))
         if task is None:
             task = asyncio.create_task(self._bind(args))
             self._under_way[args.PodUID] = (args.Node, task)
-            task.add_done_callback(lambda _: self._under_way.pop(args.PodUID, None))
+            task.add_done_callback(lambda done: self._end_bind(args.PodUID, done))
         elif node != args.Node:
-            return f"pod {args.PodNamespace}/{args.PodName} is being bound to {node}"
+            raise BindingError(f"pod {args.PodNamespace}/{args.PodName} is being bound to {node}")
         # A caller that hangs up must not cancel a Binding that others wait for.
-        return await asyncio.shield(task)
+        await asyncio.shield(task)
 
     def open(self, at: float = 0.0) -> None:
         """Let binds begin at that time, on the clock of `time.monotonic`; at once without one."""
@@ -116,117 +117,128 @@ class Binder:
                 elif uid not in self._under_way:
                     await self._ask(held)
 
-    def doubt(self, held: Holding) -> None:
+    def recheck(self, held: Holding) -> None:
         """Have a holding checked against the API server, because a list did not show it."""
         self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
-    async def _bind(self, args: BindingArgs) -> str:
+    def _end_bind(self, uid: str, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(uid, None)
+        if not task.cancelled():
+            # Read here, since every caller may have hung up.
+            task.exception()
+
+    async def _bind(self, args: BindingArgs) -> None:
         if (wait := self._opens_at - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         ref = PodRef(args.PodNamespace, args.PodName, args.PodUID)
         pending = self._feed.pending.get(ref.uid)
-        try:
-            if pending is None:
-                pod = await self._read(ref)
-                if isinstance(pod, str):
-                    return pod
-                if pod.spec.node_name:
-                    return self._bound_already(ref, pod, args.Node)
-                pending = self._feed.waiting(pod)
-            if pending.problem:
-                return pending.problem
-            request = pending.request
-            assignment = None if request is None else await self._reserve(ref, args.Node, request)
-        except ApiError as exc:
-            return str(exc)
-        except MisfitError as exc:
-            return pending.dialect.text(exc.misfit) if pending else str(exc)
-        return await self._write(pending, args.Node, assignment)
+        if pending is None:
+            pod = await read_pod(self._api, ref)
+            if pod.spec.node_name:
+                self._take_bound(ref, pod, args.Node)
+                return
+            pending = self._feed.read_pending(pod)
+        annotations: dict[str, str] = {}
+        if pending is not None:
+            if pending.refusal is not None:
+                raise BindingError(str(pending.refusal))
+            if pending.request is not None:
+                assignment = await self._reserve(pending, args.Node, pending.request)
+                annotations = self._annotations(pending.pod, args.Node, assignment)
+        await self._write(ref, args.Node, annotations)
 
-    async def _reserve(self, ref: PodRef, node: str, request: PodRequest) -> Assignment:
+    async def _reserve(self, pending: Pending, node: str, request: PodRequest) -> Assignment:
+        ref = pending.pod.ref
         try:
-            return self._ledger.reserve(ref, node, request, self._policy)
+            try:
+                return self._ledger.reserve(ref, node, request, self._policy)
+            except MisfitError as exc:
+                held = self._ledger.holding(ref.uid)
+                if exc.misfit.reason is not MisfitReason.HELD_ELSEWHERE or held is None:
+                    raise
+                await self._ask(held, binding=True)
+                return self._ledger.reserve(ref, node, request, self._policy)
         except MisfitError as exc:
-            held = self._ledger.holding(ref.uid)
-            if exc.misfit.reason is not Reason.HELD_ELSEWHERE or held is None:
-                raise
-            await self._ask(held, binding=True)
-            return self._ledger.reserve(ref, node, request, self._policy)
+            raise BindingError(pending.pod.dialect.text(exc.misfit)) from exc
 
-    async def _write(self, pending: Pending, node: str, assignment: Assignment | None) -> str:
-        ref = pending.pod
-        metadata: dict[str, object] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
-        if assignment is not None:
-            metadata["annotations"] = self._annotations(pending, node, assignment)
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}/binding"
-        if problem := self._refusal():
+    async def _write(self, ref: PodRef, node: str, annotations: dict[str, str]) -> None:
+        try:
+            self._readiness.check_binding()
+        except (NotLeadingError, NotReadyError):
             if self._ours(ref):
                 self._ledger.release(ref.uid)
-            return problem
+            raise
         try:
-            # No byte of it leaves later: whoever binds after us counts on that.
-            async with asyncio.timeout(PREDECESSOR_SECONDS):
-                await self._api.post(path, binding, query={"timeout": f"{_WRITE_SECONDS}s"})
-        except TimeoutError:
-            return await self._after_failure(ref, node, ApiError(f"no answer within {PREDECESSOR_SECONDS:.0f} s"))
+            await write_binding(self._api, ref, node, annotations)
         except ApiError as exc:
-            return await self._after_failure(ref, node, exc)
-        self._ledger.accepted(ref.uid)
-        return ""
+            await self._after_failure(ref, node, exc)
+        else:
+            self._ledger.accept(ref.uid)
 
-    def _annotations(self, pending: Pending, node: str, assignment: Assignment) -> dict[str, str]:
+    def _annotations(self, pod: CardPod, node: str, assignment: Assignment) -> dict[str, str]:
         ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
-        entry, codec = self._ledger.node(node), pending.dialect.annotations
+        entry, codec = self._ledger.node(node), pod.dialect.annotations
         if codec is None or entry is None or entry.inventory is None:
             return ours
         cards = {card.id: card for card in entry.cards()}
-        granted = Granted(assignment, pending.containers, cards, entry.inventory.unit_bytes)
+        granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
         try:
-            # All keys, so that nothing a user put there before is believed.
+            # All keys, so that nothing a user put there before counts.
             return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **ours}
         except AssignmentError as exc:
-            log.warning("pod %s is not written as %s does: %s", pending.pod, pending.dialect.name, exc)
+            log.warning("pod %s is not written as %s does: %s", pod.ref, pod.dialect.name, exc)
             return ours
 
-    async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> str:
+    async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> None:
+        """Find out what became of a Binding that was not accepted; return only if the pod is bound to the node.
+
+        Raises:
+            BindingError: it is not, or nobody knows.
+        """
+        sentence = f"binding {ref} to {node}: {failure}"
         held, ours = self._ledger.holding(ref.uid), self._ours(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
-        elif failure.status not in {_CONFLICT, _NOT_FOUND}:
+        elif not (failure.conflict or failure.not_found):
             if ours:
                 self._ledger.release(ref.uid)
-            return f"binding {ref} to {node}: {failure}"
+            raise BindingError(sentence) from failure
         if held is not None:
             # Counted from the last Binding sent: any of them may still take effect.
             self._unsettled[ref.uid] = time.monotonic()
         try:
-            pod = await self._read(ref)
+            pod = await read_pod(self._api, ref)
         except ApiError:
             # The reservation stays; the settling task goes on asking.
-            return f"binding {ref} to {node}: {failure}"
-        if isinstance(pod, str):
+            raise BindingError(sentence) from failure
+        except PodGoneError:
             self._ledger.release(ref.uid)
-            return pod
+            raise
         if pod.spec.node_name:
-            return self._bound_already(ref, pod, node)
+            self._take_bound(ref, pod, node)
+            return
         if ours and not failure.unanswered:
             self._ledger.release(ref.uid)
-        return f"binding {ref} to {node}: {failure}"
+        raise BindingError(sentence) from failure
 
     def _ours(self, ref: PodRef) -> bool:
         # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
         held = self._ledger.holding(ref.uid)
         return held is not None and held.stage is Stage.RESERVED and ref.uid not in self._unsettled
 
-    def _bound_already(self, ref: PodRef, pod: Pod, node: str) -> str:
+    def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
+        """Take over a pod that is bound.
+
+        Raises:
+            BindingError: it is bound to another node.
+        """
         self._take_read(ref, pod)
-        return "" if pod.spec.node_name == node else f"pod {ref} is bound to {pod.spec.node_name} already"
+        if pod.spec.node_name != node:
+            raise BindingError(f"pod {ref} is bound to {pod.spec.node_name} already")
 
     def _take_read(self, ref: PodRef, pod: Pod) -> None:
-        # The pod may have been deleted while its answer was on the way: in doubt until the watch shows it.
-        self._feed.pod_read(pod)
+        # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
+        self._feed.take_pod(pod)
         held = self._ledger.holding(ref.uid)
         if held is not None and held.stage is Stage.BOUND:
             self._unsettled[ref.uid] = time.monotonic()
@@ -236,33 +248,22 @@ class Binder:
     async def _ask(self, held: Holding, *, binding: bool = False) -> None:
         """Ask what became of a holding; `binding` says that the bind under way is the one that asks."""
         ref = held.pod
+        pod: Pod | None = None
         try:
-            pod = await self._read(ref)
+            pod = await read_pod(self._api, ref)
+        except PodGoneError:
+            pass
         except ApiError as exc:
             log.info("cannot ask for pod %s: %s", ref, exc)
             return
         if self._ledger.holding(ref.uid) is not held or (not binding and ref.uid in self._under_way):
             # While the answer was on its way things went on, and it may be older than they are.
             return
-        if not isinstance(pod, str) and pod.spec.node_name:
+        if pod is not None and pod.spec.node_name:
             self._take_read(ref, pod)
             return
         sent = self._unsettled.setdefault(ref.uid, time.monotonic())
-        if isinstance(pod, str) or time.monotonic() - sent > _SETTLE_SECONDS:
+        if pod is None or time.monotonic() - sent > _SETTLE_SECONDS:
             log.info("the reservation of %s on %s is released", ref, held.node)
             self._ledger.release(ref.uid)
             self._unsettled.pop(ref.uid, None)
-
-    async def _read(self, ref: PodRef) -> Pod | str:
-        """Return the pod with this UID, or the sentence that it is gone."""
-        try:
-            pod = _pod.decode(await self._api.get(f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"))
-        except UNREADABLE as exc:
-            raise ApiError(f"pod {ref} cannot be read: {exc}") from exc
-        except ApiError as exc:
-            if exc.status != _NOT_FOUND:
-                raise
-            return f"pod {ref} does not exist any more"
-        if pod_ref(pod).uid != ref.uid:
-            return f"pod {ref} is another one now (UID {pod.metadata.uid}, not {ref.uid})"
-        return pod

@@ -10,7 +10,7 @@ import uvloop
 from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
 from accelkit.extender.listen import Listen, parse_listen
-from accelkit.extender.service import Options, run
+from accelkit.extender.service import ExtenderOptions, run
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
@@ -86,5 +86,5 @@ def extender(  # noqa: PLR0917 - click passes options by name
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
     probes = Listen(address.host, probe_port) if probe_port else None
     replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)
-    options = Options(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake)
+    options = ExtenderOptions(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake)
     uvloop.run(run(options))

@@ -1,4 +1,4 @@
-"""The Service's EndpointSlice, written by the leader: requests go to the replica that may bind."""
+"""Writes the Service's EndpointSlice, so that requests go to the replica that may bind."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.paths import collection, member
 
 log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 2.0
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LeaderEndpoint:
     """Where the leader is reached.
 
     Args:
@@ -45,7 +46,7 @@ class EndpointWriter:
         endpoint: where we are reached.
     """
 
-    def __init__(self, api: ApiClient, endpoint: Endpoint) -> None:
+    def __init__(self, api: ApiClient, endpoint: LeaderEndpoint) -> None:
         self._api = api
         self._endpoint = endpoint
 
@@ -65,27 +66,25 @@ class EndpointWriter:
             ApiError: the API server refused, or did not answer.
         """
         at = self._endpoint
-        folder = f"/apis/discovery.k8s.io/v1/namespaces/{at.namespace}/endpointslices"
-        try:
-            there = msgspec.json.decode(await self._api.get(f"{folder}/{at.service}"))
-        except ApiError as exc:
-            if exc.status != _NOT_FOUND:
-                raise
-            service = msgspec.json.decode(
-                await self._api.get(f"/api/v1/namespaces/{at.namespace}/services/{at.service}")
-            )
-            await self._api.post(folder, self._slice(service["metadata"]["uid"]))
+        slices = collection("discovery.k8s.io/v1", "endpointslices", at.namespace)
+        path = member(slices, at.service)
+        answer = await get_if_present(self._api, path)
+        if answer is None:
+            services = collection("v1", "services", at.namespace)
+            service = msgspec.json.decode(await self._api.get(member(services, at.service)))
+            await self._api.post(slices, self._slice(service["metadata"]["uid"]))
             log.info("requests to Service %s come to %s", at.service, at.address)
             return
+        there = msgspec.json.decode(answer)
         owner = there["metadata"].get("ownerReferences", [{}])[0].get("uid", "")
         wanted = self._slice(owner)
         if there["addressType"] != wanted["addressType"]:
             # It cannot be changed in place; the next turn creates it anew.
-            await self._api.delete(f"{folder}/{at.service}")
+            await self._api.delete(path)
             return
         if [there["endpoints"], there["ports"]] != [wanted["endpoints"], wanted["ports"]]:
             wanted["metadata"] = {**there["metadata"], "labels": self._labels()}
-            await self._api.put(f"{folder}/{at.service}", wanted)
+            await self._api.put(path, wanted)
             log.info("requests to Service %s come to %s", at.service, at.address)
 
     def _labels(self) -> dict[str, str]:

@@ -1,33 +1,46 @@
-"""What `inspect` answers below the paths of other systems, in their JSON: amounts in units of memory or in slices.
+"""Answers `inspect` below the paths of other systems, in their JSON: amounts in units of memory or in slices.
 
-GCUShare of 2022 lists nodes with devices by number; its source of 2025 answers a bare array, with devices by their
-number as key; Aliyun's gpushare has its own names. Their defects are not copied: no answer fails over a pod that is not
-allocated yet, a pod that has ended is not counted, and an unknown node is a sentence.
+What differs between them is data of their dialects. Their defects are not copied: no answer fails over a pod that is
+not allocated yet, a pod that has ended is not counted, and an unknown node is a sentence.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from accelkit.ledger.holding import Holding, NodeEntry
+from accelkit.model.card import Card
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.placement.charges import Charge
+from accelkit.vendors.dialects import Dialect, dialect_names, load_dialect
+from accelkit.vendors.inspect_formats import InspectFormat
 
 Json = dict[str, Any]
 
 
-def foreign_inspects(names: Iterable[str], created: Callable[[str], str]) -> dict[str, ForeignInspect]:
-    """Return who answers below each path prefix.
+def make_foreign_inspects(names: Collection[str], created: Callable[[str], str | None]) -> dict[str, ForeignInspect]:
+    """Return who answers below each path; where several systems answered there, one that is in use.
 
     Args:
         names: the dialects in use.
-        created: when a pod was created, by UID.
+        created: returns when a pod was created, by UID; None where that is not known.
     """
-    gcushare = "gcushare-2025" if "gcushare-2025" in names else "gcushare"
-    prefixes = {"/gcushare-scheduler": gcushare, "/gpushare-scheduler": "aliyun"}
-    return {prefix: ForeignInspect(load_dialect(name), created) for prefix, name in prefixes.items()}
+    found: dict[str, ForeignInspect] = {}
+    for name in dialect_names():
+        dialect = load_dialect(name)
+        if dialect.inspect is not None and (name in names or dialect.extender_path not in found):
+            found[dialect.extender_path] = ForeignInspect(dialect, dialect.inspect, created)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    number: int
+    total: int
+    used: int
+    pods: Sequence[tuple[Holding, int]]
 
 
 class ForeignInspect:
@@ -35,120 +48,74 @@ class ForeignInspect:
 
     Args:
         dialect: the system.
-        created: when a pod was created, by UID; empty where that is not known.
+        format_: its JSON.
+        created: returns when a pod was created, by UID; None where that is not known.
     """
 
-    def __init__(self, dialect: Dialect, created: Callable[[str], str]) -> None:
-        self._dialect = dialect
+    def __init__(self, dialect: Dialect, format_: InspectFormat, created: Callable[[str], str | None]) -> None:
+        self._slices = dialect.resources.per_card if dialect.resources.slices else None
+        self._format = format_
         self._created = created
-        self._node = {"gcushare": self._gcushare, "gcushare-2025": self._gcushare_2025, "aliyun": self._aliyun}[
-            dialect.name
-        ]
 
-    def all(self, entries: Iterable[NodeEntry]) -> object:
+    def view_nodes(self, entries: Iterable[NodeEntry]) -> object:
         """Return the answer for all nodes with cards."""
-        nodes = [self._node(entry) for entry in entries if entry.inventory is not None]
-        return nodes if self._dialect.name == "gcushare-2025" else {"nodes": nodes}
+        nodes = [self._view(entry) for entry in entries if entry.inventory is not None]
+        return nodes if self._format.bare else {"nodes": nodes}
 
-    def one(self, entry: NodeEntry | None, name: str) -> tuple[int, object]:
-        """Return status and answer for one node."""
-        if entry is None or entry.inventory is None:
-            known = f"node: {name} is not the gcushare node"
-            return 404, {"error": known if self._dialect.name.startswith("gcushare") else _absent(name)}
-        node = self._node(entry)
-        return 200, node if self._dialect.name == "gcushare-2025" else {"nodes": [node]}
+    def view_node(self, entry: NodeEntry) -> object:
+        """Return the answer for one node with cards."""
+        node = self._view(entry)
+        return node if self._format.bare else {"nodes": [node]}
 
-    def _gcushare(self, entry: NodeEntry) -> Json:
-        unit = _unit(entry)
-        devices = [
-            {
-                "id": number,
-                **_amounts("GCU", capacity, used),
-                "pods": [
-                    {
-                        "name": held.pod.name,
-                        "namespace": held.pod.namespace,
-                        "uid": held.pod.uid,
-                        "createTime": self._created(held.pod.uid),
-                        "usedGCU": amount // unit,
-                    }
-                    for held, amount in pods
-                ],
-            }
-            for number, capacity, used, pods in _devices(entry, unit)
-        ]
-        return {"name": entry.name, **_sums("GCU", devices), "devices": devices}
+    def unknown_node(self, name: str) -> str:
+        """Return the sentence for a node that has no cards."""
+        return self._format.unknown_node.format(node=name)
 
-    def _gcushare_2025(self, entry: NodeEntry) -> Json:
-        per_card = self._dialect.resources.per_card
-        devices: dict[str, Json] = {}
-        for place, card in enumerate(entry.cards()):
-            held = [(held, charge.compute) for held in _holders(entry) if (charge := held.charges.get(card.id))]
-            counts = [(held, round(compute * per_card / WHOLE_COMPUTE)) for held, compute in held]
-            devices[str(place if card.number is None else card.number)] = {
-                "virt": "Shared",
-                **_amounts("GCU", per_card, sum(count for _, count in counts)),
-                "pods": [
-                    {
-                        "name": held.pod.name,
-                        "namespace": held.pod.namespace,
-                        "uid": held.pod.uid,
-                        "creationTimestamp": self._created(held.pod.uid),
-                        "usedGCU": count,
-                    }
-                    for held, count in counts
-                ],
-            }
-        return {"name": entry.name, **_sums("GCU", devices.values()), "devices": devices}
+    def _view(self, entry: NodeEntry) -> Json:
+        devices = list(_in_units(entry) if self._slices is None else _in_slices(entry, self._slices))
+        total, used = sum(device.total for device in devices), sum(device.used for device in devices)
+        views = [self._view_device(device) for device in devices]
+        cards: object = views
+        if self._format.by_number:
+            cards = {str(device.number): view for device, view in zip(devices, views, strict=True)}
+        return {"name": entry.name, **self._amounts(total, used), self._format.devices: cards}
 
-    def _aliyun(self, entry: NodeEntry) -> Json:
-        unit = _unit(entry)
-        devices: list[Json] = [
-            {
-                "id": number,
-                "totalGPU": capacity,
-                "usedGPU": used,
-                "pods": [
-                    {"name": held.pod.name, "namespace": held.pod.namespace, "usedGPU": amount // unit}
-                    for held, amount in pods
-                ],
-            }
-            for number, capacity, used, pods in _devices(entry, unit)
-        ]
-        sums = {key: sum(device[key] for device in devices) for key in ("totalGPU", "usedGPU")}
-        return {"name": entry.name, **sums, "devs": devices}
+    def _view_device(self, device: _Device) -> Json:
+        identity = {} if self._format.by_number else {"id": device.number}
+        pods = [self._view_pod(held, amount) for held, amount in device.pods]
+        return {**identity, **self._format.device, **self._amounts(device.total, device.used), "pods": pods}
+
+    def _view_pod(self, held: Holding, amount: int) -> Json:
+        view: Json = {"name": held.pod.name, "namespace": held.pod.namespace}
+        if self._format.uid:
+            view["uid"] = held.pod.uid
+        if self._format.created:
+            view[self._format.created] = self._created(held.pod.uid) or ""
+        return {**view, f"used{self._format.amount}": amount}
+
+    def _amounts(self, total: int, used: int) -> Mapping[str, int]:
+        word = self._format.amount
+        left = {f"available{word}": total - used} if self._format.available else {}
+        return {f"total{word}": total, f"used{word}": used, **left}
 
 
-def _absent(name: str) -> str:
-    return f"node {name} is not known, or shares no cards"
+def _in_units(entry: NodeEntry) -> Iterator[_Device]:
+    unit = entry.inventory.unit_bytes if entry.inventory else 1
+    for number, card, pods in _charged_cards(entry):
+        used = sum(charge.memory_bytes for _, charge in pods)
+        amounts = [(held, charge.memory_bytes // unit) for held, charge in pods]
+        yield _Device(number, card.capacity_bytes // unit, used // unit, amounts)
 
 
-def _unit(entry: NodeEntry) -> int:
-    return entry.inventory.unit_bytes if entry.inventory else 1
+def _in_slices(entry: NodeEntry, per_card: int) -> Iterator[_Device]:
+    for number, _, pods in _charged_cards(entry):
+        counts = [(held, round(charge.compute * per_card / WHOLE_COMPUTE)) for held, charge in pods]
+        yield _Device(number, per_card, sum(count for _, count in counts), counts)
 
 
-def _holders(entry: NodeEntry) -> list[Holding]:
-    return sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name))
-
-
-def _devices(entry: NodeEntry, unit: int) -> Iterator[tuple[int, int, int, list[tuple[Holding, int]]]]:
-    """Yield number, capacity and use in units, and the pods with their bytes, of each card."""
-    by_card: dict[str, list[tuple[Holding, int]]] = defaultdict(list)
-    for held in _holders(entry):
-        for card_id, charge in held.charges.items():
-            by_card[card_id].append((held, charge.memory_bytes))
+def _charged_cards(entry: NodeEntry) -> Iterator[tuple[int, Card, Sequence[tuple[Holding, Charge]]]]:
+    """Yield each card with the number by which other systems know it, and what pods cost it."""
+    holdings = sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name))
     for place, card in enumerate(entry.cards()):
-        pods = by_card[card.id]
-        used = sum(amount for _, amount in pods) // unit
-        yield place if card.number is None else card.number, card.capacity_bytes // unit, used, pods
-
-
-def _amounts(word: str, total: int, used: int) -> Json:
-    return {f"total{word}": total, f"used{word}": used, f"available{word}": total - used}
-
-
-def _sums(word: str, devices: Iterable[Mapping[str, Any]]) -> Json:
-    total, used = 0, 0
-    for device in devices:
-        total, used = total + device[f"total{word}"], used + device[f"used{word}"]
-    return _amounts(word, total, used)
+        pods = [(held, held.charges[card.id]) for held in holdings if card.id in held.charges]
+        yield place if card.number is None else card.number, card, pods

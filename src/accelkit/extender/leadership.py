@@ -1,4 +1,4 @@
-"""Which of several replicas binds: the holder of the Lease, to which the Service leads."""
+"""Makes one of several replicas the one that binds: the holder of the Lease, to which the Service leads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from accelkit.errors import ConfigurationError
-from accelkit.extender.endpoint import Endpoint, EndpointWriter
+from accelkit.errors import ConfigurationError, NotLeadingError
+from accelkit.extender.endpoint import EndpointWriter, LeaderEndpoint
 from accelkit.kube.client import ApiClient
 from accelkit.kube.lease import Elector, LeaseName, parse_lease
 
@@ -20,7 +20,7 @@ class Replica:
 
     lease: LeaseName
     identity: str
-    endpoint: Endpoint | None = None
+    endpoint: LeaderEndpoint | None = None
 
 
 def parse_replica(
@@ -46,7 +46,7 @@ def parse_replica(
         raise ConfigurationError(
             f"--service needs our address, and {advertise or ''!r} is none", next_step="give --advertise, or set POD_IP"
         ) from exc
-    return Replica(name, identity, Endpoint(name.namespace, service, address, port, identity))
+    return Replica(name, identity, LeaderEndpoint(name.namespace, service, address, port, identity))
 
 
 class Leadership:
@@ -71,12 +71,15 @@ class Leadership:
         """Return whether this replica leads now."""
         return self._elector.leads()
 
-    def elsewhere(self) -> str:
-        """Return why the verbs are not answered here, or an empty string."""
-        if self.leads():
-            return ""
-        holder = self._elector.holder
-        return f"this replica does not bind pods; {holder or 'no replica'} holds the Lease"
+    def check(self) -> None:
+        """Check that this replica leads now.
+
+        Raises:
+            NotLeadingError: it does not; the message names the one that does.
+        """
+        if not self.leads():
+            holder = self._elector.holder or "no replica"
+            raise NotLeadingError(f"this replica does not bind pods; {holder} holds the Lease")
 
     async def run(self) -> None:
         """Compete until cancelled."""

@@ -1,4 +1,4 @@
-"""Where the extender serves, and with which certificates."""
+"""Reads where the extender serves, and with which certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of the extender, in a registry of its own."""
+"""Counts requests and shows what the ledger holds: metrics of the extender, in a registry of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _LedgerCollector(Collector):
             "accelkit_memory_capacity_bytes", "Memory of the node's cards that can be shared.", labels=["node"]
         )
         used = GaugeMetricFamily("accelkit_memory_used_bytes", "Memory that pods hold on the node.", labels=["node"])
-        strays = GaugeMetricFamily(
+        unassigned = GaugeMetricFamily(
             "accelkit_unassigned_pods", "Bound pods that hold cards without a readable assignment.", labels=["node"]
         )
         for entry in self._ledger.nodes():
@@ -37,15 +37,15 @@ class _LedgerCollector(Collector):
             cards.add_metric([entry.name], len(entry.cards()))
             capacity.add_metric([entry.name], sum(card.capacity_bytes for card in entry.cards()))
             used.add_metric([entry.name], sum(use.used_bytes for use in entry.uses.values()))
-            strays.add_metric([entry.name], len(entry.unassigned))
-        yield from (cards, capacity, used, strays)
+            unassigned.add_metric([entry.name], len(entry.unassigned))
+        yield from (cards, capacity, used, unassigned)
         yield GaugeMetricFamily("accelkit_pods", "Pods that hold cards.", value=len(self._ledger))
         yield GaugeMetricFamily(
             "accelkit_api_silence_seconds", "How long the API server has been away.", value=self._silent_seconds()
         )
 
 
-class Metrics:
+class ExtenderMetrics:
     """What the extender counts.
 
     Args:

@@ -1,4 +1,4 @@
-"""Routes: decode, call, encode. No sockets here.
+"""Routes requests to the verbs and to what is shown: decodes, calls, encodes. No sockets here.
 
 Errors of filter and bind travel as HTTP 200 with `Error` set, since kube-scheduler shows that text to the user, and of
 any other status only the number. Everything else answers 4xx or 503 with {"error": …}.
@@ -11,22 +11,22 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
 
 import msgspec
 
 from accelkit import __version__
+from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotReadyError
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import ForeignInspect
-from accelkit.extender.metrics import CONTENT_TYPE, Metrics
-from accelkit.extender.verbs import BadArgsError, Verbs
+from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
+from accelkit.extender.readiness import Readiness
+from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
 from accelkit.inspection.inspection import assemble, view_node, worth_showing
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.ledger.ledger import Ledger
+from accelkit.vendors.dialects import extender_paths
 
-# Ours at the root; the others are where the extenders that we replace answered.
-PREFIXES: Final = ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler")
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
 
@@ -49,10 +49,8 @@ class Routes:
         verbs: filter and prioritize.
         binder: bind.
         metrics: counted here, shown at /metrics.
-        trouble: returns why the extender cannot decide now, or an empty string.
-        unread: returns why there is nothing to show yet, or an empty string.
+        readiness: says whether the verbs are answered here and now.
         foreign: who answers inspect below the paths of other systems, by prefix.
-        elsewhere: returns where the verbs are answered, or an empty string where here.
     """
 
     def __init__(
@@ -60,21 +58,19 @@ class Routes:
         ledger: Ledger,
         verbs: Verbs,
         binder: Binder,
-        metrics: Metrics,
+        metrics: ExtenderMetrics,
         *,
-        trouble: Callable[[], str],
-        unread: Callable[[], str],
+        readiness: Readiness,
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
-        elsewhere: Callable[[], str] = str,
     ) -> None:
+        # Ours answers at the root; these are where the extenders that we replace answered.
+        self._prefixes = extender_paths()
         self._foreign = foreign
-        self._elsewhere = elsewhere
-        self._unread = unread
+        self._readiness = readiness
         self._ledger = ledger
         self._verbs = verbs
         self._binder = binder
         self._metrics = metrics
-        self._trouble = trouble
         self._args = msgspec.json.Decoder(Args)
         self._binding = msgspec.json.Decoder(BindingArgs)
         self._encode = msgspec.json.Encoder().encode
@@ -93,11 +89,23 @@ class Routes:
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         """Answer one request."""
-        route = _strip_prefix(path)
+        route = self._strip_prefix(path)
         if (post := self._posts.get(route)) is not None:
             return await self._verb(method, path, route, body, post)
         if method != "GET":
             return self._refuse(405 if route in self._gets else 404, f"there is no {method} {path}")
+        try:
+            return await self._get(path, route)
+        except NotReadyError as exc:
+            return self._refuse(503, str(exc))
+
+    async def handle_probe(self, method: str, path: str, body: bytes) -> Reply:
+        """Answer a kubelet or a metrics collector, which have no certificate: nothing about pods, nothing to change."""
+        if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
+            return await self.handle(method, path, body)
+        return self._refuse(404, f"there is no {method} {path} here")
+
+    async def _get(self, path: str, route: str) -> Reply:
         if (route + "/").startswith("/inspect/") and (foreign := self._foreign.get(path.partition("/inspect")[0])):
             return self._inspect_foreign(foreign, route.removeprefix("/inspect").strip("/"))
         if (get := self._gets.get(route)) is not None:
@@ -106,20 +114,16 @@ class Routes:
             return self._inspect_node(route.removeprefix("/inspect/"))
         return self._refuse(404, f"there is no {path}")
 
-    async def handle_probe(self, method: str, path: str, body: bytes) -> Reply:
-        """Answer a kubelet or a metrics collector, which have no certificate: nothing about pods, nothing to change."""
-        if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
-            return await self.handle(method, path, body)
-        return self._refuse(404, f"there is no {method} {path} here")
-
     async def _verb(
         self, method: str, path: str, route: str, body: bytes, post: Callable[[bytes], Awaitable[Reply]]
     ) -> Reply:
         if method != "POST":
             return self._refuse(405, f"{path} takes POST, not {method}")
-        if where := self._elsewhere():
+        try:
+            self._readiness.check_leading()
+        except NotLeadingError as exc:
             # kube-scheduler goes on using a connection whatever is answered; a new one reaches the leader.
-            return Reply(503, self._encode({"error": where}), close=True)
+            return Reply(503, self._encode({"error": str(exc)}), close=True)
         started = time.perf_counter()
         reply = await post(body)
         self._metrics.duration.labels(route[1:]).observe(time.perf_counter() - started)
@@ -129,9 +133,11 @@ class Routes:
         return Reply(status, self._encode({"error": message}))
 
     async def _filter(self, body: bytes) -> Reply:
-        problem = self._trouble()
         try:
-            result = FilterResult(Error=problem) if problem else self._verbs.filter(self._args.decode(body))
+            self._readiness.check_current()
+            result = self._verbs.filter(self._args.decode(body))
+        except NotReadyError as exc:
+            result = FilterResult(Error=str(exc))
         except (*UNREADABLE, BadArgsError) as exc:
             result = FilterResult(Error=f"accelkit cannot use the arguments of filter: {exc}")
         if result.Error:
@@ -146,17 +152,20 @@ class Routes:
             return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
 
     async def _bind(self, body: bytes) -> Reply:
+        result = BindingResult()
         try:
-            error = self._trouble() or await self._binder.bind(self._binding.decode(body))
+            self._readiness.check_current()
+            await self._binder.bind(self._binding.decode(body))
+        except AccelkitError as exc:
+            result = BindingResult(str(exc))
         except UNREADABLE as exc:
-            error = f"accelkit cannot use the arguments of bind: {exc}"
-        if error:
+            result = BindingResult(f"accelkit cannot use the arguments of bind: {exc}")
+        if result.Error:
             self._metrics.errors.labels("bind").inc()
-        return Reply(200, self._encode(BindingResult(error)))
+        return Reply(200, self._encode(result))
 
     async def _inspect(self) -> Reply:
-        if problem := self._unread():
-            return self._refuse(503, problem)
+        self._readiness.check_synced()
         nodes = []
         for number, entry in enumerate(self._ledger.nodes()):
             shown = view_node(entry)
@@ -168,20 +177,20 @@ class Routes:
         return Reply(200, self._encode(assemble(nodes, self._ledger.unit_bytes)))
 
     def _inspect_node(self, name: str) -> Reply:
-        if problem := self._unread():
-            return self._refuse(503, problem)
+        self._readiness.check_synced()
         entry = self._ledger.node(name)
         if entry is None or entry.gone:
             return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
         return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
 
     def _inspect_foreign(self, foreign: ForeignInspect, name: str) -> Reply:
-        if problem := self._unread():
-            return self._refuse(503, problem)
-        status, answer = (
-            foreign.one(self._ledger.node(name), name) if name else (200, foreign.all(self._ledger.nodes()))
-        )
-        return Reply(status, self._encode(answer))
+        self._readiness.check_synced()
+        if not name:
+            return Reply(200, self._encode(foreign.view_nodes(self._ledger.nodes())))
+        entry = self._ledger.node(name)
+        if entry is None or entry.inventory is None:
+            return self._refuse(404, foreign.unknown_node(name))
+        return Reply(200, self._encode(foreign.view_node(entry)))
 
     async def _version(self) -> Reply:
         return Reply(200, f"v{__version__}\n".encode(), "text/plain; charset=utf-8")
@@ -193,12 +202,15 @@ class Routes:
         return Reply(200, b"ok\n", "text/plain; charset=utf-8")
 
     async def _readyz(self) -> Reply:
-        problem = self._trouble()
-        return Reply(503 if problem else 200, f"{problem or 'ok'}\n".encode(), "text/plain; charset=utf-8")
+        status, text = 200, "ok"
+        try:
+            self._readiness.check_current()
+        except NotReadyError as exc:
+            status, text = 503, str(exc)
+        return Reply(status, f"{text}\n".encode(), "text/plain; charset=utf-8")
 
-
-def _strip_prefix(path: str) -> str:
-    for prefix in PREFIXES:
-        if path.startswith(prefix + "/"):
-            return path.removeprefix(prefix)
-    return path
+    def _strip_prefix(self, path: str) -> str:
+        for prefix in self._prefixes:
+            if path.startswith(prefix + "/"):
+                return path.removeprefix(prefix)
+        return path

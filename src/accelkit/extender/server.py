@@ -1,4 +1,4 @@
-"""The HTTP server: granian in this process and this event loop, so that the ledger has one writer.
+"""Serves HTTP: granian in this process and this event loop, so that the ledger has one writer.
 
 TLS with client certificates is the rule. Plain HTTP is served on the loopback address alone, for the sandbox.
 """
@@ -150,12 +150,12 @@ class HttpServer:
         at = self._listen
         if at.certificate is None or at.key is None or at.client_ca is None:
             return
-        used = seen = _contents(at.certificate, at.key, at.client_ca)
+        used = seen = _digest(at.certificate, at.key, at.client_ca)
         while True:
             await asyncio.sleep(_CERTIFICATE_SECONDS)
-            before, seen = seen, _contents(at.certificate, at.key, at.client_ca)
+            before, seen = seen, _digest(at.certificate, at.key, at.client_ca)
             # Twice the same: they are not being written just now.
-            if seen in {used, b""} or seen != before:
+            if seen in {used, None} or seen != before:
                 continue
             try:
                 check_certificates(at.certificate, at.key, at.client_ca)
@@ -193,14 +193,14 @@ async def _end(server: Server, serving: asyncio.Task[None]) -> None:
     await serving
 
 
-def _contents(*paths: Path) -> bytes:
-    """Return a digest of files, empty where one cannot be read."""
+def _digest(*paths: Path) -> bytes | None:
+    """Return a digest of files, None where one cannot be read."""
     digest = hashlib.sha256()
     try:
         for path in paths:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     except OSError:
-        return b""
+        return None
     return digest.digest()
 
 

@@ -1,4 +1,4 @@
-"""The service `accelkit extender`: watches, settling and the HTTP server as one task group."""
+"""Runs `accelkit extender`: watches, settling and the HTTP server as one group of tasks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelkit.extender.binder import PREDECESSOR_SECONDS, Binder
-from accelkit.extender.foreign_inspect import foreign_inspects
+from accelkit.extender.binder import Binder
+from accelkit.extender.bindings import PREDECESSOR_SECONDS
+from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.listen import Listen
-from accelkit.extender.metrics import Metrics
+from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.readiness import Readiness
 from accelkit.extender.routes import Routes
 from accelkit.extender.server import HttpServer
 from accelkit.extender.verbs import Verbs
-from accelkit.extender.waker import Waker
+from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
+from accelkit.kube.paths import NODES, PODS, config_maps
 from accelkit.kube.reflector import Reflector
-from accelkit.ledger.feed import NODES, PODS, LedgerFeed
+from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import Policy
@@ -31,14 +34,11 @@ from accelkit.vendors.dialects import load_dialects
 log = logging.getLogger(__name__)
 
 # Where other systems list the bad cards of nodes.
-LISTS = "/api/v1/namespaces/kube-system/configmaps"
-
-# A watch that resumes at once is no trouble; an API server away for longer makes us unready.
-_SILENCE_SECONDS = 5.0
+LISTS = config_maps("kube-system")
 
 
 @dataclass(frozen=True)
-class Options:
+class ExtenderOptions:
     """What `accelkit extender` was told."""
 
     listen: Listen
@@ -51,7 +51,7 @@ class Options:
     wake: bool = False
 
 
-async def run(options: Options) -> None:
+async def run(options: ExtenderOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
@@ -68,7 +68,7 @@ async def run(options: Options) -> None:
 class _Service:
     """The parts of one extender, wired together."""
 
-    def __init__(self, options: Options, api: ApiClient) -> None:
+    def __init__(self, options: ExtenderOptions, api: ApiClient) -> None:
         dialects = load_dialects(options.dialects)
         ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
@@ -78,15 +78,21 @@ class _Service:
         self._read = False
         self._listen = options.listen
         self._feed = LedgerFeed(ledger, dialects)
+        self._heartbeat = Heartbeat(api)
+        self._readiness = Readiness(
+            synced=self._synced,
+            silent_seconds=self._silent_seconds,
+            leadership=self._leadership,
+            pods_current=lambda: self._read,
+        )
         self._binder = Binder(
             api,
             ledger,
             self._feed,
             options.policy,
             opens_at=self._begun_at + PREDECESSOR_SECONDS,
-            refusal=self._refusal,
+            readiness=self._readiness,
         )
-        self._heartbeat = Heartbeat(api)
         feed = self._feed
         self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
         self._pods = Reflector(api, PODS, Pod, on_replace=self._replace_pods, on_event=feed.pod_event)
@@ -96,15 +102,15 @@ class _Service:
             if any(dialect.unhealthy_cards for dialect in dialects)
             else None
         )
-        metrics = Metrics(ledger, self._silent_seconds, self._leads)
+        metrics = ExtenderMetrics(ledger, self._silent_seconds, self._readiness.leads)
         self._waker = (
             Waker(
                 api,
                 ledger,
                 feed,
                 options.policy,
-                read=lambda: not self._unread(),
-                leads=self._leads,
+                read=self._synced,
+                leads=self._readiness.leads,
                 writes=metrics.wakes,
             )
             if options.wake
@@ -112,13 +118,11 @@ class _Service:
         )
         self._routes = Routes(
             ledger,
-            Verbs(ledger, feed, dialects, options.policy),
+            Verbs(ledger, feed, options.policy),
             self._binder,
             metrics,
-            trouble=self._trouble,
-            unread=self._unread,
-            foreign=foreign_inspects(options.dialects, lambda uid: feed.created.get(uid, "")),
-            elsewhere=self._elsewhere,
+            readiness=self._readiness,
+            foreign=make_foreign_inspects(options.dialects, feed.created.get),
         )
         self._server = HttpServer(options.listen, self._routes.handle)
         self._probes = HttpServer(options.probes, self._routes.handle_probe) if options.probes else None
@@ -153,7 +157,7 @@ class _Service:
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._feed.replace_pods(pods):
-            self._binder.doubt(held)
+            self._binder.recheck(held)
         if self._read:
             return
         self._read = True
@@ -171,25 +175,9 @@ class _Service:
         # kube-scheduler would go on using its connections, which lead here whatever the Service says.
         self._server.renew()
 
-    def _leads(self) -> bool:
-        return self._leadership is None or self._leadership.leads()
-
-    def _elsewhere(self) -> str:
-        return self._leadership.elsewhere() if self._leadership else ""
-
-    def _refusal(self) -> str:
-        return self._elsewhere() or ("" if self._read else "the pods are being read again")
-
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)
         return max(each.silent_seconds() for each in watches)
 
-    def _unread(self) -> str:
-        synced = self._nodes.synced.is_set() and self._pods.synced.is_set()
-        return "" if synced else "the cluster has not been read yet"
-
-    def _trouble(self) -> str:
-        silence = self._silent_seconds()
-        if not self._unread() and silence > _SILENCE_SECONDS:
-            return f"the API server has been away for {silence:.0f} s"
-        return self._unread()
+    def _synced(self) -> bool:
+        return self._nodes.synced.is_set() and self._pods.synced.is_set()

@@ -1,4 +1,4 @@
-"""The verbs filter and prioritize: decisions over the ledger, no I/O."""
+"""Answers the verbs filter and prioritize from the ledger; no I/O."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from itertools import compress, filterfalse
 
 import msgspec
 
-from accelkit.errors import RequestError
+from accelkit.errors import BadArgsError
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import Verdict, Verdicts
+from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.model.request import PodRequest
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy, node_score
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import dialect_of
 
-_UNKNOWN = Misfit(Reason.UNKNOWN_NODE)
+_UNKNOWN = Misfit(MisfitReason.UNKNOWN_NODE)
 _node_name = msgspec.json.Decoder(NamedObject)
-
-
-class BadArgsError(Exception):
-    """The caller's arguments lack what the verb needs; the text says what."""
 
 
 class Verbs:
@@ -32,15 +27,13 @@ class Verbs:
     Args:
         ledger: who holds what.
         feed: reads requests in the cluster's unit.
-        dialects: whose sentences users read; a pod gets those of the dialect it speaks.
         policy: ranks cards and nodes where the pod does not say.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, dialects: Sequence[Dialect], policy: Policy) -> None:
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: Policy) -> None:
         self._ledger = ledger
         self._feed = feed
-        self._dialects = dialects
-        self._verdicts = Verdicts(ledger)
+        self._verdicts = ShapeVerdicts(ledger)
         self._scores = {each: _Scores(each) for each in Policy}
         self.policy = policy
 
@@ -51,15 +44,15 @@ class Verbs:
             BadArgsError: no pod UID, or no nodes.
         """
         names, whole = _nodes(args)
-        try:
-            request = self._feed.request_of(args.Pod)
-        except RequestError as exc:
-            return _refuse_all(names, str(exc), whole)
-        if request is None:
+        pending = self._feed.read_pending(args.Pod)
+        if pending is not None and pending.refusal is not None:
+            return _refuse_all(names, str(pending.refusal), whole)
+        if pending is None or pending.request is None:
             return _answer(names, whole, [True] * len(names))
+        request, dialect = pending.request, pending.pod.dialect
         held = self._ledger.holding(args.Pod.metadata.uid)
         if held is not None and held.node in names:
-            return self._only(held.node, names, whole, dialect_of(args.Pod, self._dialects))
+            return self._only(held.node, names, whole, dialect)
         verdict = self._verdicts.judge(request, self._policy_of(request))
         fits = verdict.fits.__contains__
         if whole is None:
@@ -70,7 +63,7 @@ class Verbs:
             failed, result = len(names) - len(kept), FilterResult(Nodes=RawNodes(kept))
         if failed:
             rest = _failing(verdict, filterfalse(fits, names))
-            _explain(result, rest, verdict, dialect_of(args.Pod, self._dialects))
+            _explain(result, rest, verdict, dialect)
         return result
 
     def prioritize(self, args: Args) -> list[HostPriority]:
@@ -80,13 +73,10 @@ class Verbs:
             BadArgsError: no pod UID, or no nodes.
         """
         names, _ = _nodes(args)
-        try:
-            request = self._feed.request_of(args.Pod)
-        except RequestError:
-            request = None
-        if request is None:
+        pending = self._feed.read_pending(args.Pod)
+        if pending is None or pending.request is None:
             return [HostPriority(name, 0) for name in names]
-        scores = self._scores[self._policy_of(request)].read(self._ledger)
+        scores = self._scores[self._policy_of(pending.request)].read(self._ledger)
         try:
             return list(map(scores.__getitem__, names))
         except KeyError:
@@ -95,7 +85,7 @@ class Verbs:
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
         # The answer to this pod's Binding was lost: what is reserved for it must not count against it.
         result = _answer(names, whole, [name == node for name in names])
-        text = dialect.text(Misfit(Reason.HELD_ELSEWHERE, detail=node))
+        text = dialect.text(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
         result.FailedNodes = {name: text for name in names if name != node} or None
         return result
 
@@ -141,12 +131,12 @@ def _answer(names: list[str], whole: list[msgspec.Raw] | None, fits: Sequence[bo
     return FilterResult(Nodes=RawNodes(list(compress(whole, fits))))
 
 
-def _failing(verdict: Verdict, names: Iterable[str]) -> dict[str, int]:
+def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:
     unknown = verdict.number(_UNKNOWN)
     return {name: verdict.failing.get(name, unknown) for name in names}
 
 
-def _explain(result: FilterResult, failing: dict[str, int], verdict: Verdict, dialect: Dialect) -> None:
+def _explain(result: FilterResult, failing: dict[str, int], verdict: ShapeVerdict, dialect: Dialect) -> None:
     """Give each node its sentence; schedulers before 1.21 read FailedNodes only, later ones let the other map win."""
     texts = [dialect.text(reason) for reason in verdict.reasons]
     numbers = set(failing.values())

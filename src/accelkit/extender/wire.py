@@ -1,4 +1,4 @@
-"""Wire format of k8s.io/kube-scheduler/extender/v1.
+"""Defines the wire format of k8s.io/kube-scheduler/extender/v1.
 
 Its Go types have no JSON tags, so the wire names are Go's field names, exactly.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.pod import ObjectMeta, Pod
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Pod
 
 
 class RawNodes(msgspec.Struct):
@@ -59,4 +60,4 @@ class BindingArgs(msgspec.Struct):
 class BindingResult(msgspec.Struct):
     """ExtenderBindingResult; an empty error is success."""
 
-    Error: str
+    Error: str = ""

@@ -1,4 +1,4 @@
-"""GPU-memory accounting: which cards hold more than they have, and which are short of room."""
+"""Checks the accounting of memory: which cards hold more than they have, and which have little left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FindingKind(StrEnum):
     LOW_FREE = "low_free"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class AccountingFinding(msgspec.Struct, frozen=True):
     """One thing that is wrong, with the figures that show it."""
 
     node: str
@@ -33,45 +33,46 @@ class Finding(msgspec.Struct, frozen=True):
     free_bytes: int
 
 
-def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[Finding]:
+def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[AccountingFinding]:
     """Return what is wrong with the accounting of a cluster by node and card, in their order; empty where all is well.
 
     Args:
         inspection: what the ledger or the API server shows.
         min_free_bytes: a card with less than this left is a finding too; 0 for none.
     """
-    findings: list[Finding] = []
+    findings: list[AccountingFinding] = []
     for node in inspection.nodes:
         if node.state == "unknown":
             message = f"the cards of {node.name} are not known: {node.problem}"
-            findings.append(Finding(node.name, "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0))
+            findings.append(AccountingFinding(node.name, "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0))
         for card in node.cards:
             findings += _check_card(node, card, min_free_bytes)
-        for stray in node.unassigned:
-            message = (
-                f"pod {stray.namespace}/{stray.pod} holds cards of {node.name}, but which is not known: {stray.problem}"
+        for pod in node.unassigned:
+            name = f"{pod.namespace}/{pod.pod}"
+            message = f"pod {name} holds cards of {node.name}, but which is not known: {pod.problem}"
+            findings.append(
+                AccountingFinding(node.name, "", FindingKind.UNASSIGNED_POD, message, 0, pod.memory_bytes, 0)
             )
-            findings.append(Finding(node.name, "", FindingKind.UNASSIGNED_POD, message, 0, stray.memory_bytes, 0))
     return findings
 
 
-def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[Finding]:
+def _check_card(node: NodeView, card: CardView, min_free_bytes: int) -> list[AccountingFinding]:
     figures = (card.capacity_bytes, card.used_bytes, card.free_bytes)
     where = f"card {card.id} of {node.name}"
     if not card.known:
         message = f"{where} is held by pods, but the node's inventory does not name it"
-        return [Finding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
-    found: list[Finding] = []
+        return [AccountingFinding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
+    found: list[AccountingFinding] = []
     if card.memory_bytes is None:
         # What the card has could not be read, so whether its shares are too much is not known.
         pass
     elif card.used_bytes > card.capacity_bytes:
         message = f"{where} has {format_bytes(card.capacity_bytes)}, its shares take {format_bytes(card.used_bytes)}"
-        found.append(Finding(node.name, card.id, FindingKind.OVER_CAPACITY, message, *figures))
+        found.append(AccountingFinding(node.name, card.id, FindingKind.OVER_CAPACITY, message, *figures))
     elif card.free_bytes < min_free_bytes:
         message = f"{where} has {format_bytes(card.free_bytes)} left, less than {format_bytes(min_free_bytes)}"
-        found.append(Finding(node.name, card.id, FindingKind.LOW_FREE, message, *figures))
+        found.append(AccountingFinding(node.name, card.id, FindingKind.LOW_FREE, message, *figures))
     if card.whole and len({share.uid for share in card.shares}) > 1:
         message = f"{where} is given whole to one pod and shared with others"
-        found.append(Finding(node.name, card.id, FindingKind.SHARED_WHOLE_CARD, message, *figures))
+        found.append(AccountingFinding(node.name, card.id, FindingKind.SHARED_WHOLE_CARD, message, *figures))
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from accelkit.inspection.extender_client import Address, ask_extender, extender_options, tls_of
+from accelkit.inspection.extender_client import Address, ask_extender, extender_options, load_tls
 from accelkit.inspection.inspection import Inspection, inspect_cluster
 from accelkit.inspection.layouts import aliyun_table
 from accelkit.inspection.table import inspection_table
@@ -56,7 +56,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
     if from_api:
         inspection = asyncio.run(_from_api(kubeconfig, node))
     else:
-        inspection = asyncio.run(ask_extender(Address(extender, tls_of(ca, cert, key), server_name), node))
+        inspection = asyncio.run(ask_extender(Address(extender, load_tls(ca, cert, key), server_name), node))
     table = aliyun_table if layout == "aliyun" else inspection_table
     print_value(inspection, output, lambda: table(inspection))
 

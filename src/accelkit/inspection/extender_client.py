@@ -33,7 +33,7 @@ def extender_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Address:
-    """Where an extender answers; `server_name` is the name in its certificate, empty for the URL's."""
+    """Where an extender answers; `server_name` is the name in its certificate, None for the URL's."""
 
     url: str
     tls: ssl.SSLContext | None = None
@@ -68,7 +68,7 @@ async def ask_extender(at: Address, node: str | None) -> Inspection:
         raise ServiceError(f"{at.url} does not answer as an accelkit extender does: {exc}") from exc
 
 
-def tls_of(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """Return what the given files make of a connection; None where none are given.
 
     Raises:

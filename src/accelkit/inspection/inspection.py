@@ -8,13 +8,14 @@ import msgspec
 
 from accelkit.errors import ServiceError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES, PODS
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES, PODS, LedgerFeed
-from accelkit.ledger.holding import CardUse, Holding, NodeEntry, Unassigned
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import CardUse, Holding, NodeEntry, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health
 from accelkit.model.pod import Node, Pod
-from accelkit.placement.misfit import Reason
+from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
 
 INSPECTION_VERSION = 1
@@ -60,7 +61,7 @@ class CardView(msgspec.Struct, frozen=True):
     enforcement: str = ""
 
 
-class StrayView(msgspec.Struct, frozen=True):
+class UnassignedPodView(msgspec.Struct, frozen=True):
     """A pod that holds cards of a node without an assignment that says which."""
 
     namespace: str
@@ -91,7 +92,7 @@ class NodeView(msgspec.Struct, frozen=True):
     problem: str
     unit_bytes: int | None
     cards: list[CardView]
-    unassigned: list[StrayView]
+    unassigned: list[UnassignedPodView]
     totals: Totals
     address: str = ""
 
@@ -119,7 +120,7 @@ def view_node(entry: NodeEntry) -> NodeView:
         _problem(entry),
         entry.inventory.unit_bytes if entry.inventory else None,
         cards,
-        [_stray(pod) for pod in entry.unassigned.values()],
+        [_view_unassigned(pod) for pod in entry.unassigned.values()],
         _sum(cards),
     )
 
@@ -209,14 +210,14 @@ def _lost_card(card: str, use: CardUse, shares: list[ShareView]) -> CardView:
     )
 
 
-def _stray(pod: Unassigned) -> StrayView:
-    return StrayView(pod.pod.namespace, pod.pod.name, pod.pod.uid, pod.memory_bytes, pod.whole, pod.problem)
+def _view_unassigned(pod: UnassignedPod) -> UnassignedPodView:
+    return UnassignedPodView(pod.pod.namespace, pod.pod.name, pod.pod.uid, pod.memory_bytes, pod.whole, pod.problem)
 
 
 def _state(entry: NodeEntry) -> str:
     if entry.problem is None:
         return "shared"
-    return "none" if entry.problem.reason in (Reason.NO_INVENTORY, Reason.UNKNOWN_NODE) else "unknown"
+    return "none" if entry.problem.reason in (MisfitReason.NO_INVENTORY, MisfitReason.UNKNOWN_NODE) else "unknown"
 
 
 def _problem(entry: NodeEntry) -> str:

@@ -1,4 +1,7 @@
-"""Tables as other systems' tools print them, for scripts and eyes that know them."""
+"""Prints tables as other systems' tools print them, for scripts that read them.
+
+Padded by hand: the bytes are those of the other tool.
+"""
 
 from __future__ import annotations
 

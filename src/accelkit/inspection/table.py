@@ -1,4 +1,7 @@
-"""The table of `accelkit inspect`: a bar per card, the pods under it, totals at the end."""
+"""Draws the table of `accelkit inspect`: a bar per card, the pods under it, totals at the end.
+
+Lines and not a table of rich: such a table fits itself into 80 columns where output goes to a file, and cuts names.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ def _node(node: NodeView) -> Iterator[Text]:
         yield _card(card, width)
         for share in card.shares:
             yield _share(share, width, max(_BAR - 2, name_width))
-    for stray in node.unassigned:
-        yield Text(f"  ? {stray.namespace}/{stray.pod} holds cards, but which is not known: {stray.problem}", "yellow")
+    for pod in node.unassigned:
+        yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which is not known: {pod.problem}", "yellow")
 
 
 def _card(card: CardView, width: int) -> Text:

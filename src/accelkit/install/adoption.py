@@ -1,4 +1,4 @@
-"""An installation of Enflame GCUShare taken over: its Helm releases uninstalled, its nodes shared by us.
+"""Takes over an installation of Enflame GCUShare: uninstalls its Helm releases and shares its nodes.
 
 Its entry in kube-scheduler's configuration is the business of `accelkit.scheduler.switch.gcushare`. Running pods are
 left alone; the kubelets keep their devices until they end.
@@ -13,8 +13,8 @@ from typing import Final
 from accelkit.install.helm import list_releases, uninstall
 from accelkit.install.owned_metadata import SHARE_LABEL
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES, node_path
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import load_dialect
 
@@ -23,7 +23,7 @@ NODE_LABEL: Final = load_dialect("gcushare").node_label
 
 
 @dataclass(frozen=True)
-class Adopted:
+class Adoption:
     """What was, or in check mode would be, taken over.
 
     Attributes:
@@ -35,7 +35,7 @@ class Adopted:
     nodes: Sequence[str]
 
 
-async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adopted:
+async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
     """Uninstall GCUShare's releases and turn its node label into ours.
 
     The label goes last: as long as it is there, a second try finds what the first one left.
@@ -53,5 +53,5 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adopted:
             await uninstall(api, release)
         for name in nodes:
             shared = {SHARE_LABEL: "true"} if labels[name][NODE_LABEL] == "true" else {}
-            await api.patch(f"{NODES}/{name}", {"metadata": {"labels": {NODE_LABEL: None, **shared}}})
-    return Adopted([f"{release.namespace}/{release.name}" for release in releases], nodes)
+            await api.patch(node_path(name), {"metadata": {"labels": {NODE_LABEL: None, **shared}}})
+    return Adoption([f"{release.namespace}/{release.name}" for release in releases], nodes)

@@ -18,15 +18,16 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from accelkit.errors import ApiError, ConfigurationError
+from accelkit.errors import CertificateError, ConfigurationError
 from accelkit.install.certificates import Authority, KeyPair, StoredAuthority
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import create_or_replace, get_if_present
+from accelkit.kube.paths import member, secrets
 
 AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
 
 _AUTHORITY_LIFETIME = timedelta(days=3650)
 _CERT, _KEY, _CA = "tls.crt", "tls.key", "ca.crt"
-_NOT_FOUND = 404
 _USAGES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 _SUBJECTS = {SERVER: "accelkit-extender", CLIENT: "accelkit-kube-scheduler"}
 
@@ -34,8 +35,8 @@ Data = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the certificates have to be.
+class CertificateSpec:
+    """What the certificates are for.
 
     Args:
         names: host names and addresses by which the extender is reached.
@@ -48,64 +49,86 @@ class Wanted:
     rotate_ca: bool = False
 
 
-def renewed(stored: Mapping[str, Data], wanted: Wanted, now: datetime | None = None) -> dict[str, dict[str, bytes]]:
+def renew_secrets(
+    stored: Mapping[str, Data], spec: CertificateSpec, now: datetime | None = None
+) -> dict[str, dict[str, bytes]]:
     """Return the three Secrets' data as they have to be, by name; what can stay is byte for byte what is stored.
 
     Raises:
         ConfigurationError: the stored authority cannot be read; nothing is thrown away silently.
     """
     now = now or datetime.now(UTC)
-    authority, bundle = _authority(stored.get(AUTHORITY), wanted, now)
+    authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
     pair = authority.pair
     # kube-scheduler learns of a new authority by a restart. Until the next run the former one's leaves stay in use.
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
     data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
     for name in (SERVER, CLIENT):
-        names = wanted.names if name == SERVER else ()
+        names = spec.names if name == SERVER else ()
         there = stored.get(name, {})
         leaf = KeyPair(there.get(_CERT, b""), there.get(_KEY, b""))
-        if problem_of(leaf, signers, name, names, now + wanted.renew_before):
+        if not _is_usable(leaf, signers, name, names, now + spec.renew_before):
             subject = _SUBJECTS[name]
-            leaf = authority.server(subject, names) if name == SERVER else authority.client(subject)
+            leaf = authority.issue_server(subject, names) if name == SERVER else authority.issue_client(subject)
         data[name] = {_CERT: leaf.certificate, _KEY: leaf.key, _CA: bundle}
     return data
 
 
-def problem_of(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> str:
-    """Return why a leaf is of no use at that time, or an empty string. `name` is SERVER or CLIENT."""
+def _is_usable(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> bool:
+    try:
+        check_leaf(leaf, bundle, name, names, at)
+    except CertificateError:
+        return False
+    return True
+
+
+def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> None:
+    """Confirm that a leaf can be used at that time.
+
+    Args:
+        leaf: a certificate and its key.
+        bundle: the authorities that are trusted.
+        name: SERVER or CLIENT.
+        names: host names and addresses that it has to be for.
+        at: when.
+
+    Raises:
+        CertificateError: it cannot; with the reason.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(leaf.certificate)
         key = serialization.load_pem_private_key(leaf.key, None)
         authorities = x509.load_pem_x509_certificates(bundle)
     except (ValueError, TypeError) as exc:
-        return f"it cannot be read: {exc}"
+        raise CertificateError(f"it cannot be read: {exc}") from exc
     if certificate.public_key() != key.public_key():
-        return "its key is another one's"
+        raise CertificateError("its key is another one's")
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
-        return f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}"
-    if not any(_signed(certificate, each, at) for each in authorities):
-        return "none of the authorities has signed it"
-    return _purpose_problem(certificate, name, names)
+        raise CertificateError(f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}")
+    if not any(_has_signed(each, certificate, at) for each in authorities):
+        raise CertificateError("none of the authorities has signed it")
+    _check_purpose(certificate, name, names)
 
 
-def _purpose_problem(certificate: x509.Certificate, name: str, names: Sequence[str]) -> str:
+def _check_purpose(certificate: x509.Certificate, name: str, names: Sequence[str]) -> None:
     extensions = certificate.extensions
     try:
         usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         if _USAGES[name] not in usages:
-            return "it is not for a server" if name == SERVER else "it is not for a client"
+            raise CertificateError("it is not for a server" if name == SERVER else "it is not for a client")
         if names:
             has = {str(each.value) for each in extensions.get_extension_for_class(x509.SubjectAlternativeName).value}
             if missing := [each for each in names if each not in has]:
-                return f"it is not for {', '.join(missing)}"
+                raise CertificateError(f"it is not for {', '.join(missing)}")
     except x509.ExtensionNotFound as exc:
-        return f"it lacks an extension: {exc}"
-    return ""
+        raise CertificateError(f"it lacks an extension: {exc}") from exc
 
 
-def given(ca: bytes, server: KeyPair | None, client: KeyPair, wanted: Wanted) -> dict[str, dict[str, bytes]]:
-    """Check certificates that somebody else made; return the Secrets' data of those that are to be stored.
+def check_given(
+    ca: bytes, server: KeyPair | None, client: KeyPair, spec: CertificateSpec
+) -> dict[str, dict[str, bytes]]:
+    """Check certificates that somebody else issued; return the Secrets' data of those that are to be stored.
 
     Raises:
         ConfigurationError: one of them cannot be used.
@@ -114,13 +137,15 @@ def given(ca: bytes, server: KeyPair | None, client: KeyPair, wanted: Wanted) ->
     for name, pair in ((SERVER, server), (CLIENT, client)):
         if pair is None:
             continue
-        if problem := problem_of(pair, ca, name, wanted.names if name == SERVER else (), datetime.now(UTC)):
-            raise ConfigurationError(f"the given certificate for {name} cannot be used: {problem}")
+        try:
+            check_leaf(pair, ca, name, spec.names if name == SERVER else (), datetime.now(UTC))
+        except CertificateError as exc:
+            raise ConfigurationError(f"the given certificate for {name} cannot be used: {exc}") from exc
         data[name] = {_CERT: pair.certificate, _KEY: pair.key, _CA: ca}
     return data
 
 
-def not_after(certificate: bytes) -> str:
+def format_not_after(certificate: bytes) -> str:
     """Return the end of a certificate's validity, RFC 3339."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -133,11 +158,8 @@ async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, by
     """
     found: dict[str, dict[str, bytes]] = {}
     for name in (AUTHORITY, SERVER, CLIENT):
-        try:
-            answer = await api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
-        except ApiError as exc:
-            if exc.status != _NOT_FOUND:
-                raise
+        answer = await get_if_present(api, member(secrets(namespace), name))
+        if answer is None:
             continue
         data = msgspec.json.decode(answer).get("data") or {}
         try:
@@ -153,7 +175,6 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
     Raises:
         ApiError: the API server refused, or did not answer.
     """
-    folder = f"/api/v1/namespaces/{namespace}/secrets"
     for name, content in data.items():
         secret = {
             "apiVersion": "v1",
@@ -162,19 +183,14 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
             "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
             "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
         }
-        try:
-            await api.post(folder, secret)
-        except ApiError as exc:
-            if exc.reason != "AlreadyExists":
-                raise
-            await api.put(f"{folder}/{name}", secret)
+        await create_or_replace(api, secrets(namespace), name, secret)
 
 
-def _authority(stored: Data | None, wanted: Wanted, now: datetime) -> tuple[Authority, bytes]:
+def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime) -> tuple[Authority, bytes]:
     """Return the authority that signs, and the bundle of those that are trusted, the newest first."""
     if not stored:
-        made = _made(now)
-        return made, made.certificate
+        created = _create_authority(now)
+        return created, created.certificate
     try:
         authority = StoredAuthority(KeyPair(stored[_CERT], stored[_KEY]))
         trusted = x509.load_pem_x509_certificates(stored.get(_CA) or stored[_CERT])
@@ -184,25 +200,25 @@ def _authority(stored: Data | None, wanted: Wanted, now: datetime) -> tuple[Auth
             next_step="restore that Secret, or delete it to begin with a new authority",
         ) from exc
     ends = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
-    if not wanted.rotate_ca and now + wanted.renew_before < ends:
+    if not spec.rotate_ca and now + spec.renew_before < ends:
         still = [each for each in trusted if each.not_valid_after_utc > now]
         if len(still) == len(trusted) and stored.get(_CA):
             return authority, stored[_CA]
-        return authority, b"".join(_pem(each) for each in still)
-    made = _made(now)
+        return authority, b"".join(_encode(each) for each in still)
+    created = _create_authority(now)
     # The one before the former leaves: whoever was to learn of its successor has had a whole rotation for it.
-    return made, made.certificate + authority.certificate
+    return created, created.certificate + authority.certificate
 
 
-def _made(now: datetime) -> Authority:
+def _create_authority(now: datetime) -> Authority:
     return Authority(f"accelkit {now:%Y-%m-%d %H:%M:%S}", _AUTHORITY_LIFETIME)
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _encode(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _signed(certificate: x509.Certificate, authority: x509.Certificate, at: datetime) -> bool:
+def _has_signed(authority: x509.Certificate, certificate: x509.Certificate, at: datetime) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

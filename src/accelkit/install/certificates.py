@@ -45,18 +45,18 @@ class Authority:
     @property
     def pair(self) -> KeyPair:
         """The authority's certificate and key, to be stored."""
-        return KeyPair(self.certificate, private_pem(self._key))
+        return KeyPair(self.certificate, encode_private_key(self._key))
 
     @property
     def certificate(self) -> bytes:
         """The authority's own certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def server(self, name: str, alternatives: Sequence[str]) -> KeyPair:
+    def issue_server(self, name: str, alternatives: Sequence[str]) -> KeyPair:
         """Issue a serving certificate for host names and addresses."""
         return self._issue(name, "", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
-    def client(self, name: str, group: str = "") -> KeyPair:
+    def issue_client(self, name: str, group: str = "") -> KeyPair:
         """Issue a client certificate: the user is the common name, the group the organisation."""
         return self._issue(name, group, ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
@@ -74,7 +74,7 @@ class Authority:
             names = x509.SubjectAlternativeName([_general_name(entry) for entry in alternatives])
             builder = builder.add_extension(names, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
+        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), encode_private_key(key))
 
 
 class StoredAuthority(Authority):
@@ -131,7 +131,7 @@ def _general_name(entry: str) -> x509.GeneralName:
         return x509.DNSName(entry)
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return a private key as PKCS #8 without password."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -11,31 +11,27 @@ import binascii
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from accelkit.errors import ApiError, ConfigurationError
+from accelkit.errors import ConfigurationError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import delete_if_present, get_if_present
+from accelkit.kube.paths import collection, group, member, secrets
 from accelkit.kube.reflector import UNREADABLE
+from accelkit.model.object_meta import ObjectMeta
 
-_SECRETS: Final = "/api/v1/secrets?labelSelector=owner%3Dhelm"
+_SECRETS: Final = collection("v1", "secrets")
 _KEEP: Final = "helm.sh/resource-policy"
 # A Secret holds 1 MiB; what unpacks to a hundred times that is no release.
 _UNPACKED_BYTES: Final = 100 * 2**20
 
 
-class _Meta(msgspec.Struct):
-    name: str
-    namespace: str
-    labels: dict[str, str] = {}
-
-
 class _Secret(msgspec.Struct):
-    metadata: _Meta
+    metadata: ObjectMeta
     data: dict[str, str] = {}
 
 
@@ -92,18 +88,18 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
         ApiError: the API server refused or did not answer.
         ConfigurationError: a release cannot be read.
     """
-    secrets = msgspec.json.decode(await api.get(_SECRETS), type=_Secrets).items or []
+    listed = msgspec.json.decode(await api.get(_SECRETS, query={"labelSelector": "owner=helm"}), type=_Secrets)
     revisions: dict[tuple[str, str], list[_Secret]] = {}
-    for secret in secrets:
-        if name := secret.metadata.labels.get("name"):
+    for secret in listed.items or ():
+        if name := _labels(secret).get("name"):
             revisions.setdefault((secret.metadata.namespace, name), []).append(secret)
     releases = []
     for (namespace, name), found in sorted(revisions.items()):
-        newest = max(found, key=lambda secret: int(secret.metadata.labels.get("version", "0")))
-        stored = _stored(newest)
+        newest = max(found, key=lambda secret: int(_labels(secret).get("version", "0")))
+        stored = _decode_release(newest)
         if stored.chart.metadata.name.startswith(chart_prefix):
             names = tuple(sorted(secret.metadata.name for secret in found))
-            objects = _objects(stored.manifest, newest.metadata.name)
+            objects = _parse_manifest(stored.manifest, newest.metadata.name)
             releases.append(Release(name, namespace, stored.chart.metadata.name, objects, names))
     return releases
 
@@ -118,39 +114,31 @@ async def uninstall(api: ApiClient, release: Release) -> None:
         metadata = item.get("metadata") or {}
         if (metadata.get("annotations") or {}).get(_KEEP) == "keep":
             continue
-        path = await _path(api, item, release.namespace)
+        path = await _find_path(api, item, release.namespace)
         if path is not None:
-            await _delete(api, path, {"propagationPolicy": "Foreground"})
+            await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
     for name in release.secrets:
-        await _delete(api, f"/api/v1/namespaces/{release.namespace}/secrets/{name}", None)
+        await delete_if_present(api, member(secrets(release.namespace), name))
 
 
-async def _path(api: ApiClient, item: Mapping[str, Any], namespace: str) -> str | None:
+async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) -> str | None:
     version, kind, metadata = str(item["apiVersion"]), str(item["kind"]), item["metadata"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    try:
-        resources = msgspec.json.decode(await api.get(root), type=_Resources).resources
-    except ApiError as exc:
-        if exc.status == HTTPStatus.NOT_FOUND:
-            # The server does not know the group any more, so nothing of it exists.
-            return None
-        raise
-    for resource in resources:
+    answer = await get_if_present(api, group(version))
+    if answer is None:
+        # The server does not know the group any more, so nothing of it exists.
+        return None
+    for resource in msgspec.json.decode(answer, type=_Resources).resources:
         if resource.kind == kind and "/" not in resource.name:
-            place = f"/namespaces/{metadata.get('namespace') or namespace}" if resource.namespaced else ""
-            return f"{root}{place}/{resource.name}/{metadata['name']}"
+            place = str(metadata.get("namespace") or namespace) if resource.namespaced else None
+            return member(collection(version, resource.name, place), str(metadata["name"]))
     return None
 
 
-async def _delete(api: ApiClient, path: str, options: Mapping[str, str] | None) -> None:
-    try:
-        await api.delete(path, options)
-    except ApiError as exc:
-        if exc.status != HTTPStatus.NOT_FOUND:
-            raise
+def _labels(secret: _Secret) -> Mapping[str, str]:
+    return secret.metadata.labels or {}
 
 
-def _stored(secret: _Secret) -> _Stored:
+def _decode_release(secret: _Secret) -> _Stored:
     try:
         packed = base64.b64decode(base64.b64decode(secret.data["release"], validate=True), validate=True)
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -163,7 +151,7 @@ def _stored(secret: _Secret) -> _Stored:
         ) from exc
 
 
-def _objects(manifest: str, place: str) -> list[dict[str, Any]]:
+def _parse_manifest(manifest: str, place: str) -> list[dict[str, Any]]:
     try:
         documents = list(YAML(typ="safe", pure=True).load_all(manifest))
     except YAMLError as exc:

@@ -1,4 +1,4 @@
-"""Which nodes share their cards: our label put on, and everything of ours taken off again.
+"""Shares the cards of nodes, by a label, and removes everything that accelkit owns on them again.
 
 A kubelet only sets the resources of a vanished device plugin to 0, some minutes after it is gone, and never deletes the
 keys. So `unshare` waits for these zeros, deletes the keys in the node's status and watches that they stay away.
@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
-from accelkit.install.owned_metadata import TABLES, Marks, share_label
+from accelkit.install.owned_metadata import TABLES, OwnedMetadata, read_share_label
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES, node_path
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import unit_name
@@ -33,7 +33,7 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True)
 class Sharing:
-    """What was done. `before` and `after` hold, per node that changes, all that is ours on it.
+    """What was done. `before` and `after` hold, per node that changes, all that accelkit owns on it.
 
     Attributes:
         changed: whether anything was (in check mode: would be) written.
@@ -57,7 +57,7 @@ async def share(
     unit_bytes: int | None = None,
     dialect: Dialect = NATIVE,
 ) -> Sharing:
-    """Put `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
+    """Set `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
 
     Args:
         api: an open client.
@@ -73,21 +73,23 @@ async def share(
         ApiError: the API server refused or did not answer.
     """
     listed = await _list(api)
-    chosen = _named(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
+    chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
-    marks = Marks(dialect)
-    missing = {node.metadata.name: node for node in chosen if marks.sharing(node)}
-    before = {name: marks.of(node) for name, node in missing.items()}
-    after = {name: _with(before[name], marks.sharing(node)) for name, node in missing.items()}
+    owned = OwnedMetadata(dialect)
+    lacking = {node.metadata.name: node for node in chosen if owned.find_missing(node)}
+    before = {name: owned.find(node) for name, node in lacking.items()}
+    after = {name: _merge(before[name], owned.find_missing(node)) for name, node in lacking.items()}
     if not check:
-        await _each(missing, lambda name: _patch_metadata(api, name, marks.sharing(missing[name])))
-    if wait_seconds > 0 and not (check and missing):
+        await _for_each(lacking, lambda name: _patch_metadata(api, name, owned.find_missing(lacking[name])))
+    if wait_seconds > 0 and not (check and lacking):
 
-        def problem(node: Node) -> str:
-            return offer_problem(node, unit_bytes, dialect)
+        def find_problem(node: Node) -> str | None:
+            return find_offer_problem(node, unit_bytes, dialect)
 
-        await _until(api, names, wait_seconds, problem, "{count} of {all} nodes do not offer their cards: {list}")
-    return Sharing(bool(missing), before, after, names)
+        await _wait_until_no_problem(
+            api, names, wait_seconds, find_problem, "{count} of {all} nodes do not offer their cards: {list}"
+        )
+    return Sharing(bool(lacking), before, after, names)
 
 
 async def unshare(
@@ -99,11 +101,11 @@ async def unshare(
     check: bool = False,
     dialect: Dialect = NATIVE,
 ) -> Sharing:
-    """Take our label, annotation and resources off nodes: the named ones, else all that have any of these.
+    """Remove our labels, annotations and resources from nodes: the named ones, else all that have any of these.
 
     Args:
         api: an open client.
-        nodes: names; empty for all nodes that carry something of ours.
+        nodes: names; empty for all nodes that have something of ours.
         grace_seconds: how long to wait for the kubelets to have given up the resources.
         confirm_seconds: how long to watch that the deleted keys stay away.
         check: write nothing.
@@ -115,26 +117,26 @@ async def unshare(
         ApiError: the API server refused or did not answer.
     """
     listed = await _list(api)
-    chosen = _named(listed, nodes) if nodes else list(listed.values())
-    marks = Marks(dialect)
-    marked = {node.metadata.name: node for node in chosen if marks.of(node)}
-    names = tuple(sorted(nodes or marked))
-    before = {name: marks.of(node) for name, node in marked.items()}
-    result = Sharing(bool(marked), before, {name: {} for name in marked}, names)
-    if check or not marked:
+    chosen = _choose(listed, nodes) if nodes else list(listed.values())
+    owned = OwnedMetadata(dialect)
+    to_clear = {node.metadata.name: node for node in chosen if owned.find(node)}
+    names = tuple(sorted(nodes or to_clear))
+    before = {name: owned.find(node) for name, node in to_clear.items()}
+    result = Sharing(bool(to_clear), before, {name: {} for name in to_clear}, names)
+    if check or not to_clear:
         return result
-    await _each(marked, lambda name: _clear_metadata(api, name, marks))
+    await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
     still = "{count} of {all} nodes still offer our resources: {list}"
-    await _until(api, marked, grace_seconds, lambda node: _offer_left(node, marks), still)
+    await _wait_until_no_problem(api, to_clear, grace_seconds, lambda node: _find_resources_left(node, owned), still)
     # An agent on its way out may have published its inventory once more.
-    await _each(marked, lambda name: _clear_metadata(api, name, marks))
-    await _each(marked, lambda name: _delete_keys(api, name, marks))
-    await _confirm(api, marked, confirm_seconds, marks)
+    await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
+    await _for_each(to_clear, lambda name: _delete_keys(api, name, owned))
+    await _confirm_removal(api, to_clear, confirm_seconds, owned)
     return result
 
 
-def offer_problem(node: Node, unit_bytes: int | None = None, dialect: Dialect = NATIVE) -> str:
-    """Return why a shared node offers no cards yet; empty where it does.
+def find_offer_problem(node: Node, unit_bytes: int | None = None, dialect: Dialect = NATIVE) -> str | None:
+    """Return why a shared node offers no cards yet; None where it does.
 
     Raises:
         ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
@@ -153,8 +155,8 @@ def offer_problem(node: Node, unit_bytes: int | None = None, dialect: Dialect = 
     if not inventory.cards:
         return "its agent found no card"
     allocatable = node.status.allocatable or {}
-    absent = [name for name in Marks(dialect).resources if allocatable.get(name, "0") == "0"]
-    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else ""
+    absent = [name for name in OwnedMetadata(dialect).resources if allocatable.get(name, "0") == "0"]
+    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None
 
 
 async def _list(api: ApiClient) -> dict[str, Node]:
@@ -162,7 +164,7 @@ async def _list(api: ApiClient) -> dict[str, Node]:
     return {node.metadata.name: node for node in nodes}
 
 
-def _named(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
+def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
     wanted = sorted(set(names))
     if unknown := [name for name in wanted if name not in listed]:
         raise ConfigurationError(
@@ -173,7 +175,7 @@ def _named(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
 
 
 def _wants_sharing(node: Node) -> bool:
-    label = share_label(node)
+    label = read_share_label(node)
     return label != "false" and (label is not None or _has_cards(node))
 
 
@@ -187,53 +189,54 @@ def _has_cards(node: Node) -> bool:
         return False
 
 
-def _with(
-    marks: Mapping[str, Mapping[str, str]], more: Mapping[str, Mapping[str, str]]
+def _merge(
+    metadata: Mapping[str, Mapping[str, str]], more: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Mapping[str, str]]:
     return {
-        kind: {**marks.get(kind, {}), **more.get(kind, {})} for kind in (*marks, *(k for k in more if k not in marks))
+        kind: {**metadata.get(kind, {}), **more.get(kind, {})}
+        for kind in (*metadata, *(k for k in more if k not in metadata))
     }
 
 
-def _offer_left(node: Node, marks: Marks) -> str:
-    left = [f"{name}: {n}" for table in TABLES for name, n in marks.offered(node, table).items() if n != "0"]
-    return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else ""
+def _find_resources_left(node: Node, owned: OwnedMetadata) -> str | None:
+    left = [f"{name}: {n}" for table in TABLES for name, n in owned.find_resources(node, table).items() if n != "0"]
+    return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else None
 
 
-async def _clear_metadata(api: ApiClient, name: str, marks: Marks) -> None:
-    node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
-    await _patch_metadata(api, name, marks.clearing(node))
+async def _clear_metadata(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
+    node = msgspec.json.decode(await api.get(node_path(name)), type=Node)
+    await _patch_metadata(api, name, owned.build_removal(node))
 
 
 async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:
-    await api.patch(f"{NODES}/{name}", {"metadata": metadata})
+    await api.patch(node_path(name), {"metadata": metadata})
 
 
-async def _delete_keys(api: ApiClient, name: str, marks: Marks) -> None:
+async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
     for _ in range(3):
-        node = msgspec.json.decode(await api.get(f"{NODES}/{name}"), type=Node)
+        node = msgspec.json.decode(await api.get(node_path(name)), type=Node)
         operations: list[dict[str, str]] = []
         for table in TABLES:
-            for resource, value in marks.offered(node, table).items():
+            for resource, value in owned.find_resources(node, table).items():
                 path = f"/status/{table}/{resource.replace('/', '~1')}"
                 # A kubelet that has begun to offer the resource again must not lose it.
                 operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
         if not operations:
             return
         try:
-            await api.patch(f"{NODES}/{name}/status", operations, kind="json")
+            await api.patch(f"{node_path(name)}/status", operations, kind="json")
         except ApiError as exc:
-            if exc.status not in (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.CONFLICT):
+            if not (exc.conflict or exc.status == HTTPStatus.UNPROCESSABLE_ENTITY):
                 raise
     raise ServiceError(
         f"the status of node {name} changes faster than our resources can be deleted from it", next_step="try again"
     )
 
 
-async def _confirm(api: ApiClient, names: Collection[str], seconds: float, marks: Marks) -> None:
+async def _confirm_removal(api: ApiClient, names: Collection[str], seconds: float, owned: OwnedMetadata) -> None:
     deadline = time.monotonic() + seconds
     while True:
-        back = sorted(name for name, node in (await _list_named(api, names)).items() if marks.of(node))
+        back = sorted(name for name, node in (await _list_named(api, names)).items() if owned.find(node))
         if back:
             raise ServiceError(
                 f"labels, annotations or resources of ours came back on {', '.join(back)}",
@@ -244,13 +247,13 @@ async def _confirm(api: ApiClient, names: Collection[str], seconds: float, marks
         await asyncio.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-async def _until(
-    api: ApiClient, names: Collection[str], seconds: float, problem: Callable[[Node], str], sentence: str
+async def _wait_until_no_problem(
+    api: ApiClient, names: Collection[str], seconds: float, find_problem: Callable[[Node], str | None], sentence: str
 ) -> None:
     deadline = time.monotonic() + seconds
     while True:
         found = await _list_named(api, names)
-        problems = {name: text for name, node in sorted(found.items()) if (text := problem(node))}
+        problems = {name: text for name, node in sorted(found.items()) if (text := find_problem(node))}
         if not problems:
             return
         if time.monotonic() >= deadline:
@@ -267,19 +270,22 @@ async def _list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]
     return {name: node for name, node in (await _list(api)).items() if name in wanted}
 
 
-async def _each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    slots = asyncio.Semaphore(_AT_ONCE)
+async def _for_each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
+    limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str) -> None:
-        async with slots:
+    async def act_once(name: str) -> None:
+        async with limit:
             try:
                 await act(name)
             except ApiError as exc:
                 # A node that was deleted in the meantime has nothing of ours.
-                if exc.status != HTTPStatus.NOT_FOUND:
+                if not exc.not_found:
                     raise
 
-    results = await asyncio.gather(*(one(name) for name in names), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    try:
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(act_once(name))
+    except ExceptionGroup as failures:
+        # One failure is what the caller can act on; the others were cancelled, or say the same.
+        raise failures.exceptions[0] from failures

@@ -1,4 +1,4 @@
-"""What a unit of memory would do to a cluster, found out before anything is changed."""
+"""What a change of the memory unit means for a cluster, found out before anything is written."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError, InventoryError, QuantityError
-from accelkit.install.workloads import Workload, workloads_asking
+from accelkit.install.workloads import Workload, list_workloads_requesting
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import NODES
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_bytes, parse_quantity, unit_name
-from accelkit.node.device_plugin.message_size import check_list
+from accelkit.node.device_plugin.device_list import check_list
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class UnitChange:
     workloads: Sequence[Workload]
 
 
-async def unit_change(api: ApiClient, unit_bytes: int, resources: Sequence[str]) -> UnitChange:
+async def plan_unit_change(api: ApiClient, unit_bytes: int, resources: Sequence[str]) -> UnitChange:
     """Find out what a change to `unit_bytes` means, from the inventories of nodes that publish one.
 
     Args:
@@ -47,45 +47,49 @@ async def unit_change(api: ApiClient, unit_bytes: int, resources: Sequence[str])
         ApiError: the API server refused or did not answer.
     """
     nodes, _ = await list_all(api, NODES, Node)
-    inventories = {node.metadata.name: inventory for node in nodes if (inventory := _inventory(node))}
+    inventories = {node.metadata.name: inventory for node in nodes if (inventory := _read_inventory(node))}
     told = {inventory.told_bytes for inventory in inventories.values()}
-    refusals = {name: text for name, each in sorted(inventories.items()) if (text := _refusal(each, unit_bytes))}
+    refusals = {
+        name: text
+        for name, each in sorted(inventories.items())
+        if (text := _find_refusal(each, unit_bytes)) is not None
+    }
     return UnitChange(
         before=sorted(told),
         refusals=refusals,
         finer=sorted(name for name, each in inventories.items() if unit_bytes < each.unit_bytes),
         waiting=sorted(name for name, each in inventories.items() if unit_bytes > each.unit_bytes),
-        workloads=await workloads_asking(api, resources) if told - {unit_bytes} else (),
+        workloads=await list_workloads_requesting(api, resources) if told - {unit_bytes} else (),
     )
 
 
-def meaning(workload: Workload, before: Sequence[int], unit_bytes: int) -> str:
+def describe_request(workload: Workload, before: Sequence[int], unit_bytes: int) -> str:
     """Say what a workload asks for, before and afterwards: `Deployment d/web: c asks for 8, 8 GiB until now, then…`."""
     parts = [
-        f"{container} asks for {amount}: {' or '.join(_amount(amount, unit) for unit in before)} until now, "
-        f"{_amount(amount, unit_bytes)} in units of {unit_name(unit_bytes)}"
+        f"{container} asks for {amount}: {' or '.join(_format_amount(amount, unit) for unit in before)} until now, "
+        f"{_format_amount(amount, unit_bytes)} in units of {unit_name(unit_bytes)}"
         for container, amount in workload.requests
     ]
     return f"{workload.kind} {workload.namespace}/{workload.name}: {'; '.join(parts)}"
 
 
-def _amount(units: str, unit_bytes: int) -> str:
+def _format_amount(units: str, unit_bytes: int) -> str:
     try:
         return format_bytes(parse_quantity(units) * unit_bytes)
     except QuantityError:
         return f"{units} units of {unit_name(unit_bytes)}"
 
 
-def _inventory(node: Node) -> Inventory | None:
+def _read_inventory(node: Node) -> Inventory | None:
     try:
         return decode_inventory(node.annotation(INVENTORY_ANNOTATION) or "")
     except InventoryError:
         return None
 
 
-def _refusal(inventory: Inventory, unit_bytes: int) -> str:
+def _find_refusal(inventory: Inventory, unit_bytes: int) -> str | None:
     try:
         check_list(inventory.cards, unit_bytes)
     except DevicePluginError as exc:
         return str(exc)
-    return ""
+    return None

@@ -1,4 +1,4 @@
-"""What will create pods, or has created pods that still wait, and asks for a resource.
+"""Lists the workloads that request a resource: what will create pods, and pods that still wait.
 
 Pods of a workload are not listed beside it. A pending pod whose owner is of a kind that is not read here (that of an
 operator) is listed by itself.
@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import PODS, collection
 from accelkit.kube.reflector import list_all
-from accelkit.ledger.feed import PODS
+from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import PodSpec
 
 # By kind: the paths of its collection, the first that the API server knows.
 _KINDS: Final = {
-    "Deployment": ("/apis/apps/v1/deployments",),
-    "StatefulSet": ("/apis/apps/v1/statefulsets",),
-    "DaemonSet": ("/apis/apps/v1/daemonsets",),
-    "ReplicaSet": ("/apis/apps/v1/replicasets",),
-    "ReplicationController": ("/api/v1/replicationcontrollers",),
-    "Job": ("/apis/batch/v1/jobs",),
-    "CronJob": ("/apis/batch/v1/cronjobs", "/apis/batch/v1beta1/cronjobs"),
+    "Deployment": (collection("apps/v1", "deployments"),),
+    "StatefulSet": (collection("apps/v1", "statefulsets"),),
+    "DaemonSet": (collection("apps/v1", "daemonsets"),),
+    "ReplicaSet": (collection("apps/v1", "replicasets"),),
+    "ReplicationController": (collection("v1", "replicationcontrollers"),),
+    "Job": (collection("batch/v1", "jobs"),),
+    "CronJob": (collection("batch/v1", "cronjobs"), collection("batch/v1beta1", "cronjobs")),
     "Pod": (PODS,),
 }
 
@@ -51,10 +51,7 @@ class _Owner(msgspec.Struct):
     controller: bool = False
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
+class _Meta(ObjectMeta, rename="camel"):
     owner_references: list[_Owner] | None = None
 
 
@@ -91,7 +88,7 @@ class _Object(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def workloads_asking(api: ApiClient, resources: Collection[str]) -> list[Workload]:
+async def list_workloads_requesting(api: ApiClient, resources: Collection[str]) -> list[Workload]:
     """Return all workloads, and pods without a node, with a container limited in one of these resources, sorted.
 
     Raises:
@@ -100,8 +97,8 @@ async def workloads_asking(api: ApiClient, resources: Collection[str]) -> list[W
     found: list[Workload] = []
     for kind, paths in _KINDS.items():
         for each in await _list(api, paths):
-            requests = tuple(_requests(_pod_spec(each), resources))
-            if requests and _counts(kind, each):
+            requests = tuple(_find_requests(_find_pod_spec(each), resources))
+            if requests and _creates_pods(kind, each):
                 found.append(Workload(each.metadata.namespace, kind, each.metadata.name, requests))
     return sorted(found)
 
@@ -111,14 +108,14 @@ async def _list(api: ApiClient, paths: Sequence[str]) -> list[_Object]:
         try:
             listed, _ = await list_all(api, path, _Object)
         except ApiError as exc:
-            if exc.status != HTTPStatus.NOT_FOUND or path == paths[-1]:
+            if not exc.not_found or path == paths[-1]:
                 raise
         else:
             return listed
     return []
 
 
-def _counts(kind: str, each: _Object) -> bool:
+def _creates_pods(kind: str, each: _Object) -> bool:
     if kind == "Pod" and (each.spec.node_name or each.status.phase != "Pending"):
         return False
     ended = any(c.type in ("Complete", "Failed") and c.status == "True" for c in each.status.conditions or ())
@@ -126,12 +123,12 @@ def _counts(kind: str, each: _Object) -> bool:
     return not (kind == "Job" and ended) and not any(owner in _KINDS for owner in owners)
 
 
-def _pod_spec(each: _Object) -> PodSpec:
+def _find_pod_spec(each: _Object) -> PodSpec:
     template = each.spec.job_template.spec.template if each.spec.job_template else each.spec.template
     return template.spec if template else each.spec
 
 
-def _requests(spec: PodSpec, resources: Collection[str]) -> Iterator[tuple[str, str]]:
+def _find_requests(spec: PodSpec, resources: Collection[str]) -> Iterator[tuple[str, str]]:
     for container in [*(spec.init_containers or ()), *spec.containers]:
         for name, amount in sorted((container.resources.limits or {}).items()):
             if name in resources and str(amount) != "0":

@@ -1,4 +1,4 @@
-"""Requests to the API server: bytes in, bytes out, errors typed.
+"""Sends requests to the API server: bytes in, bytes out, errors typed.
 
 Callers decode what they need with msgspec; nothing here knows an object's kind. Every request has a deadline. Nothing
 is retried: whether a request may be repeated is known to the caller alone.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Literal, Self
 from urllib.parse import urlencode
 
@@ -101,9 +102,9 @@ class ApiClient:
         timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
         try:
             async with self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout) as response:
-                if response.status != 200:  # noqa: PLR2004 - a watch starts with 200 or not at all
-                    raise _refusal(response.status, await response.read())
-                yield _lines(response.content)
+                if response.status != HTTPStatus.OK:
+                    raise _read_refusal(response.status, await response.read())
+                yield _split_lines(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise ApiError(f"the watch of {path} broke: {str(exc) or type(exc).__name__}") from exc
 
@@ -125,7 +126,7 @@ class ApiClient:
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
             raise ApiError(f"{method} {self.server}{path} got no answer: {str(exc) or type(exc).__name__}") from exc
         if response.status >= 300:  # noqa: PLR2004 - the API server never redirects; all but 2xx is a refusal
-            raise _refusal(response.status, answer)
+            raise _read_refusal(response.status, answer)
         return answer
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
@@ -133,7 +134,7 @@ class ApiClient:
         return URL(f"{self.server}{path}?{urlencode(query)}" if query else self.server + path, encoded=True)
 
     def _headers(self) -> dict[str, str]:
-        bearer = self._connection.bearer()
+        bearer = self._connection.read_bearer()
         return {"Authorization": f"Bearer {bearer}"} if bearer else {}
 
     def _open(self) -> aiohttp.ClientSession:
@@ -142,7 +143,7 @@ class ApiClient:
         return self._session
 
 
-def _refusal(status: int, answer: bytes) -> ApiError:
+def _read_refusal(status: int, answer: bytes) -> ApiError:
     try:
         decoded = msgspec.json.decode(answer, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -150,7 +151,7 @@ def _refusal(status: int, answer: bytes) -> ApiError:
     return ApiError(decoded.message or f"HTTP {status}", status=status, reason=decoded.reason)
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     # StreamReader.readline refuses lines over its buffer; events may be longer.
     pending = bytearray()
     async for chunk in content.iter_any():

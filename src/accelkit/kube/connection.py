@@ -1,4 +1,4 @@
-"""Where the API server is and how we prove who we are.
+"""Finds the API server and the credentials for it.
 
 Inside a pod the service account's files are used; elsewhere a kubeconfig. Static credentials (certificates, tokens,
 token files) are read here; a kubeconfig that runs a credential plugin is handed to the `kubernetes` package, which
@@ -30,17 +30,17 @@ class Connection:
     Attributes:
         server: URL without a trailing slash.
         tls: None for plain HTTP.
-        token: a bearer token, or empty.
+        token: a bearer token; None where certificates or `token_file` are used.
         token_file: read again for every request, because the kubelet rotates it.
     """
 
     server: str
     tls: ssl.SSLContext | None
-    token: str = ""
+    token: str | None = None
     token_file: Path | None = None
 
-    def bearer(self) -> str:
-        """Return the bearer token valid now, or an empty string where certificates are used."""
+    def read_bearer(self) -> str | None:
+        """Return the bearer token valid now, None where certificates are used."""
         if self.token_file is not None:
             return self.token_file.read_text().strip()
         return self.token
@@ -55,19 +55,19 @@ def load_connection(kubeconfig: Path | None = None, *, environ: Mapping[str, str
     if kubeconfig is None and environ.get("KUBECONFIG"):
         kubeconfig = Path(environ["KUBECONFIG"].split(os.pathsep)[0])
     if kubeconfig is not None:
-        return _from_kubeconfig(kubeconfig)
+        return _read_kubeconfig(kubeconfig)
     if environ.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster(environ)
+        return _read_service_account(environ)
     default = Path(environ.get("HOME", "/")) / ".kube" / "config"
     if default.is_file():
-        return _from_kubeconfig(default)
+        return _read_kubeconfig(default)
     raise ConfigurationError(
         "no Kubernetes cluster is configured",
         next_step="set KUBECONFIG or pass --kubeconfig with the path of a kubeconfig",
     )
 
 
-def _in_cluster(environ: Mapping[str, str]) -> Connection:
+def _read_service_account(environ: Mapping[str, str]) -> Connection:
     host = environ["KUBERNETES_SERVICE_HOST"]
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     authority = f"[{host}]" if ":" in host else host
@@ -81,35 +81,35 @@ def _in_cluster(environ: Mapping[str, str]) -> Connection:
     return Connection(f"https://{authority}:{port}", context, token_file=SERVICE_ACCOUNT / "token")
 
 
-def _from_kubeconfig(path: Path) -> Connection:
+def _read_kubeconfig(path: Path) -> Connection:
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text())
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
         raise ConfigurationError(f"kubeconfig {path} cannot be read: {exc}") from exc
     if not isinstance(document, dict):
         raise ConfigurationError(f"kubeconfig {path} is not a mapping")
-    context = _named(document, "contexts", "context", document.get("current-context"), path)
-    cluster = _named(document, "clusters", "cluster", context.get("cluster"), path)
-    user = _named(document, "users", "user", context.get("user"), path) if context.get("user") else {}
+    context = _find_entry(document, "contexts", "context", document.get("current-context"), path)
+    cluster = _find_entry(document, "clusters", "cluster", context.get("cluster"), path)
+    user = _find_entry(document, "users", "user", context.get("user"), path) if context.get("user") else {}
     if "exec" in user or "auth-provider" in user:
-        return _from_plugin(path)
+        return _ask_plugin(path)
     server = str(cluster.get("server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise ConfigurationError(f"kubeconfig {path} gives the server {server!r}, which is no URL")
     try:
-        tls = _tls(cluster, user, path) if server.startswith("https:") else None
+        tls = _build_tls(cluster, user, path) if server.startswith("https:") else None
     except (OSError, ValueError) as exc:
         raise ConfigurationError(f"the certificates of kubeconfig {path} cannot be used: {exc}") from exc
     token_file = user.get("tokenFile")
     return Connection(
         server,
         tls,
-        token=str(user.get("token") or ""),
+        token=str(user["token"]) if user.get("token") else None,
         token_file=path.parent / token_file if token_file else None,
     )
 
 
-def _named(document: Mapping[str, Any], listing: str, key: str, name: object, path: Path) -> Mapping[str, Any]:
+def _find_entry(document: Mapping[str, Any], listing: str, key: str, name: object, path: Path) -> Mapping[str, Any]:
     entries = document.get(listing)
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("name") == name:
@@ -120,12 +120,12 @@ def _named(document: Mapping[str, Any], listing: str, key: str, name: object, pa
     raise ConfigurationError(f"kubeconfig {path} has no entry named {name!r} under {listing}")
 
 
-def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
+def _build_tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
     # As for kubectl, what stands in the file itself wins over a file that it names.
     if authority := cluster.get("certificate-authority-data"):
-        context = ssl.create_default_context(cadata=_decoded(authority).decode())
+        context = ssl.create_default_context(cadata=_decode(authority).decode())
     else:
-        context = ssl.create_default_context(cafile=_file(cluster, "certificate-authority", path))
+        context = ssl.create_default_context(cafile=_find_file(cluster, "certificate-authority", path))
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -133,13 +133,13 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl
         key = user.get("client-key-data")
         if not key:
             raise ConfigurationError(f"kubeconfig {path} has client-certificate-data without client-key-data")
-        _load_inline(context, _decoded(key) + b"\n" + _decoded(certificate))
-    elif file := _file(user, "client-certificate", path):
-        context.load_cert_chain(file, _file(user, "client-key", path))
+        _load_inline(context, _decode(key) + b"\n" + _decode(certificate))
+    elif file := _find_file(user, "client-certificate", path):
+        context.load_cert_chain(file, _find_file(user, "client-key", path))
     return context
 
 
-def _decoded(text: object) -> bytes:
+def _decode(text: object) -> bytes:
     # Garbage would decode to nothing, and without an authority of its own a context trusts the system's.
     return base64.b64decode("".join(str(text).split()), validate=True)
 
@@ -155,7 +155,7 @@ def _load_inline(context: ssl.SSLContext, chain: bytes) -> None:
         os.close(descriptor)
 
 
-def _file(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
+def _find_file(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
     if not entry.get(key):
         return None
     file = path.parent / str(entry[key])
@@ -164,7 +164,7 @@ def _file(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
     return str(file)
 
 
-def _from_plugin(path: Path) -> Connection:
+def _ask_plugin(path: Path) -> Connection:
     try:
         from kubernetes import client, config  # noqa: PLC0415 - half a second and 40 MB that services never need
     except ImportError as exc:
@@ -177,4 +177,4 @@ def _from_plugin(path: Path) -> Connection:
     if settings.cert_file:
         context.load_cert_chain(settings.cert_file, settings.key_file)
     bearer = str(settings.api_key.get("authorization", "")).removeprefix("Bearer ")
-    return Connection(str(settings.host).rstrip("/"), context, token=bearer)
+    return Connection(str(settings.host).rstrip("/"), context, token=bearer or None)

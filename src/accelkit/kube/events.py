@@ -1,4 +1,4 @@
-"""Events: what happened to a pod or node, for the people who look at it."""
+"""Writes Events: what happened to a pod or node, for the people who look at it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import collection
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,8 @@ _MAX_PREFIX: Final = 236
 _NODE_NAMESPACE: Final = "default"
 
 
-class Subject(msgspec.Struct, frozen=True):
-    """The object that an event is about; a node has no namespace."""
+class ObjectReference(msgspec.Struct, frozen=True):
+    """Names the object that an event is about; a node has no namespace."""
 
     kind: str
     name: str
@@ -43,24 +44,24 @@ class Events:
         self._api = api
         self._source = {"component": component, "host": host}
 
-    async def record(self, subject: Subject, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record(self, involved: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
         """Write one event.
 
         Args:
-            subject: what it is about.
+            involved: the object that it is about.
             reason: one word in CamelCase, for machines.
             message: a sentence, for people.
             warning: whether something is wrong.
         """
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        namespace = subject.namespace or _NODE_NAMESPACE
+        namespace = involved.namespace or _NODE_NAMESPACE
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{subject.name[:_MAX_PREFIX]}.{secrets.token_hex(8)}", "namespace": namespace},
+            "metadata": {"name": f"{involved.name[:_MAX_PREFIX]}.{secrets.token_hex(8)}", "namespace": namespace},
             "involvedObject": {
                 "apiVersion": "v1",
-                **{key: value for key, value in msgspec.to_builtins(subject).items() if value},
+                **{key: value for key, value in msgspec.to_builtins(involved).items() if value},
             },
             "reason": reason,
             "message": message[:_MAX_MESSAGE],
@@ -73,6 +74,6 @@ class Events:
             "count": 1,
         }
         try:
-            await self._api.post(f"/api/v1/namespaces/{namespace}/events", event)
+            await self._api.post(collection("v1", "events", namespace), event)
         except ApiError as exc:
-            log.warning("event %s of %s %s is lost: %s", reason, subject.kind, subject.name, exc)
+            log.warning("event %s of %s %s is lost: %s", reason, involved.kind, involved.name, exc)

@@ -1,4 +1,4 @@
-"""Whether the API server answers now.
+"""Tells whether the API server answers now.
 
 A watch whose connection is dead without being closed stays silent for minutes, so it cannot tell.
 """

@@ -1,8 +1,10 @@
-"""Leader election with a Lease of coordination.k8s.io, by the rules of client-go.
+"""Elects a leader with a Lease of coordination.k8s.io, by the rules of client-go.
 
 Clocks of hosts are never compared: a Lease is over when its record has not changed for its duration on our own
 monotonic clock. Our own term is counted from before the renewal was sent, and ends early enough that what was sent
 within it has taken effect, or has not, before anybody else may lead.
+
+Written by hand because the election of the `kubernetes` package blocks a thread.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import get_if_present
+from accelkit.kube.paths import leases, member
+from accelkit.kube.reflector import UNREADABLE
+from accelkit.model.object_meta import ObjectMeta
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +31,6 @@ LEASE_SECONDS = 15
 # A write that was sent at the last moment has 5 s to take effect on the API server, and the Lease is still ours then.
 TERM_SECONDS = 9.0
 _RETRY_SECONDS = 2.0
-_CONFLICT, _NOT_FOUND = 409, 404
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -37,14 +41,8 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     lease_transitions: int | None = None
 
 
-class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
 class _Lease(msgspec.Struct, rename="camel"):
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
     api_version: str = "coordination.k8s.io/v1"
     kind: str = "Lease"
@@ -96,7 +94,8 @@ class Elector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
-        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{lease.namespace}/leases"
+        self._collection = leases(lease.namespace)
+        self._path = member(self._collection, lease.name)
         self._lease = lease
         self._identity = identity
         self._on_acquired = on_acquired
@@ -112,9 +111,10 @@ class Elector:
         return self._leading and self._clock() < self._term_ends
 
     @property
-    def holder(self) -> str:
-        """Who held the Lease when it was last read, or empty."""
-        return (self._observed.spec.holder_identity or "") if self._observed else ""
+    def holder(self) -> str | None:
+        """Who held the Lease when it was last read; None where nobody did."""
+        # A Lease that was given up names the empty string.
+        return (self._observed.spec.holder_identity or None) if self._observed else None
 
     async def run(self) -> None:
         """Compete until cancelled."""
@@ -140,7 +140,7 @@ class Elector:
             log.warning("the Lease %s cannot be %s: %s", self._lease.name, "renewed" if self._leading else "read", exc)
         if held:
             self._term_ends = sent_at + TERM_SECONDS
-        usurped = not held and self._leading and self.holder not in {"", self._identity}
+        usurped = not held and self._leading and self.holder not in {None, self._identity}
         if held and not self._leading:
             self._leading = True
             log.info("%s leads", self._identity)
@@ -169,36 +169,35 @@ class Elector:
 
     async def _acquire_or_renew(self) -> bool:
         if not self.leads():
-            try:
-                self._observe(await self._api.get(f"{self._folder}/{self._lease.name}"))
-            except ApiError as exc:
-                if exc.status != _NOT_FOUND:
-                    raise
+            answer = await get_if_present(self._api, self._path)
+            if answer is None:
                 self._observed = None
+            else:
+                self._observe(answer)
         observed = self._observed
         if observed is None:
-            lease = _Lease(_Metadata(self._lease.name, self._lease.namespace), self._record(None))
-            self._observe(await self._api.post(self._folder, lease))
+            lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._record(None))
+            self._observe(await self._api.post(self._collection, lease))
             return True
         duration = observed.spec.lease_duration_seconds or LEASE_SECONDS
-        over = not self.holder or self._clock() >= self._observed_at + duration
+        over = self.holder is None or self._clock() >= self._observed_at + duration
         if self.holder != self._identity and not over:
             return False
         try:
             await self._put(self._record(observed.spec))
         except ApiError as exc:
-            if exc.status != _CONFLICT:
+            if not exc.conflict:
                 raise
             # Somebody else wrote it: read who before anything is decided.
-            self._observe(await self._api.get(f"{self._folder}/{self._lease.name}"))
+            self._observe(await self._api.get(self._path))
             return False
         return True
 
     async def _put(self, spec: _Spec) -> None:
         assert self._observed is not None  # noqa: S101 - callers have read the Lease
         version = self._observed.metadata.resource_version
-        lease = _Lease(_Metadata(self._lease.name, self._lease.namespace, version), spec)
-        self._observe(await self._api.put(f"{self._folder}/{self._lease.name}", lease))
+        lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace, resource_version=version), spec)
+        self._observe(await self._api.put(self._path, lease))
 
     def _record(self, before: _Spec | None) -> _Spec:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -214,7 +213,7 @@ class Elector:
     def _observe(self, answer: bytes) -> None:
         try:
             lease = _decoder.decode(answer)
-        except _UNREADABLE as exc:
+        except UNREADABLE as exc:
             raise ApiError(f"the Lease {self._lease.name} cannot be read: {exc}") from exc
         if self._observed is None or lease.spec != self._observed.spec:
             self._observed_at = self._clock()

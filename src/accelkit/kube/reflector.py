@@ -1,4 +1,4 @@
-"""List and watch: a collection of the API server, kept up to date in the caller's hands.
+"""Lists and watches a collection of the API server, and tells the caller each change.
 
 The list is consistent (no resourceVersion) and paged; the watch goes on from it with bookmarks. A watch that ends is
 resumed from the last version seen; 410 Gone, or an error event, lists again. Failures back off and never end the
@@ -12,24 +12,21 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-
-
-class _Meta(Protocol):
-    @property
-    def resource_version(self) -> str: ...
+from accelkit.model.object_meta import ObjectMeta
 
 
 class Listed(Protocol):
     """What the objects of a collection must tell: the version from which a watch goes on."""
 
     @property
-    def metadata(self) -> _Meta:
+    def metadata(self) -> ObjectMeta:
         """Metadata of the object."""
 
 
@@ -37,7 +34,6 @@ T = TypeVar("T", bound=Listed)
 
 log = logging.getLogger(__name__)
 
-_GONE = 410
 _PAGE = "500"
 _TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", however it is spaced
 # The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
@@ -69,11 +65,7 @@ class _Change(msgspec.Struct, Generic[T]):
 
 
 class _Versioned(msgspec.Struct):
-    metadata: _ObjectMeta
-
-
-class _ObjectMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
+    metadata: ObjectMeta
 
 
 class _Failure(msgspec.Struct):
@@ -166,7 +158,7 @@ class Reflector(Generic[T]):
                 # relist
                 continue
             except ApiError as exc:
-                if exc.status == _GONE:
+                if exc.expired:
                     self._version = ""
                 if self._disconnected_at is None:
                     self._disconnected_at = time.monotonic()
@@ -205,7 +197,7 @@ class Reflector(Generic[T]):
                 try:
                     kind, object_ = self._read(line)
                 except UNREADABLE as exc:
-                    raise ApiError(f"the watch of {self._path} cannot be read: {exc}", status=_GONE) from exc
+                    raise ApiError(f"the watch of {self._path} cannot be read: {exc}", status=HTTPStatus.GONE) from exc
                 # Only what arrives proves a connection: a server may accept every watch and refuse each in its answer.
                 self._failures = 0
                 if object_ is not None:
@@ -220,6 +212,6 @@ class Reflector(Generic[T]):
         other = _event.decode(line)
         if other.type == "ERROR":
             # Whatever the server objects to, a fresh list is the answer.
-            raise ApiError(msgspec.json.decode(other.object, type=_Failure).message, status=_GONE)
+            raise ApiError(msgspec.json.decode(other.object, type=_Failure).message, status=HTTPStatus.GONE)
         self._version = msgspec.json.decode(other.object, type=_Versioned).metadata.resource_version
         return other.type, None

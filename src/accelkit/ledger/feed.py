@@ -1,4 +1,4 @@
-"""From what the API server shows to the ledger: the one place where pods and nodes become holdings and cards.
+"""Feeds the ledger with what the API server shows: the one place where pods and nodes become holdings and cards.
 
 It takes lists and single events in any order the API server can produce. An assignment on a pod that is not bound says
 nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged in the worst way.
@@ -13,23 +13,21 @@ from dataclasses import dataclass
 import msgspec
 
 from accelkit.errors import AssignmentError, InventoryError, RequestError
-from accelkit.ledger.holding import Holding, PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Holding, Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
-from accelkit.model.cordon import cordoned, with_cordon
+from accelkit.model.assignment import Assignment
+from accelkit.model.cordon import apply_cordon, read_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
-from accelkit.placement.misfit import Reason
+from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import asks_for_cards, containers_in_order, dialect_of, holders, read_request
-from accelkit.vendors.takeover import written_by_others
+from accelkit.vendors.pod_reading import CardPod, PodReader
+from accelkit.vendors.takeover import read_foreign_assignment
 
 log = logging.getLogger(__name__)
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
 DEFAULT_UNIT_BYTES = 2**30
 # What a pod may hold whose limits make no sense to us, but perhaps to its kubelet: all there is.
 _EVERYTHING = PodRequest(
@@ -42,21 +40,16 @@ _EVERYTHING = PodRequest(
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that waits for a node, and the dialect it speaks; `problem` where its request cannot be granted.
+    """A pod that waits for a node, and what it asks for in the cluster's unit.
 
-    `containers` are the names of its app containers, in their order.
+    Attributes:
+        request: None where it asks for no card, or what it asks for cannot be granted.
+        refusal: why it cannot be granted; None where it can.
     """
 
-    pod: PodRef
+    pod: CardPod
     request: PodRequest | None
-    dialect: Dialect
-    problem: str = ""
-    containers: tuple[str, ...] = ()
-
-
-def pod_ref(pod: Pod) -> PodRef:
-    """Return the identity of a pod."""
-    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+    refusal: RequestError | None = None
 
 
 class LedgerFeed:
@@ -70,10 +63,11 @@ class LedgerFeed:
     def __init__(self, ledger: Ledger, dialects: Sequence[Dialect]) -> None:
         self._ledger = ledger
         self._dialects = dialects
+        self._reader = PodReader(dialects)
         self._inventories: dict[str, tuple[str, frozenset[str]]] = {}
         self._withheld: dict[str, frozenset[str]] = {}
         # Pods with nothing of ours on them, by node: what others wrote there needs the node's cards to be understood.
-        self._foreign: dict[str, dict[str, Pod]] = {}
+        self._foreign: dict[str, dict[str, CardPod]] = {}
         self.pending: dict[str, Pending] = {}
         # When each bound pod was created, for those who ask in another system's words.
         self.created: dict[str, str] = {}
@@ -104,12 +98,10 @@ class LedgerFeed:
             self._withhold(found[0], frozenset() if kind == "DELETED" else found[1])
 
     def _bad_cards(self, config_map: ConfigMap) -> tuple[str, frozenset[str]] | None:
-        for dialect in self._dialects:
-            before, mark, after = dialect.unhealthy_cards.partition("{node}")
-            name = config_map.metadata.name
-            if mark and name.startswith(before) and name.endswith(after):
-                words = (word.strip() for word in (config_map.data or {}).get("gpus", "").split(","))
-                return name.removeprefix(before).removesuffix(after), frozenset(word for word in words if word)
+        for lists in (dialect.unhealthy_cards for dialect in self._dialects):
+            if lists is not None and (node := lists.find_node(config_map.metadata.name)) is not None:
+                words = (word.strip() for word in (config_map.data or {}).get(lists.key, "").split(","))
+                return node, frozenset(word for word in words if word)
         return None
 
     def _withhold(self, name: str, words: frozenset[str]) -> None:
@@ -117,7 +109,7 @@ class LedgerFeed:
             return
         self._withheld[name] = words
         if (seen := self._inventories.get(name)) is not None:
-            self._ledger.put_node(name, _inventory(seen[0], self._words(name), name))
+            self._ledger.put_node(name, _read_inventory(seen[0], self._withheld_cards(name), name))
 
     def replace_pods(self, pods: list[Pod]) -> list[Holding]:
         """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one."""
@@ -135,26 +127,20 @@ class LedgerFeed:
         else:
             self._put_pod(pod)
 
-    def pod_read(self, pod: Pod) -> None:
+    def take_pod(self, pod: Pod) -> None:
         """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list."""
         self._put_pod(pod, Stage.BOUND)
 
-    def request_of(self, pod: Pod, node: str = "") -> PodRequest | None:
-        """Read a pod's request in the unit of the node that it is bound to, else in the cluster's.
-
-        Raises:
-            RequestError: it asks for what cannot be granted as written.
-        """
-        entry = self._ledger.node(node)
-        known = entry.inventory.unit_bytes if entry and entry.inventory else self._ledger.unit_bytes
-        unit_bytes = known or DEFAULT_UNIT_BYTES
-        return read_request(pod, self._dialects, unit_bytes)
+    def read_pending(self, pod: Pod) -> Pending | None:
+        """Read a pod that waits for a node; None where it has nothing to do with cards."""
+        found = self._reader.read(pod)
+        return None if found is None else self._pending(found)
 
     def _put_node(self, node: Node) -> None:
         name = node.metadata.name
         if self._put_inventory(node):
             for pod in list(self._foreign.get(name, {}).values()):
-                self._put_pod(pod)
+                self._put_bound(pod, Stage.CONFIRMED)
 
     def _put_inventory(self, node: Node) -> bool:
         """Take over a node's cards; False where nothing has changed."""
@@ -164,121 +150,126 @@ class LedgerFeed:
             self._ledger.put_node(name, None)
         elif self._inventories.get(name) != (seen := (text, self._cordon(node))) or self._is_gone(name):
             self._inventories[name] = seen
-            self._ledger.put_node(name, _inventory(text, self._words(name), name))
+            self._ledger.put_node(name, _read_inventory(text, self._withheld_cards(name), name))
             return True
         return False
 
     def _cordon(self, node: Node) -> frozenset[str]:
         labels = node.metadata.labels or {}
-        marks = [dialect.disabled_cards for dialect in self._dialects if dialect.disabled_cards]
-        return cordoned(node) | {key.partition(mark)[2] for key in labels for mark in marks if mark in key}
+        prefixes = [dialect.disabled_cards for dialect in self._dialects if dialect.disabled_cards]
+        return read_cordon(node) | {key.partition(prefix)[2] for key in labels for prefix in prefixes if prefix in key}
 
-    def _words(self, name: str) -> frozenset[str]:
+    def _withheld_cards(self, name: str) -> frozenset[str]:
         return self._inventories[name][1] | self._withheld.get(name, frozenset())
 
     def _is_gone(self, name: str) -> bool:
         entry = self._ledger.node(name)
-        return entry is None or (entry.problem is not None and entry.problem.reason is Reason.UNKNOWN_NODE)
+        return entry is None or (entry.problem is not None and entry.problem.reason is MisfitReason.UNKNOWN_NODE)
 
     def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
-        uid = pod.metadata.uid
         if pod.terminal:
             self._end(pod)
-        elif not asks_for_cards(pod, self._dialects):
             return
-        elif not pod.spec.node_name:
-            self.pending[uid] = self.waiting(pod)
+        found = self._reader.read(pod)
+        if found is None or not found.asks:
+            return
+        if not found.node:
+            self.pending[found.ref.uid] = self._pending(found)
         else:
-            self.pending.pop(uid, None)
-            self._put_bound(pod, stage)
+            self.pending.pop(found.ref.uid, None)
+            self._put_bound(found, stage)
 
     def _end(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self.pending.pop(uid, None)
         self.created.pop(uid, None)
-        self._forget(pod)
+        self._forget_foreign(pod.spec.node_name, uid)
         self._ledger.release(uid)
 
-    def waiting(self, pod: Pod) -> Pending:
-        """Return what a pod without a node waits for."""
-        dialect = dialect_of(pod, self._dialects)
+    def _pending(self, pod: CardPod) -> Pending:
         try:
-            return Pending(pod_ref(pod), self.request_of(pod), dialect, containers=_app_containers(pod))
+            return Pending(pod, pod.request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES))
         except RequestError as exc:
-            return Pending(pod_ref(pod), None, dialect, str(exc))
+            return Pending(pod, None, exc.with_traceback(None))
 
-    def _put_bound(self, pod: Pod, stage: Stage) -> None:
-        ref, node = pod_ref(pod), pod.spec.node_name
-        self.created[ref.uid] = pod.metadata.creation_timestamp or ""
-        assignment, problem = self._assignment(pod)
-        if assignment is None:
-            assignment, problem = self._by_others(pod, problem)
-        else:
-            self._forget(pod)
-        if assignment is not None:
-            order = [(container.name, kind) for container, kind in containers_in_order(pod)]
-            self._ledger.confirm(ref, node, assignment, order, stage)
-            return
+    def _put_bound(self, pod: CardPod, stage: Stage) -> None:
+        self.created[pod.ref.uid] = pod.created_at
         try:
-            request = self.request_of(pod, node)
+            assignment = self._find_assignment(pod)
+        except AssignmentError as exc:
+            self._put_unassigned(pod, str(exc))
+        else:
+            self._ledger.confirm(pod.ref, pod.node, assignment, pod.order, stage)
+
+    def _put_unassigned(self, pod: CardPod, problem: str) -> None:
+        unit_bytes = self._unit_bytes(pod.node)
+        try:
+            request = pod.request(unit_bytes)
         except RequestError as exc:
             # Bound past us with a request we would have refused; the kubelet goes by the limits alone.
-            request, problem = self._by_limits(pod, node), str(exc)
+            request, problem = _request_by_limits(pod, unit_bytes), str(exc)
         if request is not None:
-            log.warning("pod %s is bound to %s without a usable assignment: %s", ref, node, problem)
-            self._ledger.confirm_unassigned(Unassigned(ref, node, request, problem))
+            log.warning("pod %s is bound to %s without a usable assignment: %s", pod.ref, pod.node, problem)
+            self._ledger.confirm_unassigned(UnassignedPod(pod.ref, pod.node, request, problem))
 
-    def _forget(self, pod: Pod) -> None:
-        """Forget what another system wrote on a pod."""
-        if (held := self._foreign.get(pod.spec.node_name)) is not None:
-            held.pop(pod.metadata.uid, None)
-
-    def _by_others(self, pod: Pod, problem: str) -> tuple[Assignment | None, str]:
-        """Return what another system wrote on the pod, else why nothing is known."""
-        node = pod.spec.node_name
-        self._foreign.setdefault(node, {})[pod.metadata.uid] = pod
+    def _unit_bytes(self, node: str) -> int:
+        """Return the unit of the node, where it is known, else the cluster's."""
         entry = self._ledger.node(node)
-        if pod.annotation(ASSIGNMENT_ANNOTATION) is not None or entry is None or entry.inventory is None:
-            return None, problem
-        try:
-            unit_bytes = entry.inventory.unit_bytes
-            found = written_by_others(pod, self._dialects, entry.cards(), unit_bytes)
-        except AssignmentError as exc:
-            return None, str(exc)
-        return found, problem
+        known = entry.inventory.unit_bytes if entry and entry.inventory else self._ledger.unit_bytes
+        return known or DEFAULT_UNIT_BYTES
 
-    def _assignment(self, pod: Pod) -> tuple[Assignment | None, str]:
-        text = pod.annotation(ASSIGNMENT_ANNOTATION)
-        if text is None:
-            return None, "it has none"
-        try:
-            assignment = decode_assignment(text)
-        except AssignmentError as exc:
-            return None, str(exc)
-        # Anybody who may write the pod can write this annotation. Amounts are not compared: they were fixed in the unit
-        # of their time.
-        for container, resource, whole in holders(pod, self._dialects):
-            shares = assignment.containers.get(container, ())
-            if not any(share.whole is whole for share in shares):
-                return None, f"its assignment gives container {container} no {resource}"
-        return assignment, ""
+    def _find_assignment(self, pod: CardPod) -> Assignment:
+        """Return the assignment that we wrote on a bound pod, else what another system wrote.
 
-    def _by_limits(self, pod: Pod, node: str) -> PodRequest | None:
-        bare = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=None))
-        try:
-            return self.request_of(bare, node)
-        except RequestError:
-            return _EVERYTHING
+        Raises:
+            AssignmentError: there is neither, or it cannot be used.
+        """
+        if isinstance(pod.assignment, Assignment):
+            try:
+                _check_assignment(pod, pod.assignment)
+            except AssignmentError:
+                self._remember_foreign(pod)
+                raise
+            self._forget_foreign(pod.node, pod.ref.uid)
+            return pod.assignment
+        self._remember_foreign(pod)
+        if pod.assignment is not None:
+            raise AssignmentError(str(pod.assignment))
+        entry = self._ledger.node(pod.node)
+        if entry is not None and entry.inventory is not None:
+            found = read_foreign_assignment(pod, entry.cards(), entry.inventory.unit_bytes)
+            if found is not None:
+                return found
+        raise AssignmentError("it has none")
 
+    def _remember_foreign(self, pod: CardPod) -> None:
+        self._foreign.setdefault(pod.node, {})[pod.ref.uid] = pod
 
-def _app_containers(pod: Pod) -> tuple[str, ...]:
-    return tuple(container.name for container in pod.spec.containers)
+    def _forget_foreign(self, node: str, uid: str) -> None:
+        if (pods := self._foreign.get(node)) is not None:
+            pods.pop(uid, None)
 
 
-def _inventory(text: str, cordon: frozenset[str], node: str) -> Inventory | InventoryError:
+def _check_assignment(pod: CardPod, assignment: Assignment) -> None:
+    # Anybody who may write the pod can write this annotation. Amounts are not compared: they were fixed in the unit of
+    # their time.
+    for limit in pod.device_limits():
+        shares = assignment.containers.get(limit.container, ())
+        if not any(share.whole is limit.whole for share in shares):
+            raise AssignmentError(f"its assignment gives container {limit.container} no {limit.resource}")
+
+
+def _request_by_limits(pod: CardPod, unit_bytes: int) -> PodRequest | None:
+    try:
+        return pod.request_by_limits(unit_bytes)
+    except RequestError:
+        return _EVERYTHING
+
+
+def _read_inventory(text: str, cordon: frozenset[str], node: str) -> Inventory | InventoryError:
     try:
         inventory = decode_inventory(text)
-        return msgspec.structs.replace(inventory, cards=with_cordon(inventory.cards, cordon))
+        return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, cordon))
     except InventoryError as exc:
         log.warning("inventory of node %s is unknown: %s", node, exc)
         return exc

@@ -1,4 +1,4 @@
-"""Nodes that have more to give than before: cards that came back, shares that were released, a unit that changed."""
+"""Finds nodes that have more to give than before: cards that came back, released shares, a changed unit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FreedNodes:
         self._tick = -1
         self._offers: dict[str, _Offer] = {}
 
-    def look(self) -> list[str]:
+    def find(self) -> list[str]:
         """Return the nodes that have more to give than at the last look, or other cards."""
         table = self._ledger.table
         if table.tick == self._tick:

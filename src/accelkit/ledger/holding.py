@@ -1,4 +1,4 @@
-"""Who holds what: the entries of the ledger."""
+"""Entries of the ledger: nodes, and what pods hold there."""
 
 from __future__ import annotations
 
@@ -6,27 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import msgspec
-
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
 from accelkit.placement.fit import CardState
-from accelkit.placement.misfit import Misfit, Reason
-
-
-class PodRef(msgspec.Struct, frozen=True):
-    """A pod; the UID tells it from another of the same name."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+from accelkit.placement.misfit import Misfit, MisfitReason
 
 
 class Stage(StrEnum):
@@ -53,7 +41,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Unassigned:
+class UnassignedPod:
     """A pod bound to a node without an assignment that can be read: it holds cards, but nobody said which.
 
     Its memory and compute are counted on every card of the node, and, if it asks for whole cards, every empty card
@@ -121,13 +109,13 @@ class NodeEntry:
     problem: Misfit | None = None
     uses: dict[str, CardUse] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
-    unassigned: dict[str, Unassigned] = field(default_factory=dict)
+    unassigned: dict[str, UnassignedPod] = field(default_factory=dict)
     _states: list[CardState] | None = None
 
     @property
     def gone(self) -> bool:
         """Whether the node does not exist any more and nothing is held there."""
-        unknown = self.problem is not None and self.problem.reason is Reason.UNKNOWN_NODE
+        unknown = self.problem is not None and self.problem.reason is MisfitReason.UNKNOWN_NODE
         return unknown and not self.holdings and not self.unassigned
 
     def cards(self) -> tuple[Card, ...]:
@@ -140,13 +128,13 @@ class NodeEntry:
             self._states = self._count()
         return self._states
 
-    def changed(self) -> None:
-        """Note that cards, holdings or strays are not what they were."""
+    def invalidate(self) -> None:
+        """Note that cards, holdings or pods without an assignment are not what they were."""
         self._states = None
 
     def _count(self) -> list[CardState]:
-        strays = list(self.unassigned.values())
-        return [_state(card, self.uses.get(card.id), strays) for card in self.cards()]
+        unassigned = list(self.unassigned.values())
+        return [_state(card, self.uses.get(card.id), unassigned) for card in self.cards()]
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
         """Count a pod's charges in (+1) or out (-1)."""
@@ -157,17 +145,17 @@ class NodeEntry:
                 del self.uses[card]
 
 
-def _state(card: Card, use: CardUse | None, strays: Sequence[Unassigned]) -> CardState:
-    if use is None and not strays:
+def _state(card: Card, use: CardUse | None, unassigned: Sequence[UnassignedPod]) -> CardState:
+    if use is None and not unassigned:
         return CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True)
-    taken = any(pod.whole for pod in strays) if use is None else use.whole
+    taken = any(pod.whole for pod in unassigned) if use is None else use.whole
     if taken:
         return CardState(card, 0, 0, empty=False)
     held = use or CardUse()
-    stray_bytes = sum(pod.memory_bytes for pod in strays)
+    unassigned_bytes = sum(pod.memory_bytes for pod in unassigned)
     return CardState(
         card,
-        card.capacity_bytes - held.used_bytes - stray_bytes,
-        WHOLE_COMPUTE - held.used_compute - sum(pod.compute for pod in strays),
+        card.capacity_bytes - held.used_bytes - unassigned_bytes,
+        WHOLE_COMPUTE - held.used_compute - sum(pod.compute for pod in unassigned),
         empty=False,
     )

@@ -1,4 +1,4 @@
-"""The ledger: all assignments of a cluster in memory, the single writer of "free".
+"""Keeps all assignments of a cluster in memory: the ledger, the single writer of "free".
 
 Invariants:
 - A reservation is decided and recorded in one critical section, so no two pods are promised the same memory.
@@ -14,15 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import Holding, NodeEntry, PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
 from accelkit.ledger.table import Table
 from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.model.units import unit_name
-from accelkit.placement.charges import charges
-from accelkit.placement.fit import empty_states, kinds, place
-from accelkit.placement.misfit import Misfit, MisfitError, Reason
+from accelkit.placement.charges import count_charges
+from accelkit.placement.fit import empty_states, place
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 
@@ -51,9 +52,9 @@ class Ledger:
             if isinstance(inventory, Inventory):
                 entry.inventory, entry.problem = inventory, self._unit_problem(inventory)
             elif inventory is None:
-                entry.inventory, entry.problem = None, Misfit(Reason.NO_INVENTORY, resolvable=False)
+                entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
-                entry.problem = Misfit(Reason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
+                entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
             # Nodes report their status all day; what changes no card must not have verdicts made anew.
             if (entry.inventory, entry.problem) != before:
                 self.table.update(entry)
@@ -63,7 +64,7 @@ class Ledger:
         with self._lock:
             if name in self._nodes:
                 entry = self._nodes[name]
-                entry.inventory, entry.problem = None, Misfit(Reason.UNKNOWN_NODE, resolvable=False)
+                entry.inventory, entry.problem = None, Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
                 self.table.update(entry)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
@@ -83,14 +84,14 @@ class Ledger:
             if held is not None and held.node == node:
                 return held.assignment
             if held is not None:
-                raise MisfitError(Misfit(Reason.HELD_ELSEWHERE, detail=held.node))
+                raise MisfitError(Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node))
             entry = self._nodes.get(node)
             if entry is None:
-                raise MisfitError(Misfit(Reason.UNKNOWN_NODE, detail=node, resolvable=False))
+                raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
             placed = self.place(entry, request, policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
-            self._hold(Holding(pod, node, placed, charges(kinds(request), placed.containers), Stage.RESERVED))
+            self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
             return placed
 
     def place(self, entry: NodeEntry, request: PodRequest, policy: Policy) -> Assignment | Misfit:
@@ -106,7 +107,7 @@ class Ledger:
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
-    def accepted(self, uid: str) -> None:
+    def accept(self, uid: str) -> None:
         """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""
         with self._lock:
             held = self.holding(uid)
@@ -129,15 +130,15 @@ class Ledger:
                 if held.stage not in (stage, Stage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
-            self._hold(Holding(pod, node, assignment, charges(order, assignment.containers), stage))
+            self._hold(Holding(pod, node, assignment, count_charges(order, assignment.containers), stage))
 
-    def confirm_unassigned(self, stray: Unassigned) -> None:
+    def confirm_unassigned(self, pod: UnassignedPod) -> None:
         """Take over a bound pod whose cards nobody has written down."""
         with self._lock:
-            self.release(stray.pod.uid)
-            entry = self._entry(stray.node)
-            entry.unassigned[stray.pod.uid] = stray
-            self._where[stray.pod.uid] = stray.node
+            self.release(pod.pod.uid)
+            entry = self._entry(pod.node)
+            entry.unassigned[pod.pod.uid] = pod
+            self._where[pod.pod.uid] = pod.node
             self.table.update(entry)
 
     def release(self, uid: str) -> bool:
@@ -201,7 +202,7 @@ class Ledger:
     def _entry(self, name: str) -> NodeEntry:
         entry = self._nodes.get(name)
         if entry is None:
-            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(Reason.UNKNOWN_NODE, resolvable=False))
+            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False))
             self._nodes[name] = entry
             self._by_row.append(entry)
             self._names.append(name)
@@ -215,4 +216,4 @@ class Ledger:
             return None
         else:
             detail = f"it still has {unit_name(inventory.unit_bytes)}"
-        return Misfit(Reason.UNIT, detail=detail, resolvable=False)
+        return Misfit(MisfitReason.UNIT, detail=detail, resolvable=False)

@@ -1,4 +1,4 @@
-"""All nodes as columns of numbers, so that a simple request is judged on every node at once.
+"""Keeps all nodes as columns of numbers, so that a simple request is judged on every node at once.
 
 A request is simple when one container asks for cards without further constraints: nearly all are. For it the verdicts
 here are exactly those of `fit.place`; a property test holds the two together.
@@ -63,7 +63,7 @@ class Table:
     def update(self, entry: NodeEntry) -> None:
         """Copy a node's present state into its row."""
         self.tick += 1
-        entry.changed()
+        entry.invalidate()
         row, states = entry.row, entry.states()
         if len(states) > self._free.shape[1]:
             self._grow(len(self._known), len(states))

@@ -1,4 +1,4 @@
-"""Verdicts on all nodes for one shape of request, kept while the nodes do not change.
+"""Judges all nodes for one shape of request, and keeps the verdicts while the nodes do not change.
 
 Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, later
 ones only where nodes changed since. Simple shapes are judged by the table; others node by node with `fit.place`, once
@@ -17,7 +17,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import FITS, FULL, NEVER, PROBLEM, is_simple
 from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy
 
 FITTING: Final = -1
@@ -27,7 +27,7 @@ _STATES = 20_000
 
 
 @dataclass(slots=True)
-class Verdict:
+class ShapeVerdict:
     """The nodes that fit, and why each of the others does not; a node in neither is unknown to the ledger.
 
     Sets and dictionaries by name, since a scheduler asks by name, thousands at a time; reasons are few and known by
@@ -56,19 +56,19 @@ class Verdict:
             self.failing[node] = number
 
 
-class Verdicts:
+class ShapeVerdicts:
     """The verdicts of the shapes asked about last."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._shapes: OrderedDict[tuple[PodRequest, Policy], Verdict] = OrderedDict()
+        self._shapes: OrderedDict[tuple[PodRequest, Policy], ShapeVerdict] = OrderedDict()
 
-    def judge(self, request: PodRequest, policy: Policy) -> Verdict:
+    def judge(self, request: PodRequest, policy: Policy) -> ShapeVerdict:
         """Return the verdict on every node the ledger knows, as of now; callers change nothing."""
         key = (request, policy)
         verdict = self._shapes.get(key)
         if verdict is None:
-            verdict = self._shapes[key] = Verdict()
+            verdict = self._shapes[key] = ShapeVerdict()
             if len(self._shapes) > _SHAPES:
                 self._shapes.popitem(last=False)
         else:
@@ -82,12 +82,12 @@ class Verdicts:
             verdict.tick = tick
         return verdict
 
-    def _judge_simple(self, verdict: Verdict, request: PodRequest) -> None:
+    def _judge_simple(self, verdict: ShapeVerdict, request: PodRequest) -> None:
         container, table = request.containers[0], self._ledger.table
         if container.whole:
-            reason = Reason.WHOLE_CARDS
+            reason = MisfitReason.WHOLE_CARDS
         else:
-            reason = Reason.MEMORY if container.cards == 1 else Reason.MEMORY_CARDS
+            reason = MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS
         numbers = {
             FITS: FITTING,
             FULL: verdict.number(Misfit(reason, container.cards)),
@@ -106,14 +106,14 @@ class Verdicts:
             entry = self._ledger.entry_at(row)
             verdict.put(entry.name, verdict.number(entry.problem) if entry.problem else numbers[code])
 
-    def _judge_each(self, verdict: Verdict, request: PodRequest, policy: Policy) -> None:
+    def _judge_each(self, verdict: ShapeVerdict, request: PodRequest, policy: Policy) -> None:
         if len(verdict.by_state) > _STATES:
             verdict.by_state.clear()
         for row in self._ledger.table.changed_since(verdict.tick).tolist():
             entry = self._ledger.entry_at(row)
             verdict.put(entry.name, self._number(verdict, request, policy, entry))
 
-    def _number(self, verdict: Verdict, request: PodRequest, policy: Policy, entry: NodeEntry) -> int:
+    def _number(self, verdict: ShapeVerdict, request: PodRequest, policy: Policy, entry: NodeEntry) -> int:
         if entry.problem is not None:
             return verdict.number(entry.problem)
         key = _state_key(entry)

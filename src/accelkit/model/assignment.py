@@ -1,4 +1,4 @@
-"""Which cards each container of a pod got: the annotation `accelkit.io/assignment`, the only durable record."""
+"""Assignments: the cards of each container of a pod, in `accelkit.io/assignment`, the only durable record."""
 
 from __future__ import annotations
 

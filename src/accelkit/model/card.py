@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-# The kubelet takes device IDs of up to 63 characters; `<card>::<number>` needs room for the number.
+# The kubelet takes device IDs of up to 63 characters; `<card>::<number>` needs some for the number.
 MAX_CARD_ID = 48
 
 

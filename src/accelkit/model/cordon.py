@@ -19,14 +19,14 @@ CORDON: Final = "accelkit.io/cordon"
 _ALL = "all"
 
 
-def cordoned(node: Node) -> frozenset[str]:
+def read_cordon(node: Node) -> frozenset[str]:
     """Return the words by which a node's cards are cordoned; empty where none is."""
     words = (node.annotation(CORDON) or "").split(",")
     words += ((node.metadata.labels or {}).get(CORDON) or "").split(".")
     return frozenset(word.strip() for word in words if word.strip())
 
 
-def with_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...]:
+def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...]:
     """Return the cards with what `words` say of each; a card without a number goes by its place."""
     if not words and not any(card.cordoned for card in cards):
         return tuple(cards)

@@ -1,4 +1,4 @@
-"""The record of the labels that we wrote on a node, by which they go: the annotation `accelkit.io/labels`."""
+"""Reads the record of the labels that we wrote on a node, by which they are removed: `accelkit.io/labels`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABELS_ANNOTATION: Final = "accelkit.io/labels"
 _record = msgspec.json.Decoder(dict[str, str])
 
 
-def label_record(node: Node) -> dict[str, str]:
+def read_label_record(node: Node) -> dict[str, str]:
     """Return the labels that we wrote, with the values we gave them; none where the record cannot be read."""
     try:
         return _record.decode(node.annotation(LABELS_ANNOTATION) or "{}")
@@ -22,7 +22,7 @@ def label_record(node: Node) -> dict[str, str]:
         return {}
 
 
-def our_labels(node: Node) -> dict[str, str]:
+def find_owned_labels(node: Node) -> dict[str, str]:
     """Return the labels of the node that are still as we wrote them."""
     present = node.metadata.labels or {}
-    return {key: value for key, value in label_record(node).items() if present.get(key) == value}
+    return {key: value for key, value in read_label_record(node).items() if present.get(key) == value}

@@ -1,4 +1,4 @@
-"""What the kubelet of a node says that containers hold, as its node agent passes it on for audits.
+"""Observed allocations: what the kubelet of a node says that containers hold, passed on by its agent for audits.
 
 It lies in a ConfigMap named like the node, in the namespace of accelkit. It is what was seen, not what is counted: the
 ledger goes by the assignments on pods alone.

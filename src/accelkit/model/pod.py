@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import msgspec
 
+from accelkit.model.object_meta import ObjectMeta
 
-class ObjectMeta(msgspec.Struct, rename="camel", omit_defaults=True):
-    """metadata of an object."""
 
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    creation_timestamp: str | None = None
+class PodRef(msgspec.Struct, frozen=True):
+    """A pod; the UID tells it from another of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 class Resources(msgspec.Struct, omit_defaults=True):
@@ -55,6 +56,11 @@ class Pod(msgspec.Struct, omit_defaults=True):
     metadata: ObjectMeta
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def ref(self) -> PodRef:
+        """The pod's identity."""
+        return PodRef(self.metadata.namespace, self.metadata.name, self.metadata.uid)
 
     @property
     def terminal(self) -> bool:

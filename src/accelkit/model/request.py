@@ -1,4 +1,4 @@
-"""What a pod asks for, in base units and in the order in which the kubelet allocates."""
+"""Requests: what a pod asks for, in base units and in the order in which the kubelet allocates."""
 
 from __future__ import annotations
 
@@ -59,3 +59,8 @@ class PodRequest(msgspec.Struct, frozen=True):
     """
 
     containers: tuple[ContainerRequest, ...]
+
+    @property
+    def order(self) -> list[tuple[str, Kind]]:
+        """The containers' names and kinds, in the order in which the kubelet allocates."""
+        return [(container.container, container.kind) for container in self.containers]

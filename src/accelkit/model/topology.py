@@ -1,4 +1,4 @@
-"""How near two cards of a node are: one scale for every vendor, and the matrix of all pairs."""
+"""Nearness of two cards of a node: one scale for every vendor, and the matrix of all pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units exist only here, at the edges; inside, an amount is an integer in base units.
+"""Reads and writes amounts. Units exist only here, at the edges; inside, an amount is an integer in base units.
 
 Base units are bytes of memory and thousandths of a card's compute.
 """
@@ -23,7 +23,7 @@ UNITS = (
     *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GB"),
     *("8MiB", "4MiB", "2MiB", "1MiB", "0.001GB"),
 )
-# Room for every digit of the two patterns: rounding would make a whole number of what is none.
+# Enough for every digit of the two patterns: rounding would make a whole number of what is none.
 _EXACT = Context(prec=100)
 _SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
 

@@ -1,4 +1,15 @@
-"""What the node agent shows to its kubelet and publishes to the cluster: the cards, and the unit of their memory."""
+"""Shows the cards and the unit of their memory to the kubelet, and publishes them to the cluster.
+
+What a container holds at its kubelet is a number of device IDs, each worth the unit of the day it was allocated. So,
+when the cluster's unit changes:
+
+- A finer unit only adds IDs. It applies at once, except while a pod of the old unit is between its Binding and its
+  admission: the kubelet would ask for its number of devices in the new unit.
+- A coarser unit takes IDs away that containers hold, and a kubelet does not admit a pod again whose devices are gone.
+  So it waits for the pods of finer units.
+- Where a container holds devices and no assignment says how much that is, or the kubelet cannot be asked, the unit
+  stays.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +18,22 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
+from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.units import unit_name
-from accelkit.node.device_plugin.message_size import check_list
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.device_plugin.device_list import check_list
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import Held, held_devices
+from accelkit.node.kubelet import ObservedAllocations, list_pod_resources
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
 from accelkit.node.reconciliation.observed_assignment import NodeCards
-from accelkit.node.unit import PodName, unit_to_advertise
 
 log = logging.getLogger(__name__)
+
+PodName = tuple[str, str]  # namespace, name
 
 
 class Advertising:
@@ -52,7 +66,7 @@ class Advertising:
         self._plugins = plugins
         self._unit: int | None = None
         self._shown: tuple[Sequence[FoundCard], int] | None = None
-        self._problem = ""
+        self._errors = ErrorReporter(log, logging.ERROR)
 
     @property
     def shown(self) -> bool:
@@ -88,15 +102,15 @@ class Advertising:
         if self._shown is None:
             self._unit = self._node.inventory.unit_bytes if self._node.inventory else None
         cards = [each.card for each in found]
-        told, problem = self._told, _problem(cards, self._told)
-        if problem and self._unit is not None and not _problem(cards, self._unit):
+        told, refused = self._told, _find_oversize(cards, self._told)
+        self._log_refusal(refused)
+        problem = "" if refused is None else str(refused)
+        if refused is not None:
+            if self._unit is None or _find_oversize(cards, self._unit) is not None:
+                await self._node.publish(Inventory(self._told, tuple(cards), problem=problem, topology=topology))
+                return False
             told = self._unit
-        elif problem:
-            self._note(problem)
-            await self._node.publish(Inventory(self._told, tuple(cards), problem=problem, topology=topology))
-            return False
-        self._note(problem)
-        unit = await self._choose(told)
+        unit = await self._choose_unit(told)
         if self._shown != (found, unit):
             log.info("showing %d cards in units of %s", len(found), unit_name(unit))
         for plugin in self._plugins:
@@ -108,34 +122,57 @@ class Advertising:
         await self._node.publish(inventory)
         return unit == self._told
 
-    async def _choose(self, told: int) -> int:
+    async def _choose_unit(self, told: int) -> int:
         if told == self._unit:
             return told
-        holders = await self._holders()
-        unit = unit_to_advertise(told, self._unit, self._pods.assigned(), holders)
+        holders = await self._list_holders()
+        unit = choose_unit(told, self._unit, self._pods.assigned(), holders)
         if unit == self._unit:
             return unit
         # A Binding that the watch has not shown would be admitted in the wrong unit.
         await self._pods.refresh()
-        return unit_to_advertise(told, self._unit, self._pods.assigned(), holders)
+        return choose_unit(told, self._unit, self._pods.assigned(), holders)
 
-    async def _holders(self) -> set[PodName] | None:
+    async def _list_holders(self) -> set[PodName] | None:
         try:
-            answer = await held_devices(self._root)
+            answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
             log.warning("%s; the unit of memory stays until they can", exc)
             return None
-        return {(namespace, pod) for namespace, pod, _ in Held(answer, self._resource).containers}
+        return {(namespace, pod) for namespace, pod, _ in ObservedAllocations(answer, self._resource).containers}
 
-    def _note(self, problem: str) -> None:
-        if problem and problem != self._problem:
-            log.error("the unit of memory is not taken over: %s", problem)
-        self._problem = problem
+    def _log_refusal(self, refused: DevicePluginError | None) -> None:
+        if refused is None:
+            self._errors.clear()
+        else:
+            self._errors.report(str(refused), f"the unit of memory is not taken over: {refused}")
 
 
-def _problem(cards: Sequence[Card], unit_bytes: int) -> str:
+def choose_unit(
+    told: int, present: int | None, pods: Sequence[AssignedPod], holders: Collection[PodName] | None
+) -> int:
+    """Return the unit to advertise now, in bytes.
+
+    Args:
+        told: the cluster's unit.
+        present: what the node advertises; None where that is not known.
+        pods: this node's pods with their assignments.
+        holders: the pods that hold devices of memory, as the kubelet says; None where it does not.
+    """
+    sharing = [pod for pod in pods if pod.unit_bytes]
+    finest = min((unit for pod in sharing for unit in pod.unit_bytes), default=told)
+    if present is None:
+        present = finest
+    unclear = holders is None or set(holders) - {(pod.namespace, pod.name) for pod in sharing}
+    if told == present or unclear or any(not pod.admitted for pod in sharing):
+        return present
+    return min(told, finest)
+
+
+def _find_oversize(cards: Sequence[Card], unit_bytes: int) -> DevicePluginError | None:
+    """Return why the kubelet would not take the list of devices in this unit; None where it would."""
     try:
         check_list(cards, unit_bytes)
     except DevicePluginError as exc:
-        return str(exc)
-    return ""
+        return exc
+    return None

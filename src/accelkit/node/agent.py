@@ -1,4 +1,4 @@
-"""The service `accelkit node-agent`: finds the node's cards, publishes them, and serves them to the kubelet."""
+"""Runs `accelkit node-agent`: finds the node's cards, publishes them, and serves them to the kubelet."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from accelkit.errors import ConfigurationError, DevicePluginError
+from accelkit.errors import DevicePluginError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
-from accelkit.logs import Trouble
+from accelkit.logs import ErrorReporter
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_states import CardStates
-from accelkit.node.device_plugin.container_response import card_nodes
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, enforcement
+from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, find_enforcement
 from accelkit.node.device_plugin.plugin import DevicePlugin
-from accelkit.node.device_plugin.preferred_allocation import Grants
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.devices import by_card
-from accelkit.node.discovery import FoundCard, survey, topology_of
+from accelkit.node.discovery import FoundCard, compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import HealthMonitor
 from accelkit.node.health.xids import XidWatch
-from accelkit.node.kubelet import KUBELET_SOCKET, held_devices
+from accelkit.node.kubelet import KUBELET_SOCKET, list_pod_resources
 from accelkit.node.labels import NodeLabels
 from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
-from accelkit.node.processes.monitor import Oversight
-from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, allocations_of
+from accelkit.node.processes.monitor import ProcessMonitor
+from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, build_allocations
 from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_profiles
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "accelkit-node-agent"
 
-# Two looks make a card unhealthy; its pods should not have to wait much longer for the word.
+# Two looks make a card unhealthy; its pods should not have to wait much longer than that to be told.
 _LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
@@ -55,21 +55,21 @@ _GATHER_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Options:
-    """What `accelkit node-agent` was told; `steering` is whether the kubelet is told which devices to choose."""
+class AgentOptions:
+    """Options of `accelkit node-agent`; `steering` is whether the kubelet is told which devices to choose."""
 
     node: str
     root: Path
     unit_bytes: int
     dialect: str
     kubeconfig: Path | None = None
-    namespace: str = ""
+    namespace: str | None = None
     steering: bool = True
     metrics_port: int = 0
     mps_folder: str = MPS_PIPE_DIRECTORY
 
 
-async def run(options: Options) -> None:
+async def run(options: AgentOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
@@ -85,7 +85,7 @@ async def run(options: Options) -> None:
         dialect = load_dialect(options.dialect)
         wake = asyncio.Event()
         pods = NodePods(api, options.node, dialect, on_change=wake.set)
-        plugins = _plugins(options, dialect, pods, metrics, wake)
+        plugins = _make_plugins(options, dialect, pods, metrics, wake)
         node = OwnNode(api, options.node)
         advertising = Advertising(
             node,
@@ -105,66 +105,73 @@ async def run(options: Options) -> None:
             metrics=metrics,
         )
         xids = XidWatch(load_nvml)
-        xids.start()
         states = CardStates(
-            HealthMonitor(options.root, environ=os.environ, nodes=card_nodes, reported=xids.take),
-            partial(enforcement, options.root, pipe_directory=options.mps_folder),
+            HealthMonitor(options.root, environ=os.environ, nodes=list_card_nodes, reported=xids.take),
+            partial(find_enforcement, options.root, pipe_directory=options.mps_folder),
         )
-        stopping = asyncio.create_task(stop.wait())
-        found = asyncio.Event()
-        tasks = {
-            stopping,
-            asyncio.create_task(pods.reflector.run()),
-            asyncio.create_task(
-                _keep_cards(
-                    options,
-                    dialect=dialect,
-                    pods=pods,
-                    node=node,
-                    states=states,
-                    advertising=advertising,
-                    labels=NodeLabels(api, options.node, options.namespace, options.root),
-                    found_any=found,
-                )
+        found_any = asyncio.Event()
+        loops = (
+            pods.reflector.run(),
+            _watch_cards(
+                options,
+                dialect=dialect,
+                pods=pods,
+                node=node,
+                states=states,
+                advertising=advertising,
+                labels=NodeLabels(api, options.node, options.namespace, options.root),
+                found_any=found_any,
             ),
-            asyncio.create_task(_keep_registered(options.root, plugins, found)),
-            asyncio.create_task(
-                _keep_true(
-                    options,
-                    dialect=dialect,
-                    reconciler=reconciler,
-                    oversight=Oversight(options.root, pods=pods, events=events, metrics=metrics),
-                    cards=advertising.found_cards,
-                    writer=AllocationsWriter(api, options.namespace, options.node),
-                    wake=wake,
-                )
+            _keep_registered(options.root, plugins, found_any),
+            _compare_with_kubelet(
+                options,
+                dialect=dialect,
+                reconciler=reconciler,
+                monitor=ProcessMonitor(options.root, pods=pods, events=events, metrics=metrics),
+                cards=advertising.found_cards,
+                writer=AllocationsWriter(api, options.namespace, options.node),
+                wake=wake,
             ),
-        }
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks - done:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(xids.stop)
-        for plugin in plugins:
-            await plugin.stop()
-        for task in done - {stopping}:
-            task.result()
+        )
+        xids.start()
+        try:
+            await run_until(stop, loops)
+        finally:
+            await asyncio.to_thread(xids.stop)
+            for plugin in plugins:
+                await plugin.stop()
     log.info("node agent ended")
 
 
-def _plugins(
-    options: Options, dialect: Dialect, pods: NodePods, metrics: Metrics, wake: asyncio.Event
+async def run_until(stop: asyncio.Event, loops: Iterable[Coroutine[object, object, None]]) -> None:
+    """Run the loops until `stop` is set; the first error of one ends them all and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop) for loop in loops]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as failures:
+        # The command line explains one error; the others are its consequences, or are found next time.
+        raise failures.exceptions[0] from failures
+
+
+def _make_plugins(
+    options: AgentOptions, dialect: Dialect, pods: NodePods, metrics: Metrics, wake: asyncio.Event
 ) -> Sequence[DevicePlugin]:
     memory, cards = dialect.resources.memory, dialect.resources.cards
-    grants = {memory: Grants(whole=False, unit_bytes=options.unit_bytes), cards: Grants(whole=True)}
+    allocations = {
+        memory: PreferredAllocation(whole=False, unit_bytes=options.unit_bytes),
+        cards: PreferredAllocation(whole=True),
+    }
     return [
         DevicePlugin(
             options.root,
             resource=resource,
             whole=resource == cards,
             pods=pods,
-            grants=grants[resource],
-            other=(other, grants[other]),
+            allocations=allocations[resource],
+            other=(other, allocations[other]),
             steering=options.steering,
             on_allocate=wake.set,
             count=metrics.allocation(resource),
@@ -175,30 +182,30 @@ def _plugins(
     ]
 
 
-async def _keep_true(
-    options: Options,
+async def _compare_with_kubelet(
+    options: AgentOptions,
     *,
     dialect: Dialect,
     reconciler: Reconciler,
-    oversight: Oversight,
+    monitor: ProcessMonitor,
     cards: Callable[[], Sequence[FoundCard]],
     writer: AllocationsWriter,
     wake: asyncio.Event,
 ) -> None:
-    """Ask the kubelet what containers hold, correct the assignments, and pass on what it shows."""
-    trouble = Trouble(log)
+    """Ask the kubelet what containers hold, correct the assignments, and write what it shows for audits."""
+    errors = ErrorReporter(log)
     while True:
         settled = False
         try:
-            held = devices_by_pod(await held_devices(options.root), dialect)
+            held = devices_by_pod(await list_pod_resources(options.root), dialect)
         except DevicePluginError as exc:
             # Not answered is not empty: nothing is corrected.
-            trouble.tell(str(exc), f"{exc}; assignments are not compared")
+            errors.report(str(exc), f"{exc}; assignments are not compared")
         else:
-            trouble.over()
+            errors.clear()
             settled = await reconciler.reconcile(held)
-            await oversight.look(cards())
-            await writer.write(allocations_of(options.node, held, oversight.strange, oversight.enforced))
+            await monitor.look(cards())
+            await writer.write(build_allocations(options.node, held, monitor.strange_processes, monitor.enforced))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
                 await wake.wait()
@@ -209,8 +216,8 @@ async def _keep_true(
         wake.clear()
 
 
-async def _keep_cards(
-    options: Options,
+async def _watch_cards(
+    options: AgentOptions,
     *,
     dialect: Dialect,
     pods: NodePods,
@@ -232,12 +239,12 @@ async def _keep_cards(
             # Not readable is not absent: what was shown before stays.
             log.warning("%s", exc)
         else:
-            in_use = await _in_use(options.root, dialect, in_use)
+            in_use = await _list_in_use(options.root, dialect, in_use)
             if await node.read():
                 if not advertising.shown and node.inventory is not None:
                     states.remember(node.inventory.cards, load_profiles(), set(by_card(in_use)))
                 cards = await asyncio.to_thread(states.update, found, node.cordon)
-                topology = await asyncio.to_thread(topology_of, options.root, cards)
+                topology = await asyncio.to_thread(compute_topology, options.root, cards)
                 settled = await advertising.update(cards, topology=topology, in_use=in_use)
                 await labels.update([each.card for each in cards])
             if advertising.shown:
@@ -245,9 +252,9 @@ async def _keep_cards(
         await asyncio.sleep(_LOOK_SECONDS if settled else _UNIT_SECONDS)
 
 
-async def _in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
+async def _list_in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
     try:
-        held = devices_by_pod(await held_devices(root), dialect)
+        held = devices_by_pod(await list_pod_resources(root), dialect)
     except DevicePluginError:
         # A kubelet that does not answer has taken nothing back.
         return before
@@ -261,7 +268,7 @@ async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_an
     await found_any.wait()
     registered: tuple[int, int] | None = None
     while True:
-        kubelet = _identity(root / KUBELET_SOCKET)
+        kubelet = _read_identity(root / KUBELET_SOCKET)
         whole = all(plugin.socket.exists() for plugin in plugins)
         if kubelet is not None and (kubelet != registered or not whole):
             try:
@@ -274,20 +281,10 @@ async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_an
         await asyncio.sleep(_SOCKETS_SECONDS)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _read_identity(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:
         return None
     # A new kubelet makes a new socket; the inode alone may be the old one's, used again.
     return found.st_ino, found.st_ctime_ns
-
-
-def check_root(root: Path) -> None:
-    """Refuse a root that is no host's.
-
-    Raises:
-        ConfigurationError: the folder is not there.
-    """
-    if not root.is_dir():
-        raise ConfigurationError(f"the host's root {root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")

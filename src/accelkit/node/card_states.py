@@ -1,4 +1,4 @@
-"""The cards of this node as they are now: those found, those that were there before, and what is wrong with each."""
+"""Remembers the cards of this node: those found now and those that were there before, each with its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from accelkit.model.card import Card, Health
-from accelkit.model.cordon import with_cordon
+from accelkit.model.cordon import apply_cordon
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import Profile
 
@@ -17,10 +17,10 @@ GONE = "the card is gone from the node"
 
 
 class Monitor(Protocol):
-    """Says of each card how it is, and why it is not well."""
+    """Watches the health of cards."""
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
-        """Look at the cards now."""
+        """Return the health of each card now, and why it is not healthy."""
 
 
 class CardStates:
@@ -30,11 +30,11 @@ class CardStates:
     before this agent started stays where containers hold some of it.
 
     Args:
-        monitor: says how the cards are.
+        monitor: watches their health.
         enforcement: says what keeps a card's shares within their memory.
     """
 
-    def __init__(self, monitor: Monitor, enforcement: Callable[[FoundCard], str] = lambda _found: "") -> None:
+    def __init__(self, monitor: Monitor, enforcement: Callable[[FoundCard], str | None] = lambda _found: None) -> None:
         self._monitor = monitor
         self._enforcement = enforcement
         self._known: dict[str, FoundCard] = {}
@@ -61,18 +61,20 @@ class CardStates:
         """
         places = {each.card.bdf: each.card.id for each in self._known.values() if each.card.bdf}
         # Without its driver a card may have lost its name: it is the one that was in its place, and gone.
-        true = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
-        here = {each.card.id for each in true}
-        self._known |= {each.card.id: each for each in true}
+        present = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
+        here = {each.card.id for each in present}
+        self._known |= {each.card.id: each for each in present}
         ordered = sorted(self._known.values(), key=lambda each: (each.index, each.card.id))
         health = self._monitor.observe(ordered)
         cards = [
-            self._state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each))
+            self._with_state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each))
             for each in ordered
         ]
-        return [replace(each, card=card) for each, card in zip(ordered, with_cordon(cards, cordon), strict=True)]
+        return [replace(each, card=card) for each, card in zip(ordered, apply_cordon(cards, cordon), strict=True)]
 
-    def _state(self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool, enforcement: str) -> Card:
+    def _with_state(
+        self, card: Card, health: Mapping[str, tuple[Health, str]], *, gone: bool, enforcement: str | None
+    ) -> Card:
         told, reason = health.get(card.id, (card.health, card.health_reason))
         if gone:
             told, reason = Health.UNHEALTHY, reason or GONE
@@ -80,4 +82,4 @@ class CardStates:
             # What discovery itself knows to be bad is bad.
             told, reason = card.health, card.health_reason
         why = "" if told is Health.HEALTHY else reason
-        return msgspec.structs.replace(card, health=told, health_reason=why, enforcement=enforcement)
+        return msgspec.structs.replace(card, health=told, health_reason=why, enforcement=enforcement or "")

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from accelkit import __version__
+from accelkit.errors import ConfigurationError
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
-from accelkit.node.agent import Options, check_root, run
+from accelkit.node.agent import AgentOptions, run
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.vendors.dialects import dialect_names, load_dialect
 
@@ -40,7 +41,6 @@ from accelkit.vendors.dialects import dialect_names, load_dialect
 @click.option(
     "--namespace",
     envvar="POD_NAMESPACE",
-    default="",
     help="Where what the kubelet shows is passed on for `accelkit audit`; without it nothing is.",
 )
 @click.option(
@@ -68,22 +68,23 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     unit: str,
     dialect: str,
     kubeconfig: Path | None,
-    namespace: str,
-    steering: bool,  # noqa: FBT001 - the same
+    namespace: str | None,
+    steering: bool,  # noqa: FBT001 - click passes options by name
     metrics_port: int,
     mps_folder: str,
     log_dir: Path | None,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
     log_of_service(load_dialect(dialect).logs.node_agent, log_dir)
-    check_root(host_root)
-    options = Options(
+    if not host_root.is_dir():
+        raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
+    options = AgentOptions(
         node_name,
         host_root,
         parse_unit(unit),
         dialect,
         kubeconfig,
-        namespace=namespace,
+        namespace=namespace or None,
         steering=steering,
         metrics_port=metrics_port,
         mps_folder=mps_folder,

@@ -1,4 +1,4 @@
-"""What the kubelet says: registration of our resources, and which devices containers hold."""
+"""Calls to the kubelet: registration of a device plugin, and the pod resources API."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ _REGISTER_SECONDS = 10.0
 _LIST_SECONDS = 2.0
 
 
-class Held:
-    """Which devices of a resource each container holds: {(namespace, pod, container): units by card}, and their IDs."""
+class ObservedAllocations:
+    """Which devices of one resource each container holds, as the kubelet shows it.
+
+    Attributes:
+        containers: by namespace, pod and container, how many devices of each card.
+        devices: by the same key, the device IDs.
+    """
 
     def __init__(self, answer: resources_api.ListPodResourcesResponse, resource: str) -> None:
         self.containers: dict[tuple[str, str, str], Counter[str]] = {}
@@ -53,8 +58,8 @@ async def register(root: Path, endpoint: str, resource: str, *, steering: bool =
             raise DevicePluginError(f"the kubelet did not register {resource}: {exc.details()}") from exc
 
 
-async def held_devices(root: Path) -> resources_api.ListPodResourcesResponse:
-    """Ask which devices containers hold.
+async def list_pod_resources(root: Path) -> resources_api.ListPodResourcesResponse:
+    """Return which devices containers hold, by the kubelet's pod resources API.
 
     Raises:
         DevicePluginError: the kubelet did not answer; then nothing is known, not nothing held.

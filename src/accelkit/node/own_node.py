@@ -1,4 +1,4 @@
-"""This agent's own Node object: the inventory it publishes there, and what people say there of its cards."""
+"""Reads and writes this agent's own Node object: the inventory that it publishes and the cards that are cordoned."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kube.client import ApiClient
-from accelkit.ledger.feed import NODES
-from accelkit.model.cordon import cordoned
+from accelkit.kube.paths import node_path
+from accelkit.model.cordon import read_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import Node
 
@@ -24,7 +24,7 @@ _node = msgspec.json.Decoder(Node)
 
 
 class OwnNode:
-    """What stands on the Node object, read now and then.
+    """The Node object, read now and then.
 
     Args:
         api: an open client.
@@ -34,7 +34,7 @@ class OwnNode:
 
     def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
-        self._path = f"{NODES}/{name}"
+        self._path = node_path(name)
         self._clock = clock
         self._read_at: float | None = None
         self.inventory: Inventory | None = None
@@ -62,7 +62,7 @@ class OwnNode:
 
     def _take(self, node: Node) -> None:
         self._read_at = self._clock()
-        self.cordon = cordoned(node)
+        self.cordon = read_cordon(node)
         text = node.annotation(INVENTORY_ANNOTATION)
         try:
             self.inventory = None if text is None else decode_inventory(text)

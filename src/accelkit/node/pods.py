@@ -1,4 +1,4 @@
-"""The pods of this node, watched; where the watch has not seen a pod yet, read from the API server."""
+"""Watches the pods of this node, and reads from the API server what the watch has not shown yet."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.errors import ApiError, AssignmentError
+from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import PODS
 from accelkit.kube.reflector import Reflector, list_all
-from accelkit.ledger.feed import PODS
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, decode_assignment
+from accelkit.model.assignment import Assignment
 from accelkit.model.pod import Pod
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import asks_for_cards, containers_in_order, limits_of
+from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,21 @@ def cgroup_uid(pod: Pod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """A pod of this node that asks for cards or has an assignment; `assigned` is None where that cannot be read."""
+    """A pod of this node that asks for cards or has an assignment.
 
-    pod: Pod
+    Attributes:
+        cgroup_uid: the UID by which its cgroup is named.
+        assigned: its assignment; None where there is none, or it cannot be read.
+    """
+
+    pod: CardPod
+    cgroup_uid: str
     assigned: AssignedPod | None
 
     @property
     def admitted(self) -> bool:
         """Whether the kubelet has taken the pod, devices and all."""
-        return self.pod.status.start_time is not None
+        return self.pod.admitted
 
 
 class NodePods:
@@ -55,7 +61,7 @@ class NodePods:
         self, api: ApiClient, node: str, dialect: Dialect, *, on_change: Callable[[], None] = lambda: None
     ) -> None:
         self._api = api
-        self._dialect = dialect
+        self._reader = PodReader([dialect])
         self._on_change = on_change
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._pods: dict[str, NodePod] = {}
@@ -108,7 +114,7 @@ class NodePods:
             self._uids -= uids
         else:
             self._uids |= uids
-        found = None if kind == "DELETED" or pod.terminal else self._holder(pod)
+        found = None if kind == "DELETED" or pod.terminal else self._read(pod)
         if found is None:
             self._pods.pop(uid, None)
             for ended in self._refreshes:
@@ -117,31 +123,27 @@ class NodePods:
             self._pods[uid] = found
         self._on_change()
 
-    def _holder(self, pod: Pod) -> NodePod | None:
-        assigned = _assigned(pod, self._dialect.resources.memory)
-        return NodePod(pod, assigned) if assigned or asks_for_cards(pod, [self._dialect]) else None
+    def _read(self, pod: Pod) -> NodePod | None:
+        reading = self._reader.read(pod)
+        if reading is None:
+            return None
+        assigned = _read_assigned(reading)
+        return NodePod(reading, cgroup_uid(pod), assigned) if assigned or reading.asks else None
 
 
-def _assigned(pod: Pod, resource: str) -> AssignedPod | None:
-    text = pod.annotation(ASSIGNMENT_ANNOTATION)
-    if text is None:
+def _read_assigned(pod: CardPod) -> AssignedPod | None:
+    if not isinstance(pod.assignment, Assignment):
+        if pod.assignment is not None:
+            log.warning("pod %s: %s", pod.ref, pod.assignment)
         return None
-    meta = pod.metadata
-    try:
-        assignment = decode_assignment(text)
-    except AssignmentError as exc:
-        log.warning("pod %s/%s: %s", meta.namespace, meta.name, exc)
-        return None
-    # The kubelet admits pods in the order of their creation.
-    order = (meta.creation_timestamp or "", meta.name)
-    containers = tuple(container.name for container, _ in containers_in_order(pod))
     return AssignedPod(
-        meta.uid,
-        meta.namespace,
-        meta.name,
-        order,
-        containers,
-        assignment,
-        units=limits_of(pod, resource),
-        admitted=pod.status.start_time is not None,
+        pod.ref.uid,
+        pod.ref.namespace,
+        pod.ref.name,
+        # The kubelet admits pods in the order of their creation.
+        (pod.created_at, pod.ref.name),
+        tuple(container.name for container in pod.containers),
+        pod.assignment,
+        units=pod.memory_units(),
+        admitted=pod.admitted,
     )

@@ -1,1 +1,1 @@
-"""Which cards a pod gets: pure functions, and the ledger that remembers who holds what. No I/O."""
+"""Decides which cards a pod gets: pure functions."""

@@ -1,4 +1,4 @@
-"""What a pod costs each card over its life.
+"""Counts what a pod costs each card over its life.
 
 The kubelet hands the devices of a plain init container to the containers after it and frees nothing before the pod has
 ended. So a pod's charge on a card is the number of different devices its containers hold there together, not their sum
@@ -73,7 +73,7 @@ class Tallies:
             self.cards.setdefault(share.card, CardTally()).take(share, kind)
 
 
-def charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tuple[Share, ...]]) -> dict[str, Charge]:
+def count_charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tuple[Share, ...]]) -> dict[str, Charge]:
     """Return what a pod costs each card.
 
     Args:

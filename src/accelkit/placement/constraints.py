@@ -1,4 +1,4 @@
-"""Which constraints of a request an assignment breaks that others have made."""
+"""Finds the constraints of a request that an assignment breaks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest, PodRequest
 
 
-def broken(request: PodRequest, assignment: Assignment, cards: Mapping[str, Card]) -> tuple[str, ...]:
+def find_broken_constraints(request: PodRequest, assignment: Assignment, cards: Mapping[str, Card]) -> tuple[str, ...]:
     """Return a sentence for each constraint that does not hold; what is unknown of a card breaks what asks for it.
 
     Args:
@@ -18,10 +18,12 @@ def broken(request: PodRequest, assignment: Assignment, cards: Mapping[str, Card
         assignment: what it holds.
         cards: the node's cards by id.
     """
-    return tuple(sentence for container in request.containers for sentence in _broken(container, assignment, cards))
+    return tuple(
+        sentence for container in request.containers for sentence in _find_broken(container, assignment, cards)
+    )
 
 
-def _broken(container: ContainerRequest, assignment: Assignment, cards: Mapping[str, Card]) -> Iterator[str]:
+def _find_broken(container: ContainerRequest, assignment: Assignment, cards: Mapping[str, Card]) -> Iterator[str]:
     name = f"container {container.container}"
     held = [share.card for share in assignment.containers.get(container.container, ())]
     if not held:

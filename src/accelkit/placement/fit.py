@@ -1,4 +1,4 @@
-"""Whether a pod fits the cards of one node, and on which it goes.
+"""Decides whether a pod fits the cards of one node, and on which it goes.
 
 Containers are placed in the kubelet's order, cards tried in the policy's order, depth first, so the first complete
 choice is the one the policy likes best. The kubelet passes the devices of a plain init container on to the containers
@@ -15,10 +15,10 @@ import msgspec
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import CardTally
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy, card_rank
 
 # Real pods need a few dozen steps; past this a request is a puzzle that would hold up the scheduler.
@@ -52,7 +52,7 @@ def place(states: Sequence[CardState], request: PodRequest, policy: Policy) -> A
     `Misfit.resolvable` is left True: whether the pod would fit the empty node is the caller's second question.
     """
     if len(request.containers) > _MAX_CONTAINERS:
-        return Misfit(Reason.TOO_COMPLEX)
+        return Misfit(MisfitReason.TOO_COMPLEX)
     search = _Search([state for state in states if state.card.placeable], request, policy)
     chosen = search.solve(0)
     return search.misfit() if chosen is None else Assignment(chosen)
@@ -72,11 +72,11 @@ class _Search:
         self._numbered = any(container.allowed or container.denied for container in request.containers)
         self._steps = 0
         self._deepest = -1
-        self._reason = Misfit(Reason.MEMORY)
+        self._reason = Misfit(MisfitReason.MEMORY)
 
     def misfit(self) -> Misfit:
         """Why the container that got furthest found no card."""
-        return Misfit(Reason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reason
+        return Misfit(MisfitReason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reason
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
         """Place the containers from `depth` on; None where no choice leads to the end."""
@@ -100,7 +100,7 @@ class _Search:
     def _choices(self, container: ContainerRequest, depth: int) -> Iterator[tuple[int, ...]]:
         pool = [i for i, t in enumerate(self._tallies) if (t.whole_pool if container.whole else t.memory_pool)]
         if not self._pool_is_predictable(container, pool):
-            self._note(depth, Misfit(Reason.REUSE, container.cards, container.container))
+            self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
             return
         fitting = [i for i in range(len(self._states)) if self._fits(container, i)]
         missing = [i for i in pool if i not in fitting]
@@ -111,7 +111,7 @@ class _Search:
         if len(pool) > container.cards:
             # Only whole cards come here; the kubelet draws from the pool as it likes, so every draw must do.
             if missing or not self._agree(container, pool, together=container.cards > 1):
-                self._note(depth, Misfit(Reason.REUSE, container.cards, container.container))
+                self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
                 return
             candidates = self._subsets(container, (), [i for i in fitting if i in pool])
         elif self._agree(container, pool, together=True):
@@ -123,7 +123,7 @@ class _Search:
             found = True
             yield cards
         if not found:
-            self._note(depth, Misfit(Reason.CONSTRAINT, container.cards, container.container))
+            self._note(depth, Misfit(MisfitReason.CONSTRAINT, container.cards, container.container))
 
     def _subsets(
         self, container: ContainerRequest, chosen: tuple[int, ...], others: Sequence[int]
@@ -193,16 +193,16 @@ class _Search:
 
     def _why(self, container: ContainerRequest) -> Misfit:
         if container.model and not any(s.card.model == container.model for s in self._states):
-            return Misfit(Reason.MODEL, container.cards, container.model)
+            return Misfit(MisfitReason.MODEL, container.cards, container.model)
         if container.whole:
-            return Misfit(Reason.WHOLE_CARDS, container.cards)
+            return Misfit(MisfitReason.WHOLE_CARDS, container.cards)
         without_compute = sum(
             state.free_bytes - tally.memory_bytes >= container.memory_bytes
             for state, tally in zip(self._states, self._tallies, strict=True)
         )
         if container.compute and without_compute >= container.cards:
-            return Misfit(Reason.COMPUTE, container.cards)
-        return Misfit(Reason.MEMORY if container.cards == 1 else Reason.MEMORY_CARDS, container.cards)
+            return Misfit(MisfitReason.COMPUTE, container.cards)
+        return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)
 
     def _note(self, depth: int, misfit: Misfit) -> None:
         if depth > self._deepest:
@@ -242,8 +242,3 @@ def _copy(tally: CardTally) -> CardTally:
     return CardTally(
         tally.memory_bytes, tally.compute, tally.whole, tally.memory_pool, tally.compute_pool, tally.whole_pool
     )
-
-
-def kinds(request: PodRequest) -> list[tuple[str, Kind]]:
-    """Return container names and kinds in the kubelet's order."""
-    return [(container.container, container.kind) for container in request.containers]

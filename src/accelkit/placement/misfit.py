@@ -1,4 +1,4 @@
-"""Why a pod does not fit a node."""
+"""Reasons why a pod does not fit a node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from accelkit.errors import AccelkitError
 
 
-class Reason(StrEnum):
+class MisfitReason(StrEnum):
     """Closed set of reasons; the dialect has the sentence for each."""
 
     MEMORY = "InsufficientMemory"
@@ -36,7 +36,7 @@ class Misfit(msgspec.Struct, frozen=True):
         resolvable: whether the pod would fit if others left the node. What cannot be resolved stops preemption.
     """
 
-    reason: Reason
+    reason: MisfitReason
     cards: int = 1
     detail: str = ""
     resolvable: bool = True

@@ -8,7 +8,7 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from accelkit.install.certificates import Authority, KeyPair, private_pem
+from accelkit.install.certificates import Authority, KeyPair, encode_private_key
 from accelkit.sandbox.layout import SandboxPaths, write_atomically
 
 __all__ = ["Authority", "KeyPair", "encode_kubeconfig", "generate_service_account_keys", "write_certificates"]
@@ -29,9 +29,12 @@ def write_certificates(paths: SandboxPaths, server: str) -> None:
     """Make the authority, all certificates and the kubeconfigs."""
     authority = Authority("accelkit-sandbox")
     write_atomically(paths.pki / "ca.crt", authority.certificate)
-    pairs = {"apiserver": authority.server("kube-apiserver", _SERVER_NAMES), "sa": generate_service_account_keys()}
+    pairs = {
+        "apiserver": authority.issue_server("kube-apiserver", _SERVER_NAMES),
+        "sa": generate_service_account_keys(),
+    }
     for name, identity in _USERS.items():
-        pair = authority.client(*identity)
+        pair = authority.issue_client(*identity)
         write_atomically(paths.kubeconfig(name), encode_kubeconfig(server, authority.certificate, identity[0], pair))
     for name, pair in pairs.items():
         _write_pair(paths, name, pair)
@@ -46,7 +49,7 @@ def generate_service_account_keys() -> KeyPair:
     """Return a key pair for service account tokens; the public key stands in the certificate's place."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return KeyPair(public, private_pem(key))
+    return KeyPair(public, encode_private_key(key))
 
 
 def encode_kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:

@@ -1,4 +1,4 @@
-"""What a container asks for in the dialects that do not count units of memory.
+"""Reads what a container asks for in the dialects that do not count units of memory.
 
 Intel's GPU Aware Scheduling counts cards and splits a container's other amounts evenly over them. GCUShare's source of
 2025 counts slices of one card, which are parts of its compute here: the ledger's cards differ in memory, never in that.
@@ -7,12 +7,11 @@ Intel's GPU Aware Scheduling counts cards and splits a container's other amounts
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from accelkit.errors import QuantityError, RequestError
-from accelkit.model.pod import Container, Pod
 from accelkit.model.request import ContainerRequest, Kind
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
 from accelkit.vendors.dialects import Dialect, PodRules, ResourceNames
@@ -21,20 +20,28 @@ _MAX_CARDS = 128
 _CARD = re.compile(r"card(\d+)")
 
 
-def amount_of(container: Container, resource: str) -> int:
+class CardContainer(msgspec.Struct, frozen=True):
+    """A container of a pod: how long it holds its cards, and its limits as they are written."""
+
+    name: str
+    kind: Kind
+    limits: Mapping[str, str | int | float]
+
+
+def parse_amount(container: CardContainer, resource: str) -> int:
     """Return a container's limit of a resource, 0 where it has none.
 
     Raises:
         RequestError: it cannot be read.
     """
-    value = (container.resources.limits or {}).get(resource, 0)
+    value = container.limits.get(resource, 0)
     try:
         return parse_quantity(value if isinstance(value, int) else str(value))
     except QuantityError as exc:
         raise RequestError(f"container {container.name}: {resource}: {exc.message}") from exc
 
 
-def ask_of(container: Container, kind: Kind, dialects: Sequence[Dialect]) -> ContainerRequest | None:
+def read_ask(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
     """Return what a container asks for in one of these dialects, None where it asks for nothing there.
 
     Raises:
@@ -42,15 +49,15 @@ def ask_of(container: Container, kind: Kind, dialects: Sequence[Dialect]) -> Con
     """
     for dialect in dialects:
         names = dialect.resources
-        if counts := {name: count for name in names.counts if (count := amount_of(container, name))}:
-            return _split(container, kind, names, counts)
-        if names.slices and (slices := amount_of(container, names.slices)):
-            return _sliced(container, kind, names, slices)
+        if counts := {name: count for name in names.counts if (count := parse_amount(container, name))}:
+            return _read_counts(container, names, counts)
+        if names.slices and (slices := parse_amount(container, names.slices)):
+            return _read_slices(container, names, slices)
     return None
 
 
-def bounded(
-    pod: Pod, dialects: Sequence[Dialect], requests: Sequence[ContainerRequest]
+def apply_pod_rules(
+    annotations: Mapping[str, str], dialects: Sequence[Dialect], requests: Sequence[ContainerRequest]
 ) -> tuple[ContainerRequest, ...]:
     """Return the requests with what the pod's annotations say of the cards they may have.
 
@@ -60,11 +67,11 @@ def bounded(
     found = list(requests)
     for dialect in dialects:
         if (rules := dialect.pod_rules) is not None:
-            found = _bound(pod, rules, found)
+            found = _restrict(annotations, rules, found)
     return tuple(found)
 
 
-def _split(container: Container, kind: Kind, names: ResourceNames, counts: dict[str, int]) -> ContainerRequest:
+def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[str, int]) -> ContainerRequest:
     if len(counts) > 1:
         raise RequestError(
             f"container {container.name} asks for {' and '.join(counts)}", next_step="ask for one of them"
@@ -72,24 +79,26 @@ def _split(container: Container, kind: Kind, names: ResourceNames, counts: dict[
     ((name, count),) = counts.items()
     if count > _MAX_CARDS:
         raise RequestError(f"container {container.name} asks for {count} {name}, at most {_MAX_CARDS} can be")
-    memory, compute = (amount_of(container, each) if each else 0 for each in (names.bytes, names.compute))
+    memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
         raise RequestError(f"container {container.name} asks for more than {count} cards can have")
-    return ContainerRequest(container.name, kind, count, memory // count, compute // count)
+    return ContainerRequest(container.name, container.kind, count, memory // count, compute // count)
 
 
-def _sliced(container: Container, kind: Kind, names: ResourceNames, slices: int) -> ContainerRequest:
+def _read_slices(container: CardContainer, names: ResourceNames, slices: int) -> ContainerRequest:
     if slices > names.per_card:
         raise RequestError(
             f"container {container.name} asks for {slices} {names.slices}, a card has {names.per_card}",
             next_step=f"ask for at most {names.per_card}",
         )
-    return ContainerRequest(container.name, kind, 1, 0, slices * WHOLE_COMPUTE // names.per_card)
+    return ContainerRequest(container.name, container.kind, 1, 0, slices * WHOLE_COMPUTE // names.per_card)
 
 
-def _bound(pod: Pod, rules: PodRules, requests: Sequence[ContainerRequest]) -> list[ContainerRequest]:
-    allowed, denied = _numbers(pod, rules.allow), _numbers(pod, rules.deny)
-    together = [name.strip() for name in (pod.annotation(rules.same_card) or "").split(",") if name.strip()]
+def _restrict(
+    annotations: Mapping[str, str], rules: PodRules, requests: Sequence[ContainerRequest]
+) -> list[ContainerRequest]:
+    allowed, denied = _parse_card_numbers(annotations, rules.allow), _parse_card_numbers(annotations, rules.deny)
+    together = [name.strip() for name in annotations.get(rules.same_card, "").split(",") if name.strip()]
     if not (allowed or denied or together):
         return list(requests)
     if together:
@@ -117,8 +126,8 @@ def _check_together(rules: PodRules, together: Sequence[str], requests: Sequence
             raise RequestError(f"{rules.same_card} names {name}, which does not ask for exactly one card")
 
 
-def _numbers(pod: Pod, key: str) -> tuple[int, ...]:
-    words = [word.strip() for word in (pod.annotation(key) or "").split(",") if word.strip()]
+def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> tuple[int, ...]:
+    words = [word.strip() for word in annotations.get(key, "").split(",") if word.strip()]
     if wrong := [word for word in words if not _CARD.fullmatch(word)]:
         raise RequestError(f"{key} names {', '.join(wrong)}", next_step="write it as card0,card1")
     return tuple(sorted({int(word.removeprefix("card")) for word in words}))

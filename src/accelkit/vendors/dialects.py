@@ -1,4 +1,4 @@
-"""Dialects: the resource names and sentences of a system whose pods we read.
+"""Reads dialects: the resource names and sentences of a system whose pods we read.
 
 Our own is `native`. A dialect is a YAML file beside this module; texts it does not give are the common ones below.
 """
@@ -15,24 +15,27 @@ import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.vendors.annotations import Annotations
+from accelkit.vendors.inspect_formats import InspectFormat
 
-_COMMON: Final[Mapping[Reason, str]] = MappingProxyType(
+_COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
     {
-        Reason.MEMORY: "insufficient memory in one card",
-        Reason.MEMORY_CARDS: "insufficient memory on {cards} cards",
-        Reason.WHOLE_CARDS: "insufficient free cards",
-        Reason.COMPUTE: "insufficient compute on {cards} card(s)",
-        Reason.MODEL: "no card of model {detail}",
-        Reason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
-        Reason.REUSE: "container {detail} cannot take over the devices of an init container that lie on several cards",
-        Reason.TOO_COMPLEX: "the request has too many combinations to search",
-        Reason.NO_INVENTORY: "node has no accelkit inventory",
-        Reason.BAD_INVENTORY: "node's accelkit inventory is unknown",
-        Reason.UNIT: "node does not use the cluster's memory unit: {detail}",
-        Reason.UNKNOWN_NODE: "node is not known to accelkit",
-        Reason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
+        MisfitReason.MEMORY: "insufficient memory in one card",
+        MisfitReason.MEMORY_CARDS: "insufficient memory on {cards} cards",
+        MisfitReason.WHOLE_CARDS: "insufficient free cards",
+        MisfitReason.COMPUTE: "insufficient compute on {cards} card(s)",
+        MisfitReason.MODEL: "no card of model {detail}",
+        MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
+        MisfitReason.REUSE: (
+            "container {detail} cannot take over the devices of an init container that lie on several cards"
+        ),
+        MisfitReason.TOO_COMPLEX: "the request has too many combinations to search",
+        MisfitReason.NO_INVENTORY: "node has no accelkit inventory",
+        MisfitReason.BAD_INVENTORY: "node's accelkit inventory is unknown",
+        MisfitReason.UNIT: "node does not use the cluster's memory unit: {detail}",
+        MisfitReason.UNKNOWN_NODE: "node is not known to accelkit",
+        MisfitReason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
     }
 )
 
@@ -79,6 +82,24 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_agent: str = "accelkit-node-agent"
 
 
+class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ConfigMap in kube-system that lists the bad cards of one node.
+
+    Attributes:
+        config_map: its name, with `{node}`.
+        key: the entry with the IDs or numbers of the cards, separated by commas.
+    """
+
+    config_map: str
+    key: str
+
+    def find_node(self, config_map: str) -> str | None:
+        """Return the name of the node that a ConfigMap of this name is about; None where it is another one."""
+        before, _, after = self.config_map.partition("{node}")
+        named = config_map.startswith(before) and config_map.endswith(after)
+        return config_map.removeprefix(before).removesuffix(after) if named else None
+
+
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How pods of one system ask and what their users read.
 
@@ -92,12 +113,14 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that bound the choice of cards.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
-        unhealthy_cards: name of the ConfigMap in kube-system that lists a node's bad cards, with `{node}`.
+        unhealthy_cards: where it lists the bad cards of nodes; None where it does not.
+        extender_path: the path below which its extender answered; empty for none.
+        inspect: how that one answered `inspect`; None where it did not.
     """
 
     resources: ResourceNames
     one_card_per_pod: bool
-    texts: dict[Reason, str]
+    texts: dict[MisfitReason, str]
     advertised: bool = True
     node_label: str = ""
     logs: Logs = Logs()
@@ -105,7 +128,9 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     pod_rules: PodRules | None = None
     disabled_cards: str = ""
-    unhealthy_cards: str = ""
+    unhealthy_cards: UnhealthyCards | None = None
+    extender_path: str = ""
+    inspect: InspectFormat | None = None
     name: str = ""
 
     def text(self, misfit: Misfit) -> str:
@@ -139,6 +164,12 @@ def load_dialect(name: str) -> Dialect:
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
     """Read several dialects, each once, in the order given."""
     return tuple(load_dialect(name) for name in dict.fromkeys(names))
+
+
+def extender_paths() -> tuple[str, ...]:
+    """Return the paths below which the extenders of other systems answered, each once."""
+    dialects = load_dialects(dialect_names())
+    return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))
 
 
 def _folder() -> resources.abc.Traversable:

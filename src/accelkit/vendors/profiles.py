@@ -1,10 +1,11 @@
-"""Profiles: a vendor as data. A new vendor is a YAML file beside this module, not code.
+"""Profiles: a vendor as data. A new vendor is a YAML file in `data/profiles`, not code.
 
 Facts of a card have ordered sources; the first that knows wins. `environment` is patterns with `{ids}` (identities of
 the granted cards, comma-separated), `{uuids}` (the same as the vendor's own tools know them), `{indices}` (the node's
 own numbering), `{minors}` (the driver's) and `{ordinals}` (0, 1… within the container); a variable that needs what is
 not known is left out. `card_nodes` is patterns with `{index}`, `{minor}` and `{render}`; a card that lacks the number
-cannot be given to a container.
+cannot be given to a container. `labels` is patterns with `{count}`, `{model}`, `{memory_mib}` and `{memory_gib}` of the
+smallest card, `{numbers}` (`0.1.2`), `{names}` (`card0.card1`, as many as one label takes) and `{numa}` (`0-0.1_1-2`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from string import Formatter
+from typing import Literal
 
 import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
-from accelkit.vendors.sources import MemorySource, NumberSource, TextSource
+from accelkit.vendors.sources import Source
 
 _ENVIRONMENT_FIELDS = frozenset({"ids", "uuids", "indices", "minors", "ordinals"})
+_LABEL_FIELDS = frozenset({"count", "model", "memory_mib", "memory_gib", "numbers", "names", "numa"})
 _NODE_FIELDS = frozenset({"index", "minor", "render"})
 
 
@@ -53,12 +56,12 @@ class PciDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     vendor: str
     classes: tuple[str, ...]
     drivers: tuple[str, ...] = ()
-    facts: str = ""
-    identity: tuple[TextSource, ...] = ()
-    model: tuple[TextSource, ...] = ()
-    minor: tuple[NumberSource, ...] = ()
-    render: tuple[NumberSource, ...] = ()
-    memory: tuple[MemorySource, ...] = ()
+    facts: str | None = None
+    identity: tuple[Source, ...] = ()
+    model: tuple[Source, ...] = ()
+    minor: tuple[Source, ...] = ()
+    render: tuple[Source, ...] = ()
+    memory: tuple[Source, ...] = ()
     models: dict[str, Model] = {}
     reserved_mib: int = 0
 
@@ -72,9 +75,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         environment: what a container is told.
         card_nodes: device nodes of each granted card.
         node_nodes: device nodes that every container with a card needs, where they exist.
-        nodes_file: the vendor's own file on the host that renames the device nodes, relative to the root; empty where
-            there is none.
-        cdi: the kind of the vendor's CDI devices, to be used where the host has a specification of it; empty without.
+        nodes_file: the vendor's own file on the host that renames the device nodes, relative to the root.
+        cdi: the kind of the vendor's CDI devices, to be used where the host has a specification of it.
+        labels: the vendor's own node labels, which users select nodes by; one that needs what is not known is left out.
+        enforcement: what may hold a share to its memory where the host has it: NVIDIA's MPS, the kernel's dmem.
+        host_services: programs of the driver that run on the host and keep cards open.
     """
 
     presence_labels: tuple[str, ...]
@@ -82,14 +87,18 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str]
     card_nodes: tuple[str, ...]
     node_nodes: tuple[str, ...]
-    nodes_file: str = ""
-    cdi: str = ""
+    nodes_file: str | None = None
+    cdi: str | None = None
+    labels: dict[str, str] = {}
+    enforcement: tuple[Literal["mps", "dmem"], ...] = ("dmem",)
+    host_services: tuple[str, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
         """Refuse patterns that nothing could fill in."""
         _check(self.environment.values(), _ENVIRONMENT_FIELDS)
         _check(self.card_nodes, _NODE_FIELDS)
+        _check(self.labels.values(), _LABEL_FIELDS)
 
 
 @cache
@@ -115,6 +124,11 @@ def parse_profile(name: str, text: str) -> Profile:
         return msgspec.convert({**document, "name": name}, Profile)
     except msgspec.ValidationError as exc:
         raise ProfileError(f"profile {name} is wrong: {exc}") from exc
+
+
+def host_services() -> frozenset[str]:
+    """Return the programs of all vendors' drivers that run on the host and keep cards open."""
+    return frozenset(name for profile in load_profiles().values() for name in profile.host_services)
 
 
 def presence_labels() -> frozenset[str]:

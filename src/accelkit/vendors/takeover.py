@@ -1,4 +1,4 @@
-"""Assignments of pods that another system has bound, read from what it wrote on them."""
+"""Reads the assignments of pods that another system has bound, from what it wrote on them."""
 
 from __future__ import annotations
 
@@ -7,36 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
-from accelkit.model.pod import Pod
 from accelkit.model.request import ContainerRequest
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import dialect_of, read_request
+from accelkit.vendors.pod_reading import CardPod
 
 
-def written_by_others(
-    pod: Pod, dialects: Sequence[Dialect], cards: Sequence[Card], unit_bytes: int
-) -> Assignment | None:
+def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int) -> Assignment | None:
     """Return what another system assigned; None where nothing of the kind is written on the pod.
 
     Args:
         pod: a bound pod.
-        dialects: the systems whose pods are read.
         cards: those of its node.
         unit_bytes: what a unit of memory is worth there.
 
     Raises:
         AssignmentError: what is written does not fit the pod, or the cards.
     """
-    codec = dialect_of(pod, dialects).annotations
+    codec = pod.dialect.annotations
     if codec is None:
         return None
     try:
-        request = read_request(pod, dialects, unit_bytes)
+        request = pod.request(unit_bytes)
     except RequestError as exc:
         raise AssignmentError(str(exc)) from exc
-    names = [container.name for container in pod.spec.containers]
-    numbers = codec.cards(pod.metadata.annotations or {}, names)
+    numbers = codec.cards(pod.annotations, pod.app_containers)
     if numbers is None or request is None:
         return None
     # A number of ours is the driver's; systems that count for themselves count from 0 as the driver does.

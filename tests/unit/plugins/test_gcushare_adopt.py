@@ -4,9 +4,9 @@ import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import gcushare_adopt
 
 from accelkit.errors import ConfigurationError
-from accelkit.install.adoption import Adopted
+from accelkit.install.adoption import Adoption
 
-NOTHING = Adopted((), ())
+NOTHING = Adoption((), ())
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def adopts(monkeypatch, kubeconfig):
 
 @pytest.mark.parametrize("check", [False, True])
 def test_what_is_taken_over_is_told_and_is_a_change(run_module, adopts, check):
-    checks = adopts(Adopted(["kube-system/gcushare"], ["a", "b"]))
+    checks = adopts(Adoption(["kube-system/gcushare"], ["a", "b"]))
     answer = run_module(gcushare_adopt, {}, check=check)
     assert checks == [check]
     assert answer["changed"]
@@ -40,7 +40,7 @@ def test_what_is_taken_over_is_told_and_is_a_change(run_module, adopts, check):
     }
 
 
-@pytest.mark.parametrize("found", [Adopted(["d/gcushare"], ()), Adopted((), ["a"])])
+@pytest.mark.parametrize("found", [Adoption(["d/gcushare"], ()), Adoption((), ["a"])])
 def test_releases_or_nodes_alone_are_a_change(run_module, adopts, found):
     adopts(found)
     assert run_module(gcushare_adopt, {})["changed"]

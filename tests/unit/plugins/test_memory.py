@@ -5,7 +5,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
 from accelkit.audit import evidence
-from accelkit.audit.comparison import Evidence
+from accelkit.audit.comparison import AuditEvidence
 from accelkit.errors import ApiError
 from accelkit.inspection.inspection import CardView, NodeView, Totals, assemble
 from accelkit.model.observed_allocations import Allocations, StrangeProcess
@@ -46,7 +46,9 @@ def _cluster(monkeypatch, tmp_path):
     async def gather(_api, *, namespace, nodes, ledger):
         assert (namespace, ledger) == ("accelkit", None)
         names = nodes or ("a", "b")
-        return Evidence(assemble([node(name) for name in names], GIB), [], dict.fromkeys(names, ALLOCATIONS), None, {})
+        return AuditEvidence(
+            assemble([node(name) for name in names], GIB), [], dict.fromkeys(names, ALLOCATIONS), None, {}
+        )
 
     monkeypatch.setattr(_inspection, "inspect_cluster", inspect)
     monkeypatch.setattr(evidence, "gather", gather)
@@ -101,7 +103,7 @@ def test_check_of_sound_nodes_passes(run_module):
 def test_check_names_what_the_kubelets_gave_otherwise(run_module, monkeypatch):
     async def gather(_api, **_more):
         process = StrangeProcess("a-0", 7, "miner")
-        return Evidence(assemble([node("a")], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
+        return AuditEvidence(assemble([node("a")], GIB), [], {"a": Allocations("a", (), (process,))}, None, {})
 
     monkeypatch.setattr(evidence, "gather", gather)
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})

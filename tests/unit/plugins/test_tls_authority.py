@@ -89,7 +89,7 @@ def test_the_diff_shows_no_certificate_and_no_key(keep):
 
 
 def given(authority, **more):
-    server, client = authority.server("s", NAMES), authority.client("c")
+    server, client = authority.issue_server("s", NAMES), authority.issue_client("c")
     texts = {"ca": authority.certificate, "certificate": client.certificate, "key": client.key}
     texts |= {"server": server.certificate, "server_key": server.key} | more
     return {name: text.decode() for name, text in texts.items() if text is not None}
@@ -106,7 +106,7 @@ def test_certificates_made_by_somebody_else_are_used(keep, secrets):
 
 def test_the_servers_secret_of_somebody_else_is_checked_and_left_alone(keep, secrets):
     theirs = Authority("theirs")
-    server = theirs.server("s", NAMES)
+    server = theirs.issue_server("s", NAMES)
     foreign = {"tls.crt": server.certificate, "tls.key": server.key}
     secrets.stored[SERVER] = foreign
     assert keep(given=given(theirs, server=None, server_key=None))["changed"]

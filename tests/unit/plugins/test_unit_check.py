@@ -13,12 +13,12 @@ WEB = Workload("d", "Deployment", "web", (("c", "8"),))
 @pytest.fixture
 def found(monkeypatch, kubeconfig):
     def answer(**change):
-        async def unit_change(_api, unit_bytes, resources):
+        async def plan_unit_change(_api, unit_bytes, resources):
             assert (unit_bytes, resources) == (10**8, ["accelkit.io/memory"])
             nothing = {"before": [GIB], "refusals": {}, "finer": [], "waiting": [], "workloads": []}
             return UnitChange(**{**nothing, **change})
 
-        monkeypatch.setattr(unit_check, "unit_change", unit_change)
+        monkeypatch.setattr(unit_check, "plan_unit_change", plan_unit_change)
 
     return answer
 

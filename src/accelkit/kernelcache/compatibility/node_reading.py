@@ -7,11 +7,9 @@ import msgspec
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import node_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    annotations: dict[str, str] | None = None
+from accelkit.model.object_meta import ObjectMeta
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -23,7 +21,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Node(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: ObjectMeta
     status: _Status = _Status()
 
 
@@ -43,7 +41,7 @@ async def read_node(
         InventoryError: its inventory cannot be used.
     """
     try:
-        node = msgspec.json.decode(await api.get(f"/api/v1/nodes/{name}"), type=_Node)
+        node = msgspec.json.decode(await api.get(node_path(name)), type=_Node)
     except msgspec.DecodeError as exc:
         raise ApiError(f"node {name} cannot be read: {exc}") from exc
     architecture = node.status.node_info.architecture or None

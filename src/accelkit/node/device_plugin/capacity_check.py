@@ -1,4 +1,4 @@
-"""How many bytes of each card containers hold, also those that were given devices of another unit."""
+"""Checks that no card is given away beyond its capacity, also where containers hold devices of another unit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def bytes_by_device(holdings: Iterable[tuple[Sequence[str], int]]) -> dict[str, 
     return worth
 
 
-def check_room(device_ids: Sequence[str], cards: Sequence[Card], held: Mapping[str, int], *, unit_bytes: int) -> None:
+def check_capacity(
+    device_ids: Sequence[str], cards: Sequence[Card], held: Mapping[str, int], *, unit_bytes: int
+) -> None:
     """Refuse devices that would put a card over its capacity.
 
     As long as the unit never changed the kubelet cannot choose such; a container from the time of a coarser unit holds

@@ -1,4 +1,4 @@
-"""Whether the host describes a card to its container runtime, by the Container Device Interface (CDI).
+"""Reads whether the host describes a card to its container runtime, by the Container Device Interface (CDI).
 
 Its files lie in /etc/cdi and /var/run/cdi. A card that stands there is given to a container by its CDI name, with all
 that its vendor's driver needs beside the device nodes: libraries, and what else its toolkit has written down.
@@ -30,26 +30,24 @@ class _Specification(msgspec.Struct):
     devices: list[_Device] = []
 
 
-def cdi_name(root: Path, kind: str, names: Collection[str]) -> str:
-    """Return the CDI name of a card that is known by any of `names`, as `nvidia.com/gpu=GPU-1b2c`; empty where none is.
+def find_cdi_name(root: Path, kind: str, names: Collection[str]) -> str | None:
+    """Return the CDI name of a card that is known by any of `names`, as `nvidia.com/gpu=GPU-1b2c`; None where none is.
 
     Args:
         root: the host's root folder.
-        kind: the vendor's kind, as `nvidia.com/gpu`; empty where the vendor has none.
+        kind: the vendor's kind, as `nvidia.com/gpu`.
         names: the card's names.
     """
-    if not kind:
-        return ""
-    found = ""
+    found = None
     for folder in _FOLDERS:
         for path in sorted((root / folder).glob("*")):
             if path.suffix in (".json", ".yaml", ".yml"):
-                described = _described(path, _changed(path))
+                described = _read_devices(path, _read_mtime(path))
                 found = next((f"{kind}={name}" for name in names if (kind, name) in described), found)
     return found
 
 
-def _changed(path: Path) -> int:
+def _read_mtime(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -57,8 +55,8 @@ def _changed(path: Path) -> int:
 
 
 @lru_cache(maxsize=32)
-def _described(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
-    """Return kind and name of each device of a file; nothing of a file that cannot be read, which is said."""
+def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
+    """Return kind and name of each device of a file; none of a file that cannot be read, which is logged."""
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text())
         specification = msgspec.convert(document, _Specification)

@@ -1,4 +1,4 @@
-"""What a container is given for the devices it got: environment and device nodes, by the vendor's profile."""
+"""Makes the answer for one container: environment, mounts and device nodes, by the vendor's profile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node.device_plugin.cdi import cdi_name
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, mps_environment, mps_mounts
+from accelkit.node.device_plugin.cdi import find_cdi_name
+from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, build_mps_environment, list_mps_mounts
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import Profile
@@ -17,7 +17,7 @@ from accelkit.vendors.profiles import Profile
 MEMORY_VARIABLE = "ACCELKIT_MEMORY_BYTES"
 
 
-def container_response(
+def build_container_response(
     device_ids: Sequence[str],
     cards: Sequence[FoundCard],
     root: Path,
@@ -51,26 +51,26 @@ def container_response(
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
     if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
         limits = {found.card.bdf: units[found.card.id] * unit_bytes for found in granted}
-        answer.envs.update(mps_environment(limits, pipe_directory=mps_folder))
-        for path in mps_mounts(mps_folder):
+        answer.envs.update(build_mps_environment(limits, pipe_directory=mps_folder))
+        for path in list_mps_mounts(mps_folder):
             answer.mounts.add(container_path=path, host_path=path)
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
-        answer.envs.update(environment(profile, own))
-        names = [cdi_name(root, profile.cdi, (f.card.id, f.uuid, str(f.minor))) for f in own]
-        if all(names):
+        answer.envs.update(build_environment(profile, own))
+        names = _list_cdi_names(root, profile, own)
+        if len(names) == len(own):
             # The runtime adds device nodes too; both would be one too many.
             for name in names:
                 answer.cdi_devices.add(name=name)
             continue
-        paths = [path for f in own for path in card_nodes(f)]
+        paths = [path for f in own for path in list_card_nodes(f)]
         paths += [path for path in profile.node_nodes if (root / path.removeprefix("/")).exists()]
         for path in paths:
             answer.devices.add(container_path=path, host_path=path, permissions="rw")
     return answer
 
 
-def dialect_environment(
+def build_dialect_environment(
     patterns: Mapping[str, str],
     device_ids: Sequence[str],
     cards: Sequence[FoundCard],
@@ -99,11 +99,11 @@ def dialect_environment(
     return {name: pattern.format(**facts) for name, pattern in patterns.items()}
 
 
-def environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
+def build_environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
     """Return what a container is told of its cards of one vendor; what is not known of all of them is not told."""
     facts: Mapping[str, Sequence[str | int | None]] = {
         "ids": [found.card.id for found in cards],
-        "uuids": [found.uuid or None for found in cards],
+        "uuids": [found.uuid for found in cards],
         "indices": [found.index for found in cards],
         "minors": [found.minor for found in cards],
         "ordinals": range(len(cards)),
@@ -112,7 +112,7 @@ def environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, st
     return {name: value for name, pattern in profile.environment.items() if (value := _fill(pattern, told)) is not None}
 
 
-def card_nodes(found: FoundCard) -> Sequence[str]:
+def list_card_nodes(found: FoundCard) -> Sequence[str]:
     """Return the device nodes of a card.
 
     Raises:
@@ -128,6 +128,15 @@ def card_nodes(found: FoundCard) -> Sequence[str]:
         f"the device nodes of card {found.card.id} are not known",
         next_step=f"check that its driver ({found.driver or 'none is bound'}) is the vendor's",
     )
+
+
+def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) -> Sequence[str]:
+    """Return the CDI names of those cards that the host describes."""
+    kind = profile.cdi
+    if kind is None:
+        return []
+    known = ([str(name) for name in (f.card.id, f.uuid, f.minor) if name is not None] for f in cards)
+    return [name for names in known if (name := find_cdi_name(root, kind, names)) is not None]
 
 
 def _fill(pattern: str, known: Mapping[str, str]) -> str | None:

@@ -1,17 +1,25 @@
-"""The list of devices that a plugin sends to its kubelet."""
+"""Builds the list of devices that a plugin sends to its kubelet, and measures how long it gets.
+
+The kubelet takes the devices of a resource in one message of at most 4,194,304 bytes and drops a plugin whose list is
+longer. A list of millions of devices is refused here before it costs the memory to make it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
+from accelkit.model.units import UNITS, parse_size, unit_name
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node.devices import memory_ids
+from accelkit.node.devices import memory_id, memory_ids
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 
+_HEALTHY = "Healthy"
+_UNHEALTHY = "Unhealthy"
 
-def device_list(
+
+def build_device_list(
     cards: Sequence[Card], *, whole: bool, unit_bytes: int, in_use: Collection[str] = ()
 ) -> api.ListAndWatchResponse:
     """Return what the kubelet is told of the cards.
@@ -30,10 +38,10 @@ def device_list(
     """
     answer = api.ListAndWatchResponse()
     for card in cards:
-        topology = None if card.numa is None else api.TopologyInfo(nodes=[api.NUMANode(ID=card.numa)])
+        topology = _topology(card)
         for device_id in [card.id] if whole else memory_ids(card, unit_bytes):
             # What is unknown stays: only a card known to be bad is taken out.
-            health = "Healthy" if card.placeable or device_id in in_use else "Unhealthy"
+            health = _HEALTHY if card.placeable or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
     if answer.ByteSize() > MAX_MESSAGE_BYTES:
         raise DevicePluginError(
@@ -42,3 +50,54 @@ def device_list(
             next_step="choose a larger unit of memory",
         )
     return answer
+
+
+def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
+    """Return the bytes of the kubelet's list of all memory of these cards, without making it.
+
+    All of them count as unhealthy, which is the longest form: a list that only fits as long as every card is well would
+    fail on the day one falls ill.
+    """
+    total = 0
+    for card in cards:
+        topology = _topology(card)
+        for number, count in _sample_numbers(card.capacity_bytes // unit_bytes):
+            # Devices whose numbers have as many digits are encoded in as many bytes each.
+            sample = api.Device(ID=memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
+            total += count * api.ListAndWatchResponse(devices=[sample]).ByteSize()
+    return total
+
+
+def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
+    """Refuse a unit in which the cards' memory is too many devices for the kubelet.
+
+    Raises:
+        DevicePluginError: with the smallest unit that works for these cards.
+    """
+    size = measure_list(cards, unit_bytes)
+    if size <= MAX_MESSAGE_BYTES:
+        return
+    devices = sum(card.capacity_bytes // unit_bytes for card in cards)
+    fitting = find_smallest_unit(cards)
+    raise DevicePluginError(
+        f"in units of {unit_name(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
+        f"list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
+        next_step=f"the smallest unit that works here is {fitting}" if fitting else "no unit works here",
+    )
+
+
+def find_smallest_unit(cards: Sequence[Card]) -> str | None:
+    """Return the smallest unit of the list that works for these cards; None where none does."""
+    return next((name for name in reversed(UNITS) if measure_list(cards, parse_size(name)) <= MAX_MESSAGE_BYTES), None)
+
+
+def _topology(card: Card) -> api.TopologyInfo | None:
+    return None if card.numa is None else api.TopologyInfo(nodes=[api.NUMANode(ID=card.numa)])
+
+
+def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
+    """Yield one of the numbers below `count` for each count of digits, and how many numbers have as many."""
+    first, end = 0, 10
+    while first < count:
+        yield first, min(end, count) - first
+        first, end = end, 10 * end

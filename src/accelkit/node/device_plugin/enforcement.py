@@ -1,4 +1,4 @@
-"""What keeps a share within its memory on this host: NVIDIA's MPS, the kernel's dmem controller, or nothing.
+"""Enforcement of a share's memory on this host: by NVIDIA's MPS, by the kernel's dmem controller, or not at all.
 
 A share is enforced only where something other than its program refuses memory beyond it; anything else is advisory, and
 what cannot be known is advisory too. Paths lie below a root that may be moved.
@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from accelkit.node.discovery import FoundCard
-from accelkit.node.discovery.sysfs import key_values, number, text
+from accelkit.node.discovery.sysfs import read_integer, read_key_values, read_text
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,10 @@ _REGION: Final = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 _POD_UID: Final = re.compile(r"[0-9a-f-]{32,36}")
 
 
-def enforcement(root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_DIRECTORY) -> str:
-    """Return `mps` where an MPS control daemon runs for the card, so that its limits can be set; else nothing.
+def find_enforcement(
+    root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_DIRECTORY
+) -> Literal["mps"] | None:
+    """Return `mps` where an MPS control daemon runs for the card, so that its limits can be set; else None.
 
     dmem is not told here: whether a pod is held to its share is what `limit_pod` returns.
 
@@ -38,17 +40,17 @@ def enforcement(root: Path, found: FoundCard, *, pipe_directory: str = MPS_PIPE_
         found: the card.
         pipe_directory: the daemon's, which is its CUDA_MPS_PIPE_DIRECTORY.
     """
-    if found.profile.name != "nvidia":
-        return ""
+    if "mps" not in found.profile.enforcement:
+        return None
     pipes = root / pipe_directory.removeprefix("/")
-    pid = number(pipes / f"{_MPS_CONTROL}.pid")
+    pid = read_integer(pipes / f"{_MPS_CONTROL}.pid")
     # The file stays when the daemon is killed, and its number may be another process's by now.
-    if pid is None or not (pipes / "control").exists() or text(root / f"proc/{pid}/comm") != _MPS_COMMAND:
-        return ""
-    return "mps" if _serves(root / f"proc/{pid}/environ", found.uuid) else ""
+    if pid is None or not (pipes / "control").exists() or read_text(root / f"proc/{pid}/comm") != _MPS_COMMAND:
+        return None
+    return "mps" if _serves(root / f"proc/{pid}/environ", found.uuid) else None
 
 
-def mps_environment(granted: Mapping[str, int], *, pipe_directory: str = MPS_PIPE_DIRECTORY) -> Mapping[str, str]:
+def build_mps_environment(granted: Mapping[str, int], *, pipe_directory: str = MPS_PIPE_DIRECTORY) -> Mapping[str, str]:
     """Return what makes the programs of a container clients of MPS that are held to what they were given.
 
     Limits go by the number that a card has for the program, so cards are numbered by PCI address.
@@ -67,7 +69,7 @@ def mps_environment(granted: Mapping[str, int], *, pipe_directory: str = MPS_PIP
     }
 
 
-def mps_mounts(pipe_directory: str = MPS_PIPE_DIRECTORY) -> Sequence[str]:
+def list_mps_mounts(pipe_directory: str = MPS_PIPE_DIRECTORY) -> Sequence[str]:
     """Return the host's folders that clients of MPS need at the same path: pipes, and memory shared with the server."""
     return (pipe_directory, "/dev/shm")  # noqa: S108 - the path is MPS's
 
@@ -87,16 +89,16 @@ def limit_pod(root: Path, pod_uid: str, granted: Mapping[str, int]) -> bool:
         Whether the kernel has all of the limits, as read back; else the pod's shares are advisory.
     """
     try:
-        folder = _pod_cgroup(root, pod_uid)
+        folder = _find_pod_cgroup(root, pod_uid)
         if folder is None or not granted:
             return False
-        return all(_limit(root, folder / "dmem.max", bdf, amount) for bdf, amount in sorted(granted.items()))
+        return all(_write_limit(root, folder / "dmem.max", bdf, amount) for bdf, amount in sorted(granted.items()))
     except (OSError, UnicodeDecodeError) as exc:
         log.debug("pod %s cannot be held to its memory: %s", pod_uid, exc)
         return False
 
 
-def _serves(environ: Path, uuid: str) -> bool:
+def _serves(environ: Path, uuid: str | None) -> bool:
     """Return whether the daemon serves a card: all, or those in its environment, which is as it was started with."""
     try:
         variables = environ.read_bytes().decode(errors="replace").split("\0")
@@ -106,27 +108,27 @@ def _serves(environ: Path, uuid: str) -> bool:
     if shown is None:
         return True
     # The beginning of a UUID is enough for CUDA. Numbers may be in CUDA's own order: whose they are cannot be known.
-    return any(name.startswith("GPU-") and uuid.startswith(name) for name in shown.split(","))
+    return uuid is not None and any(name.startswith("GPU-") and uuid.startswith(name) for name in shown.split(","))
 
 
-def _region(root: Path, bdf: str) -> str | None:
+def _find_region(root: Path, bdf: str) -> str | None:
     """Return the name of a card's one region; None where it has none, or several, over which one sum cannot be held."""
-    names = key_values(root / _CGROUPS / "dmem.capacity", None)
+    names = read_key_values(root / _CGROUPS / "dmem.capacity", None)
     own = [name for name in names if (match := _REGION.fullmatch(name)) and match[1] == bdf]
     return own[0] if len(own) == 1 else None
 
 
-def _limit(root: Path, file: Path, bdf: str, amount: int) -> bool:
-    region = _region(root, bdf)
+def _write_limit(root: Path, file: Path, bdf: str, amount: int) -> bool:
+    region = _find_region(root, bdf)
     if region is None or not file.exists():
         return False
     # The kernel takes one region at a time.
     file.write_text(f"{region} {amount}\n")
-    held = key_values(file, None).get(region, "")
+    held = read_key_values(file, None).get(region, "")
     return held.isdecimal() and int(held) <= amount
 
 
-def _pod_cgroup(root: Path, pod_uid: str) -> Path | None:
+def _find_pod_cgroup(root: Path, pod_uid: str) -> Path | None:
     """Return the pod's cgroup as the cgroupfs or the systemd driver names it; a kubelet may have a root of its own."""
     if not _POD_UID.fullmatch(pod_uid):
         return None

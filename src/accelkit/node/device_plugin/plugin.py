@@ -1,4 +1,4 @@
-"""One device plugin: one resource, one socket, the kubelet's DevicePlugin service (v1beta1)."""
+"""Serves one resource to the kubelet: the DevicePlugin service (v1beta1) on one socket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,21 +17,36 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_room
-from accelkit.node.device_plugin.container_response import container_response, dialect_environment
-from accelkit.node.device_plugin.device_list import device_list
+from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_capacity
+from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
+from accelkit.node.device_plugin.device_list import build_device_list
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.node.device_plugin.pending_allocations import Devices
-from accelkit.node.device_plugin.preferred_allocation import Grants, check_exclusive
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
 from accelkit.node.devices import by_card
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import PLUGIN_FOLDER, Held, held_devices, register
+from accelkit.node.kubelet import PLUGIN_FOLDER, ObservedAllocations, list_pod_resources, register
 from accelkit.node.pods import NodePods
 
 log = logging.getLogger(__name__)
 
 _RESEND_SECONDS = 1.0
 _TOLD_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What containers hold at one moment.
+
+    Attributes:
+        held: devices of this resource by container and card.
+        others: cards held through the other resource, with who holds them; None where that is unknown.
+        bytes_by_device: what the devices of this resource are worth.
+    """
+
+    held: Mapping[Key, Devices]
+    others: Mapping[str, str | None]
+    bytes_by_device: Mapping[str, int]
 
 
 class DevicePlugin(api_grpc.DevicePluginServicer):
@@ -41,7 +57,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         resource: the extended resource.
         whole: whether its devices are whole cards, or units of memory.
         pods: this node's pods with their assignments.
-        grants: what this resource's allocations were attributed to.
+        allocations: this resource's allocations under way.
         other: the same of the other resource, and its name.
         steering: whether the kubelet is told which devices to choose.
         on_allocate: called after each allocation.
@@ -57,8 +73,8 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         resource: str,
         whole: bool,
         pods: NodePods,
-        grants: Grants,
-        other: tuple[str, Grants],
+        allocations: PreferredAllocation,
+        other: tuple[str, PreferredAllocation],
         steering: bool = True,
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
@@ -71,7 +87,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         self._resource = resource
         self._whole = whole
         self._pods = pods
-        self._grants = grants
+        self._allocations = allocations
         self._other_resource, self._other = other
         self._steering = steering
         self._on_allocate = on_allocate
@@ -98,9 +114,9 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             DevicePluginError: there are more devices than the kubelet takes.
         """
         found = [found.card for found in cards]
-        devices = device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
+        devices = build_device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
         async with self._changed:
-            self._cards, self._grants.unit_bytes = cards, unit_bytes
+            self._cards, self._allocations.unit_bytes = cards, unit_bytes
             if devices == self._devices:
                 return
             self._devices = devices
@@ -161,35 +177,35 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
         """Offer the devices of the cards that were assigned."""
-        held, others, _ = await self._held()
+        observed = await self._observe()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
-            if not self._grants.expects(self._pods.assigned(), held, wanted.allocation_size):
+            if not self._allocations.expects(self._pods.assigned(), observed.held, wanted.allocation_size):
                 await self._pods.refresh()
-            answer.container_responses.add(deviceIDs=self._prefer(wanted, held, others))
+            answer.container_responses.add(deviceIDs=self._prefer(wanted, observed))
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
         """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
-        held, others, worth = await self._held()
+        observed = await self._observe()
         answer = api.AllocateResponse()
         try:
             for container in request.container_requests:
                 ids = list(container.devices_ids)
-                check_exclusive(ids, others, whole=self._whole)
-                if not self._grants.expects(self._pods.assigned(), held, len(ids)):
+                check_exclusive(ids, observed.others, whole=self._whole)
+                if not self._allocations.expects(self._pods.assigned(), observed.held, len(ids)):
                     await self._pods.refresh()
                 if not self._whole:
-                    self._grants.check_unit(self._pods.assigned(), held, len(ids))
+                    self._allocations.check_unit(self._pods.assigned(), observed.held, len(ids))
                     own = [found.card for found in self._cards]
-                    check_room(ids, own, worth, unit_bytes=self._grants.unit_bytes)
-                key = self._grants.grant(self._pods.assigned(), held, ids)
+                    check_capacity(ids, own, observed.bytes_by_device, unit_bytes=self._allocations.unit_bytes)
+                key = self._allocations.record(self._pods.assigned(), observed.held, ids)
                 log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
-                unit_bytes = None if self._whole else self._grants.unit_bytes
-                response = container_response(
+                unit_bytes = None if self._whole else self._allocations.unit_bytes
+                response = build_container_response(
                     ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
                 )
-                response.envs.update(self._told(ids, key))
+                response.envs.update(self._fill_dialect_environment(ids, key))
                 answer.container_responses.append(response)
         except DevicePluginError as exc:
             self._count("refused")
@@ -207,63 +223,66 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         """Never called: the options do not ask for it."""
         return api.PreStartContainerResponse()
 
-    def _prefer(
-        self, wanted: api.ContainerPreferredAllocationRequest, held: Mapping[Key, Devices], avoid: Collection[str]
-    ) -> list[str]:
-        return self._grants.prefer(
+    def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
+        return self._allocations.prefer(
             self._pods.assigned(),
-            held,
+            observed.held,
             available=wanted.available_deviceIDs,
             taken=wanted.must_include_deviceIDs,
             size=wanted.allocation_size,
-            avoid=avoid,
+            avoid=observed.others,
         )
 
-    def _told(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
+    def _fill_dialect_environment(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
         if not self._environment or self._whole:
             return {}
         pod = next((pod for pod in self._pods.assigned() if key and pod.uid == key[0]), None)
         # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
         pod_units = sum(pod.units.values()) if pod else len(ids)
-        return dialect_environment(
-            self._environment, ids, self._cards, unit_bytes=self._grants.unit_bytes, pod_units=pod_units
+        return build_dialect_environment(
+            self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
-    async def _held(self) -> tuple[Mapping[Key, Devices], Mapping[str, str], Mapping[str, int]]:
-        """Return what containers hold, the cards held through the other resource, and what devices are worth."""
+    async def _observe(self) -> _Observed:
+        """Ask the kubelet what containers hold; where it does not answer, go by the assignments."""
         pods = self._pods.assigned()
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
-            answer = await held_devices(self._root)
+            answer = await list_pod_resources(self._root)
         except DevicePluginError as exc:
             # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
-            log.warning("%s; believing the assignments of this node's pods", exc)
-            for grants in (self._grants, self._other):
-                grants.settle(pods, ())
-            return {}, self._assigned_otherwise(pods), self._worth(pods, {})
-        own, other = Held(answer, self._resource), Held(answer, self._other_resource)
-        for grants, held in ((self._grants, own), (self._other, other)):
-            grants.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
+            log.warning("%s; going by the assignments of this node's pods", exc)
+            for each in (self._allocations, self._other):
+                each.settle(pods, ())
+            return _Observed({}, self._list_assigned_otherwise(pods), self._map_bytes(pods, {}))
+        own, other = ObservedAllocations(answer, self._resource), ObservedAllocations(answer, self._other_resource)
+        for allocations, held in ((self._allocations, own), (self._other, other)):
+            allocations.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
         others = self._other.cards()
         for (namespace, name, _), cards in other.containers.items():
             others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
         keyed = {(uids[ns, pod], name): cards for (ns, pod, name), cards in own.containers.items() if (ns, pod) in uids}
-        return keyed, others, self._worth(pods, own.devices)
+        return _Observed(keyed, others, self._map_bytes(pods, own.devices))
 
-    def _worth(self, pods: Sequence[AssignedPod], held: Mapping[tuple[str, str, str], Sequence[str]]) -> dict[str, int]:
+    def _map_bytes(
+        self, pods: Sequence[AssignedPod], held: Mapping[tuple[str, str, str], Sequence[str]]
+    ) -> dict[str, int]:
         """Return the bytes of each device that containers hold: those assigned, else by the present unit."""
         by_uid = {pod.uid: pod for pod in pods}
         by_name = {(pod.namespace, pod.name): pod for pod in pods}
-        holdings: list[tuple[AssignedPod | None, str, Sequence[str]]] = [
-            (by_uid.get(key[0]) if key else None, key[1] if key else "", ids) for key, ids in self._grants.under_way()
+        pending = [
+            (ids, by_uid[key[0]].memory_bytes(key[1]) if key is not None and key[0] in by_uid else 0)
+            for key, ids in self._allocations.list_pending()
         ]
-        holdings += [(by_name.get((space, name)), container, ids) for (space, name, container), ids in held.items()]
-        return bytes_by_device(
-            (ids, (pod.memory_bytes(container) if pod else 0) or len(ids) * self._grants.unit_bytes)
-            for pod, container, ids in holdings
-        )
+        shown = [
+            (ids, by_name[space, name].memory_bytes(container) if (space, name) in by_name else 0)
+            for (space, name, container), ids in held.items()
+        ]
+        unit = self._allocations.unit_bytes
+        return bytes_by_device((ids, assigned or len(ids) * unit) for ids, assigned in (*pending, *shown))
 
-    def _assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str]:
+    def _list_assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str | None]:
+        """Return the cards assigned through the other resource, with the pods that they were assigned to."""
         return {
             share.card: f"{pod.namespace}/{pod.name}"
             for pod in pods

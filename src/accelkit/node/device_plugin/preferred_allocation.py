@@ -1,7 +1,7 @@
-"""Which devices the kubelet is offered before an allocation, and what is checked during it.
+"""Chooses which devices the kubelet is offered before an allocation, and checks what it chose during it.
 
-The kubelet gives no pod identity. Steering offers the IDs of the cards that are owed to the containers that wait for
-this many units, the first in the order of admission before others. The answer to Allocate never depends on who is
+The kubelet gives no pod identity. Steering offers the IDs of the cards that were assigned to the containers which
+wait for this many units, in the order of admission. The answer to Allocate never depends on who is
 meant: it comes from the IDs. Two containers of equal size that the kubelet takes in another order swap their cards;
 both get what they asked for, on cards that have it, and their assignments are corrected afterwards.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from accelkit.errors import DevicePluginError
 from accelkit.model.units import unit_name
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.device_plugin.pending_allocations import Devices, open_slots, waiting
+from accelkit.node.device_plugin.pending_allocations import Devices, list_pending_allocations, rank_pending_allocations
 from accelkit.node.devices import by_card, card_of, pick
 from accelkit.placement.policies import Policy, card_rank
 
@@ -25,7 +25,7 @@ _IN_FLIGHT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Grant:
+class _PendingAllocation:
     """An answer that the kubelet does not show as held yet; `key` is who probably got it."""
 
     device_ids: tuple[str, ...]
@@ -33,8 +33,8 @@ class _Grant:
     at: float
 
 
-class Grants:
-    """The allocations of one resource on this node that are under way.
+class PreferredAllocation:
+    """Chooses the devices of one resource that the kubelet is offered, and tracks the allocations under way.
 
     Args:
         whole: whether this is the resource of whole cards.
@@ -46,7 +46,7 @@ class Grants:
         self._whole = whole
         self._clock = clock
         self.unit_bytes = unit_bytes
-        self._in_flight: list[_Grant] = []
+        self._pending: list[_PendingAllocation] = []
 
     def settle(self, pods: Sequence[AssignedPod], shown: Collection[str]) -> None:
         """Forget what the kubelet shows as held, and what came to nothing.
@@ -57,23 +57,25 @@ class Grants:
         """
         taking = {pod.uid for pod in pods if not pod.admitted}
         now = self._clock()
-        self._in_flight = [
-            grant
-            for grant in self._in_flight
-            if not set(grant.device_ids) <= set(shown)
-            and now - grant.at < _IN_FLIGHT_SECONDS
-            and (grant.key is None or grant.key[0] in taking)
+        self._pending = [
+            allocation
+            for allocation in self._pending
+            if not set(allocation.device_ids) <= set(shown)
+            and now - allocation.at < _IN_FLIGHT_SECONDS
+            and (allocation.key is None or allocation.key[0] in taking)
         ]
 
-    def cards(self) -> dict[str, str]:
-        """Return the cards of what is under way, with the UID that probably gets it; empty where that is unknown."""
+    def cards(self) -> dict[str, str | None]:
+        """Return the cards of what is under way, with the UID that probably gets it; None where that is unknown."""
         return {
-            card: grant.key[0] if grant.key else "" for grant in self._in_flight for card in by_card(grant.device_ids)
+            card: None if allocation.key is None else allocation.key[0]
+            for allocation in self._pending
+            for card in by_card(allocation.device_ids)
         }
 
-    def under_way(self) -> list[tuple[Key | None, Sequence[str]]]:
+    def list_pending(self) -> list[tuple[Key | None, Sequence[str]]]:
         """Return the devices of each answer that is under way, and who probably gets them."""
-        return [(grant.key, grant.device_ids) for grant in self._in_flight]
+        return [(allocation.key, allocation.device_ids) for allocation in self._pending]
 
     def prefer(
         self,
@@ -85,7 +87,7 @@ class Grants:
         size: int,
         avoid: Collection[str],
     ) -> list[str]:
-        """Return the IDs of the cards that are owed to a container of this size.
+        """Return the IDs of the cards that were assigned to a container of this size.
 
         Where none waits for this many, IDs that keep a pod without assignment harmless: of one card, chosen as binpack
         would, or whole cards that nobody shares. Nothing where there are none.
@@ -98,7 +100,7 @@ class Grants:
             size: how many it needs together.
             avoid: cards that pods hold through the other resource.
         """
-        for wanted in self._open(pods, held, size):
+        for wanted in self._rank_pending(pods, held, size):
             try:
                 chosen = pick(available, taken, wanted)
             except DevicePluginError:
@@ -107,13 +109,13 @@ class Grants:
                 return chosen
         harmless = [device_id for device_id in available if card_of(device_id) not in avoid]
         if not self._whole:
-            return _on_one_card(harmless, taken, size)
+            return _pick_one_card(harmless, taken, size)
         chosen = [*taken, *sorted(set(harmless) - set(taken))][:size]
         return chosen if len(chosen) == size else []
 
     def expects(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> bool:
         """Whether any container waits for so many devices."""
-        return bool(self._open(pods, held, size))
+        return bool(self._rank_pending(pods, held, size))
 
     def check_unit(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> None:
         """Refuse a container that nobody waits for if one from the time of another unit does.
@@ -123,11 +125,11 @@ class Grants:
         """
         if self._whole or self.expects(pods, held, size):
             return
-        granted = {grant.key for grant in self._in_flight}
+        recorded = {allocation.key for allocation in self._pending}
         for pod in pods:
             for container, units in pod.units.items():
                 key, amount = (pod.uid, container), pod.memory_bytes(container)
-                known = pod.admitted or key in granted or key in held
+                known = pod.admitted or key in recorded or key in held
                 if units != size or known or amount in (0, size * self.unit_bytes):
                     continue
                 raise DevicePluginError(
@@ -136,32 +138,34 @@ class Grants:
                     next_step="create the pod again",
                 )
 
-    def grant(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]) -> Key | None:
-        """Note that these IDs are given away; return who probably gets them, None where nobody waits for so many.
+    def record(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]) -> Key | None:
+        """Record an allocation of these IDs; return who probably gets them, None where nobody waits for so many.
 
         Raises:
             DevicePluginError: the IDs lie on several cards and no container of that size waits for that many.
         """
         found = by_card(device_ids)
-        owed = self._open(pods, held, len(device_ids))
-        alike = any(sorted(slot.values()) == sorted(found.values()) for slot in owed)
+        pending = self._rank_pending(pods, held, len(device_ids))
+        alike = any(sorted(each.values()) == sorted(found.values()) for each in pending)
         if not alike and len(found) > 1 and not self._whole:
             cards = ", ".join(sorted(found))
             raise DevicePluginError(f"the kubelet chose devices of several cards ({cards}) for a container of one card")
-        key = self._probable(pods, held, found) if alike else None
-        self._in_flight.append(_Grant(tuple(device_ids), key, self._clock()))
+        key = self._guess_container(pods, held, found) if alike else None
+        self._pending.append(_PendingAllocation(tuple(device_ids), key, self._clock()))
         return key
 
-    def _probable(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], found: Counter[str]) -> Key | None:
-        granted = {grant.key for grant in self._in_flight}
+    def _guess_container(
+        self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], found: Counter[str]
+    ) -> Key | None:
+        recorded = {allocation.key for allocation in self._pending}
         alike = [
             (key, devices)
-            for key, devices in self._waiting(pods, held)
-            if key not in granted and sorted(devices.values()) == sorted(found.values())
+            for key, devices in self._list_waiting(pods, held)
+            if key not in recorded and sorted(devices.values()) == sorted(found.values())
         ]
         return next((key for key, devices in alike if devices == found), alike[0][0] if alike else None)
 
-    def _open(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> list[Counter[str]]:
+    def _rank_pending(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> list[Counter[str]]:
         moved = [
             (was, held[pod.uid, container])
             for pod in pods
@@ -170,15 +174,18 @@ class Grants:
             and (was := pod.devices(container, whole=self._whole, unit_bytes=self.unit_bytes))
             != held[pod.uid, container]
         ]
-        return open_slots(
-            size, self._waiting(pods, held), moved, [by_card(grant.device_ids) for grant in self._in_flight]
+        return rank_pending_allocations(
+            size,
+            self._list_waiting(pods, held),
+            moved,
+            [by_card(allocation.device_ids) for allocation in self._pending],
         )
 
-    def _waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
-        return waiting(pods, held, whole=self._whole, unit_bytes=self.unit_bytes)
+    def _list_waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
+        return list_pending_allocations(pods, held, whole=self._whole, unit_bytes=self.unit_bytes)
 
 
-def _on_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
+def _pick_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
     free = by_card({*available, *taken})
     fitting = [(card_rank(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
     for _, card in sorted(entry for entry in fitting if free[entry[1]] >= size):
@@ -187,12 +194,12 @@ def _on_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> l
     return []
 
 
-def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str], *, whole: bool) -> None:
+def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str | None], *, whole: bool) -> None:
     """Refuse IDs of cards that the other resource has given away.
 
     Args:
         device_ids: what the kubelet chose.
-        others: cards that pods hold through the other resource, with who holds them.
+        others: cards that pods hold through the other resource, with who holds them; None where that is unknown.
         whole: whether whole cards are asked for.
 
     Raises:
@@ -201,4 +208,5 @@ def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str], *, who
     for card in by_card(device_ids):
         if card in others:
             held = "shares its memory" if whole else "holds it whole"
-            raise DevicePluginError(f"card {card} would be over capacity: {others[card]} {held}")
+            holder = others[card] or "another pod"
+            raise DevicePluginError(f"card {card} would be over capacity: {holder} {held}")

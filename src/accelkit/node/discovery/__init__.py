@@ -12,10 +12,10 @@ from accelkit.node.discovery.host import read_host
 from accelkit.node.discovery.listed import find_listed
 from accelkit.node.discovery.nvml import Nvml, nvml_session
 from accelkit.node.discovery.pci import find_pci
-from accelkit.node.discovery.topology import topology_of
+from accelkit.node.discovery.topology import compute_topology
 from accelkit.vendors.profiles import FileDiscovery, Profile
 
-__all__ = ["FoundCard", "Nvml", "discover", "nvml_session", "survey", "topology_of"]
+__all__ = ["FoundCard", "Nvml", "compute_topology", "discover", "nvml_session", "survey"]
 
 log = logging.getLogger(__name__)
 

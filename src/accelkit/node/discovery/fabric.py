@@ -1,4 +1,4 @@
-"""Links between cards that do not go over PCI: NVLink by NVIDIA's library, XGMI by AMD's compute driver."""
+"""Finds links between cards that do not go over PCI: NVLink by NVIDIA's library, XGMI by AMD's compute driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.node.discovery.nvml import NvmlCard
 _Pair = frozenset[str]
 
 
-def fabric_links(
+def find_fabric_links(
     ids: Mapping[str, str], nvml: Mapping[str, NvmlCard], kfd: Mapping[str, KfdCard]
 ) -> Mapping[str, tuple[Link, ...]]:
     """Return each card's links by its PCI address, in the order of the other ends' addresses.
@@ -23,7 +23,7 @@ def fabric_links(
         nvml: what NVIDIA's library says of them.
         kfd: what AMD's compute driver says of them.
     """
-    kinds = dict((*_xgmi(kfd), *_nvlink(nvml)))
+    kinds = dict((*_find_xgmi(kfd), *_find_nvlink(nvml)))
     return {
         here: tuple(
             Link(ids[there], kind) for there in sorted(ids) if (kind := kinds.get(frozenset({here, there}))) is not None
@@ -33,19 +33,19 @@ def fabric_links(
 
 
 # Of the pairs below, later ones replace earlier ones; a pair is found whichever end knows of it.
-def _nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, str]]:
+def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, str]]:
     # A switch connects every card that has links to one.
-    yield from _every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
+    yield from _link_every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
     for here, card in cards.items():
         yield from ((frozenset({here, there}), NVLINK) for there in card.linked)
 
 
-def _xgmi(cards: Mapping[str, KfdCard]) -> Iterator[tuple[_Pair, str]]:
+def _find_xgmi(cards: Mapping[str, KfdCard]) -> Iterator[tuple[_Pair, str]]:
     for hive in sorted({card.hive for card in cards.values() if card.hive}):
-        yield from _every_two([bdf for bdf, card in cards.items() if card.hive == hive], XGMI_HIVE)
+        yield from _link_every_two([bdf for bdf, card in cards.items() if card.hive == hive], XGMI_HIVE)
     for here, card in cards.items():
         yield from ((frozenset({here, there}), XGMI) for there in card.linked)
 
 
-def _every_two(cards: Sequence[str], kind: str) -> Iterator[tuple[_Pair, str]]:
+def _link_every_two(cards: Sequence[str], kind: str) -> Iterator[tuple[_Pair, str]]:
     return ((frozenset(pair), kind) for pair in combinations(cards, 2))

@@ -18,9 +18,9 @@ class FoundCard:
         minor: the driver's number in device node names, None when unknown: the index would be a guess.
         profile: its vendor's, with device nodes as this host names them.
         render: the number of its render node, None when unknown or without one.
-        uuid: what the vendor's own tools call it, empty when unknown.
+        uuid: what the vendor's own tools call it; None when unknown.
         device: its folder in sysfs as `/sys/bus/pci/devices` names it, below the root; None where it is no PCI device.
-        driver: the kernel driver that is bound to it; empty where none is, or where that cannot be seen.
+        driver: the kernel driver that is bound to it; None where none is, or where that cannot be seen.
     """
 
     card: Card
@@ -28,6 +28,6 @@ class FoundCard:
     minor: int | None
     profile: Profile
     render: int | None = None
-    uuid: str = ""
+    uuid: str | None = None
     device: Path | None = None
-    driver: str = ""
+    driver: str | None = None

@@ -1,4 +1,4 @@
-"""What is read once per host and serves all of its cards."""
+"""Reads what is read once per host and serves all of its cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from accelkit.node.discovery.kfd import KfdCard, read_kfd
 from accelkit.node.discovery.nvml import Nvml
 from accelkit.node.discovery.overrides import Overrides, read_overrides
-from accelkit.node.discovery.sysfs import text
+from accelkit.node.discovery.sysfs import read_text
 
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 _REGION = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
@@ -22,12 +22,12 @@ class Host:
     """A host's own facts.
 
     Attributes:
-        machine: a short name of this machine that survives reboot; empty where it has no machine id.
+        machine: a short name of this machine that survives reboot; None where it has no machine id.
         dmem: bytes of memory by PCI address, as the kernel's dmem controller counts them.
     """
 
     root: Path
-    machine: str
+    machine: str | None
     dmem: Mapping[str, int]
     kfd: Mapping[str, KfdCard]
     overrides: Overrides
@@ -40,18 +40,18 @@ def read_host(root: Path, nvml: Nvml | None) -> Host:
     Raises:
         DevicePluginError: a folder that is there cannot be listed.
     """
-    return Host(root, _machine(root), _dmem(root), read_kfd(root), read_overrides(root), nvml)
+    return Host(root, _name_machine(root), _read_dmem(root), read_kfd(root), read_overrides(root), nvml)
 
 
-def _machine(root: Path) -> str:
-    found = text(root / "etc/machine-id")
+def _name_machine(root: Path) -> str | None:
+    found = read_text(root / "etc/machine-id") or ""
     # The machine id is confidential, so only a hash of it is shown.
-    return hashlib.sha256(found.encode()).hexdigest()[:8] if _MACHINE_ID.fullmatch(found) else ""
+    return hashlib.sha256(found.encode()).hexdigest()[:8] if _MACHINE_ID.fullmatch(found) else None
 
 
-def _dmem(root: Path) -> Mapping[str, int]:
+def _read_dmem(root: Path) -> Mapping[str, int]:
     sizes: dict[str, int] = {}
-    for line in text(root / "sys/fs/cgroup/dmem.capacity").splitlines():
+    for line in (read_text(root / "sys/fs/cgroup/dmem.capacity") or "").splitlines():
         name, _, size = line.partition(" ")
         region = _REGION.fullmatch(name)
         if region and size.isdigit():

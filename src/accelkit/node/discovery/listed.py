@@ -1,4 +1,4 @@
-"""Cards that a file lists, as those of the embedded cluster."""
+"""Reads cards that a file lists, as those of the embedded cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file by which Enflame's tools, and those who sell its cards under other names, say what device nodes are called.
+"""Reads the file in which Enflame's tools, and those who sell its cards under other names, name the device nodes.
 
 {"mainDevice": ["/dev/gcu"], "driverDevice": ["/dev/gcuctl"], …}
 """
@@ -18,15 +18,17 @@ class _NodesFile(msgspec.Struct):
     driver_device: list[str] = msgspec.field(name="driverDevice", default_factory=list)
 
 
-def with_named_nodes(root: Path, profile: Profile) -> Profile:
+def apply_nodes_file(root: Path, profile: Profile) -> Profile:
     """Return the profile with device nodes as this host names them.
 
     Raises:
         DevicePluginError: the host has such a file, and it cannot be read: any name would be a guess.
     """
+    if profile.nodes_file is None:
+        return profile
     path = root / profile.nodes_file
     try:
-        named = msgspec.json.decode(path.read_bytes(), type=_NodesFile) if profile.nodes_file else _NodesFile()
+        named = msgspec.json.decode(path.read_bytes(), type=_NodesFile)
     except FileNotFoundError:
         return profile
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

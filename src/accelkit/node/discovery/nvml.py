@@ -1,4 +1,4 @@
-"""NVIDIA's management library: identity, memory and NVLink of a card, where the library and the driver are there.
+"""Asks NVIDIA's management library: identity, memory and NVLink of a card, where the library and the driver are there.
 
 Each call may say that the card does not know; that is None, and other sources are asked.
 """
@@ -40,15 +40,15 @@ class NvmlApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NvmlCard:
-    """What the library says of one card, amounts in bytes; empty and None are unknown.
+    """What the library says of one card, amounts in bytes; None is unknown.
 
     Attributes:
         linked: PCI addresses of the cards at the other ends of its NVLinks.
         switched: whether any of its NVLinks ends at a switch.
     """
 
-    uuid: str = ""
-    name: str = ""
+    uuid: str | None = None
+    name: str | None = None
     minor: int | None = None
     memory_bytes: int | None = None
     reserved_bytes: int | None = None
@@ -72,10 +72,10 @@ class Nvml:
         if memory is None:
             # Drivers before 510 know the first version only.
             memory = self._ask(api.nvmlDeviceGetMemoryInfo, handle)
-        linked, switched = self._links(handle)
+        linked, switched = self._read_links(handle)
         return NvmlCard(
-            _text(self._ask(api.nvmlDeviceGetUUID, handle)),
-            _text(self._ask(api.nvmlDeviceGetName, handle)),
+            self._ask_text(api.nvmlDeviceGetUUID, handle),
+            self._ask_text(api.nvmlDeviceGetName, handle),
             self._ask(api.nvmlDeviceGetMinorNumber, handle),
             None if memory is None else int(memory.total),
             None if memory is None else getattr(memory, "reserved", None),
@@ -83,7 +83,7 @@ class Nvml:
             switched,
         )
 
-    def _links(self, handle: object) -> tuple[frozenset[str], bool]:
+    def _read_links(self, handle: object) -> tuple[frozenset[str], bool]:
         linked, switched = set[str](), False
         for link in range(_MOST_LINKS):
             # A card without a link of this number says so by an error, as one does that has no links at all.
@@ -94,8 +94,12 @@ class Nvml:
             if kind == self._api.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 switched = True
             elif remote is not None:
-                linked.add(sysfs_bdf(_text(remote.busId)))
+                linked.add(to_sysfs_bdf(_decode(remote.busId)))
         return frozenset(linked), switched
+
+    def _ask_text(self, call: Callable[..., str | bytes], handle: object) -> str | None:
+        answer = self._ask(call, handle)
+        return None if answer is None else _decode(answer)
 
     def _ask(self, call: Callable[..., T], *arguments: object) -> T | None:
         try:
@@ -114,12 +118,12 @@ def nvml_session() -> Iterator[Nvml | None]:
     if api is None:
         yield None
         return
-    with opened(api) as works:
+    with initialize(api) as works:
         yield Nvml(api) if works else None
 
 
 @contextmanager
-def opened(api: NvmlApi) -> Iterator[bool]:
+def initialize(api: NvmlApi) -> Iterator[bool]:
     """Initialise the library for as long as it is needed; False where its driver is not there."""
     try:
         api.nvmlInit()
@@ -134,7 +138,7 @@ def opened(api: NvmlApi) -> Iterator[bool]:
             api.nvmlShutdown()
 
 
-def sysfs_bdf(bus_id: str) -> str:
+def to_sysfs_bdf(bus_id: str) -> str:
     """Return a PCI address of the library (`00000000:3B:00.0`) as sysfs writes it (`0000:3b:00.0`)."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
@@ -151,5 +155,5 @@ def load_nvml() -> NvmlApi | None:
     return api
 
 
-def _text(value: str | bytes | None) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+def _decode(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

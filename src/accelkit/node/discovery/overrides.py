@@ -1,11 +1,11 @@
-"""What the administrator says of cards: the file `etc/accelkit/cards.yaml` on the host.
+"""Reads the administrator's overrides of cards: the file `etc/accelkit/cards.yaml` on the host.
 
     cards:
       "0000:3b:00.0": {memory: 48GiB, reserved: 1GiB}
       "1e36:c042": {memory: 144GiB}
 
 A card is named by its id, its PCI address, or the PCI ids of its kind, in this order. It wins over every other source.
-A mistake is told and costs the entry only: it never makes a card vanish.
+A mistake is logged and costs the entry only: it never makes a card vanish.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def read_overrides(root: Path) -> Overrides:
     problems: list[str] = []
     for name, entry in entries.items():
         try:
-            cards[name.lower() if _is_address(name) else name] = _override(msgspec.convert(entry, _Entry))
+            cards[name.lower() if _is_address(name) else name] = _parse_override(msgspec.convert(entry, _Entry))
         except (msgspec.ValidationError, QuantityError) as exc:
             problems.append(f"{path}: the entry of {name} is left out: {exc}")
     return Overrides(cards, tuple(problems))
 
 
-def _override(entry: _Entry) -> Override:
+def _parse_override(entry: _Entry) -> Override:
     memory = None if entry.memory is None else parse_size(str(entry.memory))
     # Nothing reserved is a statement, while a size is at least 1.
     reserved = None if entry.reserved is None else int(entry.reserved != 0 and parse_size(str(entry.reserved)))

@@ -1,4 +1,4 @@
-"""Cards that are PCI devices, as sysfs shows them."""
+"""Finds cards that are PCI devices, in sysfs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.model.card import MAX_CARD_ID, Card, Link
-from accelkit.node.discovery.attribute import Device, read_identity, read_memory, read_model, read_number
-from accelkit.node.discovery.fabric import fabric_links
+from accelkit.node.discovery.attribute import read_identity, read_memory, read_model, read_number
+from accelkit.node.discovery.card_sources import Device
+from accelkit.node.discovery.fabric import find_fabric_links
 from accelkit.node.discovery.found import FoundCard
 from accelkit.node.discovery.host import Host
-from accelkit.node.discovery.nodes_file import with_named_nodes
+from accelkit.node.discovery.nodes_file import apply_nodes_file
 from accelkit.node.discovery.overrides import Override
-from accelkit.node.discovery.sysfs import entries, key_values, number, required_hex
+from accelkit.node.discovery.sysfs import list_entries, read_hex, read_integer, read_key_values
 from accelkit.vendors.profiles import PciDiscovery, Profile
-from accelkit.vendors.sources import FromNvml
 
 _DEVICES = "sys/bus/pci/devices"
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
@@ -29,8 +29,8 @@ _CARD_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]|:(?!:))*")
 class _Seen:
     device: Device
     profile: Profile
-    driver: str
-    uuid: str
+    driver: str | None
+    uuid: str | None
 
 
 def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[FoundCard]:
@@ -41,19 +41,19 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
     """
     seen = [
         device
-        for folder in entries(host.root / _DEVICES)
+        for folder in list_entries(host.root / _DEVICES)
         for profile in profiles
-        if (device := _see(folder, profile, host)) is not None
+        if (device := _read_device(folder, profile, host)) is not None
     ]
     # Boards with the same serial number are told apart by where they are.
     uuids = Counter(each.uuid for each in seen)
-    ids = {each.device.bdf: _card_id(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
-    links = fabric_links(ids, {each.device.bdf: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
+    ids = {each.device.bdf: _name_card(each, host.machine, alone=uuids[each.uuid] == 1) for each in seen}
+    links = find_fabric_links(ids, {each.device.bdf: each.device.nvml for each in seen if each.device.nvml}, host.kfd)
     named = {each.profile.name: each.profile for each in seen}
-    named = {name: with_named_nodes(host.root, profile) for name, profile in named.items()}
+    named = {name: apply_nodes_file(host.root, profile) for name, profile in named.items()}
     return [
         FoundCard(
-            card := _card(each, host, ids[each.device.bdf], links[each.device.bdf], index),
+            card := _build_card(each, host, ids[each.device.bdf], links[each.device.bdf], index),
             index,
             card.minor,
             named[each.profile.name],
@@ -66,54 +66,59 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
     ]
 
 
-def _card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
+def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
     device, discovery = seen.device, seen.device.discovery
-    memory = read_memory(device, host)
+    memory = read_memory(device)
     override = host.overrides.of(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
     said = override.memory_bytes is not None
     return Card(
         card_id,
         seen.profile.name,
         read_model(device),
-        override.memory_bytes if said else memory.total_bytes,
-        reserved_bytes=_reserved(override, memory.reserved_bytes, discovery),
-        numa=_numa(device.folder),
-        pci_root=_pci_root(device.folder),
+        override.memory_bytes if said else memory.total_bytes if memory else None,
+        reserved_bytes=_reserved_bytes(override, memory.reserved_bytes if memory else None, discovery),
+        numa=_read_numa(device.folder),
+        pci_root=_find_pci_root(device.folder),
         links=links,
         index=index,
         minor=read_number(discovery.minor, device),
         bdf=device.bdf,
-        memory_source="admin" if said else memory.source,
-        estimated=memory.estimated and not said,
+        memory_source="admin" if said else memory.source if memory else "",
+        estimated=memory is not None and memory.estimated and not said,
     )
 
 
-def _see(folder: Path, profile: Profile, host: Host) -> _Seen | None:
+def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
     discovery = profile.discovery
-    if not isinstance(discovery, PciDiscovery) or required_hex(folder / "vendor") != discovery.vendor:
+    if not isinstance(discovery, PciDiscovery) or read_hex(folder / "vendor") != discovery.vendor:
         return None
-    driver = _driver(folder)
-    if required_hex(folder / "class")[:4] not in discovery.classes or _is_split_or_unused(folder, driver, discovery):
+    driver = _read_driver(folder)
+    class_id, device_id = read_hex(folder / "class"), read_hex(folder / "device")
+    if class_id is None or device_id is None:
+        # It has just gone.
+        return None
+    if class_id[:4] not in discovery.classes or _is_split_or_unused(folder, driver, discovery):
         return None
     device = Device(
+        host,
         folder.name,
         folder,
-        required_hex(folder / "device"),
+        device_id,
         discovery,
-        key_values(host.root / discovery.facts.format(bdf=folder.name)) if discovery.facts else {},
-        host.nvml.card(folder.name) if host.nvml and FromNvml() in discovery.identity else None,
+        read_key_values(host.root / discovery.facts.format(bdf=folder.name)) if discovery.facts else {},
+        host.nvml.card(folder.name) if host.nvml else None,
     )
     return _Seen(device, profile, driver, read_identity(device))
 
 
-def _is_split_or_unused(folder: Path, driver: str, discovery: PciDiscovery) -> bool:
+def _is_split_or_unused(folder: Path, driver: str | None, discovery: PciDiscovery) -> bool:
     # A card split into virtual functions is given as those; one without a driver of ours is meant for a machine.
     if (folder / "physfn").exists():
         return driver not in discovery.drivers
-    return (number(folder / "sriov_numvfs") or 0) > 0
+    return (read_integer(folder / "sriov_numvfs") or 0) > 0
 
 
-def _card_id(seen: _Seen, machine: str, *, alone: bool) -> str:
+def _name_card(seen: _Seen, machine: str | None, *, alone: bool) -> str:
     if seen.uuid and alone and len(seen.uuid) <= MAX_CARD_ID and _CARD_ID.fullmatch(seen.uuid):
         return seen.uuid
     # Without an identity of the card, its place is the best there is; the machine keeps cards of two nodes apart.
@@ -121,22 +126,22 @@ def _card_id(seen: _Seen, machine: str, *, alone: bool) -> str:
     return f"{machine}-{place}" if machine else place
 
 
-def _reserved(override: Override, measured: int | None, discovery: PciDiscovery) -> int:
+def _reserved_bytes(override: Override, measured: int | None, discovery: PciDiscovery) -> int:
     if override.reserved_bytes is not None:
         return override.reserved_bytes
     return discovery.reserved_mib * 2**20 if measured is None else measured
 
 
-def _driver(folder: Path) -> str:
+def _read_driver(folder: Path) -> str | None:
     link = folder / "driver"
-    return link.resolve().name if link.exists() else ""
+    return link.resolve().name if link.exists() else None
 
 
-def _numa(folder: Path) -> int | None:
-    found = number(folder / "numa_node")
+def _read_numa(folder: Path) -> int | None:
+    found = read_integer(folder / "numa_node")
     # The kernel writes -1 for unknown, which is not node 0.
     return None if found is None or found < 0 else found
 
 
-def _pci_root(folder: Path) -> str:
+def _find_pci_root(folder: Path) -> str:
     return next((part for part in folder.resolve().parts if _PCI_ROOT.fullmatch(part)), "")

@@ -1,4 +1,4 @@
-"""Reading of small files below a root. What must be there raises; what may be there is empty when it cannot be read."""
+"""Reads small files below a root. What must be there raises; what may be there is None where it cannot be read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.errors import DevicePluginError
 _NUMBER = re.compile(r"[0-9]+$")
 
 
-def entries(folder: Path) -> list[Path]:
+def list_entries(folder: Path) -> list[Path]:
     """Return what is in a folder, by name; nothing where there is no such folder.
 
     Raises:
@@ -25,8 +25,8 @@ def entries(folder: Path) -> list[Path]:
         raise DevicePluginError(f"{folder} cannot be listed: {exc.strerror}") from exc
 
 
-def required_hex(path: Path) -> str:
-    """Return a hexadecimal attribute in lower case, without `0x`; empty where the device has just gone.
+def read_hex(path: Path) -> str | None:
+    """Return a hexadecimal attribute in lower case, without `0x`; None where the device has just gone.
 
     Raises:
         DevicePluginError: it is there and cannot be read.
@@ -34,40 +34,40 @@ def required_hex(path: Path) -> str:
     try:
         return path.read_text().strip().removeprefix("0x").lower()
     except FileNotFoundError:
-        return ""
+        return None
     except (OSError, UnicodeDecodeError) as exc:
         raise DevicePluginError(f"{path} cannot be read: {exc}") from exc
 
 
-def text(path: Path) -> str:
-    """Return a file's content without white space around it; empty where it cannot be read."""
+def read_text(path: Path) -> str | None:
+    """Return a file's content without white space around it; None where it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
-        return ""
+        return None
 
 
-def number(path: Path) -> int | None:
+def read_integer(path: Path) -> int | None:
     """Return a file's decimal number; None where it cannot be read, or is none."""
     try:
-        return int(text(path))
+        return int(read_text(path) or "")
     except ValueError:
         return None
 
 
-def first(folder: Path, pattern: str) -> Path | None:
+def find_first(folder: Path, pattern: str) -> Path | None:
     """Return the first match of a pattern by name, or None."""
     return min(folder.glob(pattern), default=None)
 
 
-def trailing_number(folder: Path, pattern: str) -> int | None:
+def find_trailing_number(folder: Path, pattern: str) -> int | None:
     """Return the number at the end of the name of the first entry that fits, or None."""
-    entry = first(folder, pattern)
+    entry = find_first(folder, pattern)
     match = None if entry is None else _NUMBER.search(entry.name)
     return None if match is None else int(match[0])
 
 
-def key_values(path: Path, separator: str | None = ":") -> Mapping[str, str]:
+def read_key_values(path: Path, separator: str | None = ":") -> Mapping[str, str]:
     """Return a file of lines of key and value; nothing where it cannot be read."""
-    lines = (line.split(separator, 1) for line in text(path).splitlines())
+    lines = (line.split(separator, 1) for line in (read_text(path) or "").splitlines())
     return {line[0].strip(): line[1].strip() for line in lines if len(line) > 1}

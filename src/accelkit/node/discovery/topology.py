@@ -1,4 +1,4 @@
-"""How near the cards of a host are to each other, from their links, their PCI paths and their NUMA nodes.
+"""Computes how near the cards of a host are to each other, from their links, their PCI paths and their NUMA nodes.
 
 Where a virtual machine shows a flat tree, PCI says nothing: unknown is better than a wrong near.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from accelkit.model.card import Card
 from accelkit.model.topology import FABRICS, Nearness
 from accelkit.node.discovery.found import FoundCard
-from accelkit.node.discovery.sysfs import text
+from accelkit.node.discovery.sysfs import read_text
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _BRIDGE = "0x0604"
@@ -31,27 +31,29 @@ class PciPath:
     bridges: tuple[tuple[str, str], ...]
 
 
-def topology_of(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
+def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
     """Return the matrix of all pairs in the order given: row i, column j is the letter of a `Nearness`.
 
     Args:
         root: the host's root folder.
         found: its cards.
     """
-    paths = {each.card.id: _pci_path(root, each.card) for each in found}
-    return tuple("".join(_nearness(a.card, b.card, paths[a.card.id], paths[b.card.id]) for b in found) for a in found)
+    paths = {each.card.id: _read_pci_path(root, each.card) for each in found}
+    return tuple(
+        "".join(_compare_cards(a.card, b.card, paths[a.card.id], paths[b.card.id]) for b in found) for a in found
+    )
 
 
-def _nearness(a: Card, b: Card, path_a: PciPath | None, path_b: PciPath | None) -> Nearness:
+def _compare_cards(a: Card, b: Card, path_a: PciPath | None, path_b: PciPath | None) -> Nearness:
     if a.id == b.id:
         return Nearness.SAME
     fabrics = [FABRICS[link.kind] for x, y in ((a, b), (b, a)) for link in x.links if link.to == y.id]
     if fabrics:
         return min(fabrics, key=list(Nearness).index)
-    return pci_nearness(path_a, path_b) or _numa_nearness(a, b, flat=path_a is None or path_b is None)
+    return compare_pci(path_a, path_b) or _compare_numa(a, b, flat=path_a is None or path_b is None)
 
 
-def pci_nearness(a: PciPath | None, b: PciPath | None) -> Nearness | None:
+def compare_pci(a: PciPath | None, b: PciPath | None) -> Nearness | None:
     """Return how near two cards are by PCI alone, None where it does not say."""
     if a is None or b is None or a.complex != b.complex:
         return None
@@ -63,7 +65,7 @@ def pci_nearness(a: PciPath | None, b: PciPath | None) -> Nearness | None:
     return Nearness.PCI_SWITCH if apart <= 1 else Nearness.PCI_MULTI
 
 
-def _numa_nearness(a: Card, b: Card, *, flat: bool) -> Nearness:
+def _compare_numa(a: Card, b: Card, *, flat: bool) -> Nearness:
     if a.numa is None or b.numa is None:
         return Nearness.UNKNOWN
     if a.numa != b.numa:
@@ -72,14 +74,16 @@ def _numa_nearness(a: Card, b: Card, *, flat: bool) -> Nearness:
     return Nearness.UNKNOWN if flat and (a.bdf or b.bdf) else Nearness.NUMA
 
 
-def _pci_path(root: Path, card: Card) -> PciPath | None:
+def _read_pci_path(root: Path, card: Card) -> PciPath | None:
     if not card.bdf or not card.pci_root:
         return None
     folder = (root / "sys/bus/pci/devices" / card.bdf).resolve()
     above = [parent for parent in reversed(folder.parents) if _ADDRESS.fullmatch(parent.name)]
     bridges = tuple(
-        (bridge.name, text(bridge / "vendor")) for bridge in above if text(bridge / "class").startswith(_BRIDGE)
+        (parent.name, read_text(parent / "vendor") or "")
+        for parent in above
+        if (read_text(parent / "class") or "").startswith(_BRIDGE)
     )
     if not bridges or any(vendor in _HYPERVISORS for _, vendor in bridges):
         return None
-    return PciPath(card.pci_root, text(folder / "vendor"), bridges)
+    return PciPath(card.pci_root, read_text(folder / "vendor") or "", bridges)

@@ -1,4 +1,4 @@
-"""Whether a card can be trusted with new shares: what the host's files and the driver say, steadied over time."""
+"""The health of cards: signals from the host's files and the driver, steadied over time."""
 
 from accelkit.node.health.monitor import HealthMonitor
 

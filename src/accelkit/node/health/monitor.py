@@ -1,4 +1,4 @@
-"""The health of all cards of a node."""
+"""Monitors the health of all cards of a node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Health
 from accelkit.node.discovery import FoundCard
-from accelkit.node.health.signals import look
-from accelkit.node.health.verdict import CardHistory
+from accelkit.node.health.card_history import CardHistory
+from accelkit.node.health.signals import read_signals
 from accelkit.vendors.profiles import PciDiscovery
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _OFF = frozenset({"all", "true", "1"})
 
 
 class HealthMonitor:
-    """Looks at the cards again and again.
+    """Watches the cards' health, look by look.
 
     Args:
         root: the host's root folder.
@@ -55,19 +55,19 @@ class HealthMonitor:
         if self._off:
             return {}
         reported, now = self._reported(), self._clock()
-        return {each.card.id: self._see(each, now, reported.get(each.card.id, "")) for each in cards}
+        return {each.card.id: self._observe_card(each, now, reported.get(each.card.id)) for each in cards}
 
-    def _see(self, each: FoundCard, now: float, reported: str) -> tuple[Health, str]:
+    def _observe_card(self, each: FoundCard, now: float, reported: str | None) -> tuple[Health, str]:
         history = self._histories.setdefault(each.card.id, CardHistory())
         before = history.health
-        wrong = _foreign_driver(each)
+        defect = _find_foreign_driver(each)
         paths: Sequence[str] = ()
         try:
             paths = self._nodes(each)
         except DevicePluginError as exc:
             # Nobody can be given it, so nobody must be sent there.
-            wrong = wrong or str(exc)
-        history.see(look(self._root, each.card.bdf, paths), now, reported=reported, wrong=wrong)
+            defect = defect or str(exc)
+        history.observe(read_signals(self._root, each.card.bdf or None, paths), now, reported=reported, defect=defect)
         if history.health is not before:
             log.warning(
                 "card %s is %s%s", each.card.id, history.health, f": {history.reason}" if history.reason else ""
@@ -75,9 +75,10 @@ class HealthMonitor:
         return history.health, history.reason
 
 
-def _foreign_driver(each: FoundCard) -> str:
+def _find_foreign_driver(each: FoundCard) -> str | None:
+    """Return why the card's driver cannot serve containers; None where it can, or where nobody knows."""
     discovery = each.profile.discovery
     drivers = discovery.drivers if isinstance(discovery, PciDiscovery) else ()
     if not each.driver or not drivers or each.driver in drivers:
-        return ""
+        return None
     return f"the driver {each.driver} has it, which is not the vendor's ({', '.join(drivers)})"

@@ -1,4 +1,4 @@
-"""What the host's files say of one card now. Each reader answers with a sentence, with nothing, or that it cannot know.
+"""Reads the health signals of one card from the host's files.
 
 Paths lie below a root that may be moved. Files are those of the Linux kernel's PCI, AER and amdgpu's RAS interfaces.
 """
@@ -19,12 +19,13 @@ _AER_FILES = ("aer_dev_fatal", "aer_dev_nonfatal")
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A card's files at one moment; what could not be read is None, and named in `unread`.
+class Signals:
+    """A card's signals at one moment; what could not be read is None, and named in `unread`.
 
     Attributes:
         present: whether the PCI device is there.
-        driver: the kernel driver it is bound to; empty for none.
+        bound: whether it is bound to a kernel driver.
+        driver: the name of that driver.
         answers: whether its configuration space reads as a device's.
         link_width: lanes in use.
         errors: uncorrected errors since the driver was loaded, by counter.
@@ -32,6 +33,7 @@ class Sight:
     """
 
     present: bool | None = None
+    bound: bool | None = None
     driver: str | None = None
     answers: bool | None = None
     link_width: int | None = None
@@ -40,50 +42,52 @@ class Sight:
     unread: tuple[str, ...] = ()
 
 
-def look(root: Path, bdf: str, nodes: Sequence[str]) -> Sight:
+def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
     """Read a card's files.
 
     Args:
         root: the host's root folder.
-        bdf: PCI address; empty for a card that is no PCI device.
+        bdf: PCI address; None for a card that is no PCI device.
         nodes: paths of its device nodes.
     """
     there = frozenset(path for path in nodes if (root / path.removeprefix("/")).exists())
-    if not bdf:
-        return Sight(nodes=there)
+    if bdf is None:
+        return Signals(nodes=there)
     device = root / _DEVICES / bdf
     if not (root / _DEVICES).is_dir():
-        return Sight(nodes=there, unread=(str(_DEVICES),))
+        return Signals(nodes=there, unread=(str(_DEVICES),))
     if not device.exists():
-        return Sight(present=False, nodes=there)
+        return Signals(present=False, nodes=there)
     unread: list[str] = []
+    bound, driver = _read_driver(device / "driver", unread)
     errors: dict[str, int] = {}
     for name in _AER_FILES:
-        errors |= _counters(device / name, unread, total=f"TOTAL_ERR_{name.removeprefix('aer_dev_').upper()}")
+        errors |= _read_counters(device / name, unread, total=f"TOTAL_ERR_{name.removeprefix('aer_dev_').upper()}")
     for file in sorted((device / "ras").glob("*_err_count")):
-        errors |= _counters(file, unread, total="ue")
-    return Sight(
+        errors |= _read_counters(file, unread, total="ue")
+    return Signals(
         present=True,
-        driver=_driver(device / "driver", unread),
-        answers=_answers(device / "config", unread),
-        link_width=_number(device / "current_link_width", unread),
+        bound=bound,
+        driver=driver,
+        answers=_read_answers(device / "config", unread),
+        link_width=_read_number(device / "current_link_width", unread),
         errors=errors,
         nodes=there,
         unread=tuple(unread),
     )
 
 
-def _driver(path: Path, unread: list[str]) -> str | None:
+def _read_driver(path: Path, unread: list[str]) -> tuple[bool | None, str | None]:
     try:
-        return path.readlink().name
+        return True, path.readlink().name
     except FileNotFoundError:
-        return ""
+        return False, None
     except OSError:
         unread.append(path.name)
-        return None
+        return None, None
 
 
-def _answers(path: Path, unread: list[str]) -> bool | None:
+def _read_answers(path: Path, unread: list[str]) -> bool | None:
     try:
         with path.open("rb") as file:
             head = file.read(len(_GONE_FROM_BUS))
@@ -95,7 +99,7 @@ def _answers(path: Path, unread: list[str]) -> bool | None:
     return head != _GONE_FROM_BUS if len(head) == len(_GONE_FROM_BUS) else None
 
 
-def _number(path: Path, unread: list[str]) -> int | None:
+def _read_number(path: Path, unread: list[str]) -> int | None:
     try:
         text = path.read_text().strip()
     except FileNotFoundError:
@@ -107,7 +111,7 @@ def _number(path: Path, unread: list[str]) -> int | None:
     return int(text) if text.isdigit() and 0 < int(text) < 255 else None  # noqa: PLR2004 - the kernel's unknown width
 
 
-def _counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
+def _read_counters(path: Path, unread: list[str], *, total: str) -> dict[str, int]:
     """Return the total of a file of `name number` lines, by the file's name; the sum where it has no total."""
     try:
         text = path.read_text()

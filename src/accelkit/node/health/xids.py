@@ -1,4 +1,4 @@
-"""Errors that NVIDIA's driver reports (XIDs), waited for in a thread of their own."""
+"""Collects the errors that NVIDIA's driver reports (XIDs), in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+
+from accelkit.logs import ErrorReporter
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class XidWatch:
         return reports
 
     def _run(self, nvml: Any) -> None:
-        problem = ""
+        errors = ErrorReporter(log)
         while not self._stop.is_set():
             try:
                 nvml.nvmlInit()
@@ -61,9 +63,7 @@ class XidWatch:
                     with suppress(nvml.NVMLError):
                         nvml.nvmlShutdown()
             except nvml.NVMLError as exc:
-                if str(exc) != problem:
-                    log.warning("NVIDIA's driver reports no errors of cards: %s", exc)
-                problem = str(exc)
+                errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
                 self._stop.wait(_AGAIN_SECONDS)
 
     def _listen(self, nvml: Any) -> None:

@@ -1,17 +1,15 @@
-"""Labels of a node's cards: ours for every vendor, and the vendors' own where users select nodes by them.
-
-The vendors' keys are those of NVIDIA's GPU feature discovery, of AMD's node labeller, and those that Intel's GPU Aware
-Scheduling reads.
-"""
+"""Builds the labels of a node's cards: ours for every vendor, and the vendors' own, which their profiles name."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from accelkit.model.card import Card
-from accelkit.node.labels.sources import label_value
+from accelkit.node.labels.sources import to_label_value
+from accelkit.vendors.profiles import Profile
 
 OURS: Final = "accelkit.io/cards."
 _MAX_VALUE = 63
@@ -19,64 +17,65 @@ _MAX_VALUE = 63
 _CONTINUED = "Z"
 
 
-def card_labels(cards: Sequence[Card]) -> dict[str, str]:
+def build_card_labels(cards: Sequence[Card], profiles: Mapping[str, Profile]) -> dict[str, str]:
     """Return the labels of these cards.
 
     `accelkit.io/cards.count`, `.memory` (GiB of all), and per vendor `.<vendor>.count`, `.<vendor>.model` and
     `.<vendor>.memory` (MiB of the smallest card), the last where it is known of all of them.
+
+    Args:
+        cards: the node's cards.
+        profiles: by vendor name.
     """
     if not cards:
         return {}
     labels = {f"{OURS}count": str(len(cards))}
-    if (total := _sum(cards)) is not None:
+    if (total := _sum_memory(cards)) is not None:
         labels[f"{OURS}memory"] = str(total // 2**30)
     for vendor in sorted({card.vendor for card in cards}):
         own = [card for card in cards if card.vendor == vendor]
-        labels |= dict(_of_vendor(vendor, own))
-        labels |= _VENDORS[vendor](own) if vendor in _VENDORS else {}
+        labels |= dict(_label_vendor(vendor, own))
+        if vendor in profiles:
+            labels |= _fill_in(profiles[vendor].labels, own)
     return labels
 
 
-def _of_vendor(vendor: str, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
+def _label_vendor(vendor: str, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
     yield f"{OURS}{vendor}.count", str(len(cards))
-    if model := _model(cards):
+    if model := _find_model(cards):
         yield f"{OURS}{vendor}.model", model
-    if (memory := _mib(cards)) is not None:
+    if (memory := _find_least_mib(cards)) is not None:
         yield f"{OURS}{vendor}.memory", str(memory)
 
 
-def _nvidia(cards: Sequence[Card]) -> dict[str, str]:
-    memory = _mib(cards)
-    return {
-        "nvidia.com/gpu.count": str(len(cards)),
-        **({"nvidia.com/gpu.product": model} if (model := _model(cards)) else {}),
-        **({} if memory is None else {"nvidia.com/gpu.memory": str(memory)}),
-    }
+def _fill_in(patterns: Mapping[str, str], cards: Sequence[Card]) -> dict[str, str]:
+    facts, labels = _collect_facts(cards), dict[str, str]()
+    for key, pattern in patterns.items():
+        with suppress(KeyError):
+            labels |= split_value(key, pattern.format_map(facts))
+    return labels
 
 
-def _amd(cards: Sequence[Card]) -> dict[str, str]:
-    memory = _mib(cards)
-    return {
-        **({"amd.com/gpu.product-name": model} if (model := _model(cards)) else {}),
-        **({} if memory is None else {"amd.com/gpu.vram": f"{round(memory / 1024)}G"}),
-    }
-
-
-def _intel(cards: Sequence[Card]) -> dict[str, str]:
-    numbers = sorted(number for card in cards if (number := _number(card)) is not None)
+def _collect_facts(cards: Sequence[Card]) -> dict[str, str]:
+    """Return what profiles' labels may name, without what is not known of all of these cards."""
+    facts = {"count": str(len(cards))}
+    if model := _find_model(cards):
+        facts["model"] = model
+    if (memory := _find_least_mib(cards)) is not None:
+        facts |= {"memory_mib": str(memory), "memory_gib": str(round(memory / 1024))}
+    numbers = [(number, card.numa) for card in cards if (number := _read_number(card)) is not None]
     if len(numbers) != len(cards):
-        return {}
-    nodes: dict[int, list[int]] = {}
-    for card in cards:
-        if card.numa is not None and (number := _number(card)) is not None:
-            nodes.setdefault(card.numa, []).append(number)
-    placed = "_".join(f"{node}-{'.'.join(map(str, sorted(held)))}" for node, held in sorted(nodes.items()))
-    return {
-        **split_value("gpu.intel.com/gpu-numbers", ".".join(map(str, numbers))),
-        # This older key is never continued; it ends with a whole name.
-        "gpu.intel.com/cards": _whole_names([f"card{number}" for number in numbers]),
-        **(split_value("gpu.intel.com/numa-gpu-map", placed) if placed else {}),
-    }
+        return facts
+    numbers.sort(key=lambda pair: pair[0])
+    facts["numbers"] = ".".join(str(number) for number, _ in numbers)
+    facts["names"] = _join_whole_names([f"card{number}" for number, _ in numbers])
+    nodes: dict[int, list[str]] = {}
+    for number, numa in numbers:
+        if numa is not None:
+            nodes.setdefault(numa, []).append(str(number))
+    if nodes:
+        facts["numa"] = "_".join(f"{node}-{'.'.join(held)}" for node, held in sorted(nodes.items()))
+    return facts
 
 
 def split_value(key: str, value: str) -> dict[str, str]:
@@ -89,7 +88,7 @@ def split_value(key: str, value: str) -> dict[str, str]:
     return parts
 
 
-def _whole_names(names: Sequence[str]) -> str:
+def _join_whole_names(names: Sequence[str]) -> str:
     value = ""
     for name in names:
         longer = f"{value}.{name}" if value else name
@@ -99,24 +98,21 @@ def _whole_names(names: Sequence[str]) -> str:
     return value
 
 
-_VENDORS: Final = {"nvidia": _nvidia, "amd": _amd, "intel": _intel}
-
-
-def _number(card: Card) -> int | None:
+def _read_number(card: Card) -> int | None:
     return card.index if card.minor is None else card.minor
 
 
-def _model(cards: Sequence[Card]) -> str:
-    """Return the model of most cards."""
+def _find_model(cards: Sequence[Card]) -> str | None:
+    """Return the model of most cards, None where no label can have it."""
     ((model, _),) = Counter(sorted(card.model for card in cards)).most_common(1)
-    return label_value(model)
+    return to_label_value(model)
 
 
-def _mib(cards: Sequence[Card]) -> int | None:
+def _find_least_mib(cards: Sequence[Card]) -> int | None:
     known = [card.memory_bytes for card in cards if card.memory_bytes is not None]
     return min(known) // 2**20 if len(known) == len(cards) else None
 
 
-def _sum(cards: Sequence[Card]) -> int | None:
+def _sum_memory(cards: Sequence[Card]) -> int | None:
     known = [card.memory_bytes for card in cards if card.memory_bytes is not None]
     return sum(known) if len(known) == len(cards) else None

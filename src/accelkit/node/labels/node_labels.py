@@ -1,4 +1,4 @@
-"""Puts the labels on the node: through Node Feature Discovery where its API is installed, by ourselves otherwise."""
+"""Writes the labels of the node: through Node Feature Discovery where its API is installed, by ourselves otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -15,18 +14,26 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.ledger.feed import NODES
-from accelkit.logs import Trouble
+from accelkit.kube.objects import patch_or_create
+from accelkit.kube.paths import collection, group, node_path
+from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
-from accelkit.model.label_record import LABELS_ANNOTATION, label_record
+from accelkit.model.label_record import LABELS_ANNOTATION, read_label_record
 from accelkit.model.pod import Node
-from accelkit.node.labels.cards import card_labels
+from accelkit.node.labels.cards import build_card_labels
 from accelkit.node.labels.plan import Changes, Steady, plan
-from accelkit.node.labels.sources import FEATURE, cpu_labels, kernel_labels, pci_labels, system_labels
+from accelkit.node.labels.sources import (
+    FEATURE,
+    read_cpu_labels,
+    read_kernel_labels,
+    read_pci_labels,
+    read_system_labels,
+)
+from accelkit.vendors.profiles import load_profiles
 
 log = logging.getLogger(__name__)
 
-NFD_API: Final = "/apis/nfd.k8s-sigs.io/v1alpha1"
+NFD_API: Final = "nfd.k8s-sigs.io/v1alpha1"
 NFD_NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 
 # As often as Node Feature Discovery's own worker looks.
@@ -41,23 +48,32 @@ class NodeLabels:
     Args:
         api: an open client.
         node: the node's name.
-        namespace: where a NodeFeature object is written; empty where labels are always written by ourselves.
+        namespace: where a NodeFeature object is written; None where labels are always written by ourselves.
         root: the host's root folder.
         clock: seconds, never backwards.
     """
 
     def __init__(
-        self, api: ApiClient, node: str, namespace: str, root: Path, *, clock: Callable[[], float] = time.monotonic
+        self,
+        api: ApiClient,
+        node: str,
+        namespace: str | None,
+        root: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._name = node
         self._namespace = namespace
-        self._sources = [partial(source, root) for source in (pci_labels, cpu_labels, kernel_labels, system_labels)]
+        self._sources = [
+            partial(source, root)
+            for source in (read_pci_labels, read_cpu_labels, read_kernel_labels, read_system_labels)
+        ]
         self._steady = [Steady() for _ in self._sources]
         self._cards = Steady()
         self._clock = clock
         self._looked_at: float | None = None
-        self._trouble = Trouble(log)
+        self._errors = ErrorReporter(log)
 
     async def update(self, cards: Sequence[Card]) -> None:
         """Look at the host, and write what has changed; what cannot be written is tried again a minute later.
@@ -72,23 +88,23 @@ class NodeLabels:
         try:
             await self._write(wanted)
         except ApiError as exc:
-            self._trouble.tell(str(exc), f"the labels of this node could not be written: {exc}")
+            self._errors.report(str(exc), f"the labels of this node could not be written: {exc}")
         else:
-            self._trouble.over()
+            self._errors.clear()
 
     def _look(self, cards: Sequence[Card]) -> dict[str, str]:
         wanted: dict[str, str] = {}
         for source, steady in zip(self._sources, self._steady, strict=True):
-            wanted |= steady.see(source())
-        return {**wanted, **self._cards.see(card_labels(cards))}
+            wanted |= steady.update(source())
+        return {**wanted, **self._cards.update(build_card_labels(cards, load_profiles()))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
-        node = _node.decode(await self._api.get(f"{NODES}/{self._name}"))
-        recorded = label_record(node)
-        through_nfd = bool(self._namespace) and await self._has_nfd()
+        node = _node.decode(await self._api.get(node_path(self._name)))
+        recorded = read_label_record(node)
+        through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
         # Of two objects that name one label its master takes either, so vendors' keys do not go through it.
-        asked, own = (_parted(labels, through_nfd=through_nfd) for labels in (wanted, recorded))
+        asked, own = (_split(labels, through_nfd=through_nfd) for labels in (wanted, recorded))
         through = plan(asked[0], present, own[0], by_others=False)
         changes = plan(asked[1], present, own[1])
         if changes.lost:
@@ -101,31 +117,27 @@ class NodeLabels:
 
     async def _has_nfd(self) -> bool:
         try:
-            await self._api.get(NFD_API)
+            await self._api.get(group(NFD_API))
         except ApiError as exc:
-            if exc.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+            if exc.not_found or exc.forbidden:
                 return False
             raise
         return True
 
     async def _write_feature(self, changes: Changes, recorded: Mapping[str, str]) -> None:
-        folder = f"{NFD_API}/namespaces/{self._namespace}/nodefeatures"
+        features = collection(NFD_API, "nodefeatures", self._namespace)
         # A merge patch: keys that are not ours any more must be named to go.
         gone = dict.fromkeys(recorded.keys() - changes.record.keys())
-        try:
-            await self._api.patch(f"{folder}/{self._name}", {"spec": {"labels": {**gone, **changes.record}}})
-        except ApiError as exc:
-            if exc.status != HTTPStatus.NOT_FOUND:
-                raise
-            await self._api.post(folder, self._feature(changes.record))
+        patch = {"spec": {"labels": {**gone, **changes.record}}}
+        await patch_or_create(self._api, features, self._name, patch, self._build_feature(changes.record))
 
-    def _feature(self, labels: Mapping[str, str]) -> dict[str, object]:
+    def _build_feature(self, labels: Mapping[str, str]) -> dict[str, object]:
         metadata = {
             "name": self._name,
             "labels": {NFD_NODE_LABEL: self._name, "app.kubernetes.io/part-of": "accelkit"},
         }
         return {
-            "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+            "apiVersion": NFD_API,
             "kind": "NodeFeature",
             "metadata": metadata,
             "spec": {"labels": dict(labels)},
@@ -138,11 +150,11 @@ class NodeLabels:
             "resourceVersion": node.metadata.resource_version,
             "labels": {**dict.fromkeys(changes.delete), **changes.write},
         }
-        await self._api.patch(f"{NODES}/{self._name}", {"metadata": metadata})
+        await self._api.patch(node_path(self._name), {"metadata": metadata})
         log.info("the node has %d labels of ours", len(record))
 
 
-def _parted(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:
+def _split(labels: Mapping[str, str], *, through_nfd: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Return the labels that Node Feature Discovery is asked for, and those that we write."""
     asked = {key: value for key, value in labels.items() if through_nfd and key.startswith(FEATURE)}
     return asked, {key: value for key, value in labels.items() if key not in asked}

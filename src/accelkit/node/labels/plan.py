@@ -1,4 +1,4 @@
-"""Which labels to write and which to take away: from what is wanted, what is there, and what we wrote before."""
+"""Plans which labels to write and which to delete: from what is wanted, what is there, and what we wrote before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Changes:
 
     Attributes:
         write: labels to set.
-        delete: keys to take away.
+        delete: keys to delete.
         record: all that is ours afterwards, with the values that we wrote.
         lost: keys that were ours and that somebody else has changed since.
     """
@@ -60,7 +60,7 @@ class Steady:
     _labels: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
 
-    def see(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    def update(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
         """Take a look into account, None where nothing could be read; return what the source stands for."""
         if labels is None:
             return self._labels

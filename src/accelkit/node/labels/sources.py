@@ -1,4 +1,4 @@
-"""What the host's files say of its devices, processor, kernel and system, as labels in NFD's names.
+"""Reads the host's devices, processor, kernel and system as labels in NFD's names.
 
 Names and formats: Node Feature Discovery, `source/{pci,cpu,kernel,system}`. A source that cannot be read is None, which
 is not the same as a host that has nothing.
@@ -29,12 +29,15 @@ _FLAGS = re.compile(
 )
 
 
-def label_value(text: str) -> str:
-    """Return a text as a label's value: up to 63 of its characters, with dashes for what labels do not take."""
-    return _NOT_IN_LABELS.sub("-", text.strip())[:63].strip("-._")
+def to_label_value(text: str) -> str | None:
+    """Return a text as a label's value: up to 63 of its characters, with dashes for what labels do not take.
+
+    None where it has no character that labels take.
+    """
+    return _NOT_IN_LABELS.sub("-", text.strip())[:63].strip("-._") or None
 
 
-def pci_labels(root: Path) -> dict[str, str] | None:
+def read_pci_labels(root: Path) -> dict[str, str] | None:
     """Return `pci-<class>_<vendor>.present` and `pci-<vendor>.present` of network, display and accelerator devices."""
     folder = root / "sys/bus/pci/devices"
     try:
@@ -43,17 +46,17 @@ def pci_labels(root: Path) -> dict[str, str] | None:
         return None
     labels: dict[str, str] = {}
     for device in devices:
-        class_id, vendor = _hex(device / "class")[:4], _hex(device / "vendor")
+        class_id, vendor = _read_hex(device / "class")[:4], _read_hex(device / "vendor")
         if not class_id.startswith(_CLASSES) or not _HEX4.fullmatch(vendor):
             continue
         for name in (f"pci-{class_id}_{vendor}", f"pci-{vendor}"):
             labels[f"{FEATURE}{name}.present"] = "true"
-            if sysfs.number(device / "sriov_totalvfs"):
+            if sysfs.read_integer(device / "sriov_totalvfs"):
                 labels[f"{FEATURE}{name}.sriov.capable"] = "true"
     return labels
 
 
-def cpu_labels(root: Path) -> dict[str, str] | None:
+def read_cpu_labels(root: Path) -> dict[str, str] | None:
     """Return `cpu-cpuid.<FLAG>` of the flags by which people select nodes."""
     try:
         text = (root / "proc/cpuinfo").read_text()
@@ -66,20 +69,21 @@ def cpu_labels(root: Path) -> dict[str, str] | None:
     return {f"{FEATURE}cpu-cpuid.{_FLAG_NAMES.get(flag, flag.replace('_', '').upper())}": "true" for flag in flags}
 
 
-def kernel_labels(root: Path) -> dict[str, str] | None:
+def read_kernel_labels(root: Path) -> dict[str, str] | None:
     """Return `kernel-version.full`, `.major`, `.minor` and `.revision`."""
     try:
         full = (root / "proc/sys/kernel/osrelease").read_text().strip()
     except OSError:
         return None
-    labels = {f"{FEATURE}kernel-version.full": label_value(full)}
+    value = to_label_value(full)
+    labels = {} if value is None else {f"{FEATURE}kernel-version.full": value}
     if (found := _VERSION.match(full)) is not None:
         parts = zip(("major", "minor", "revision"), found.groups(), strict=True)
         labels |= {f"{FEATURE}kernel-version.{name}": part for name, part in parts if part is not None}
     return labels
 
 
-def system_labels(root: Path) -> dict[str, str] | None:
+def read_system_labels(root: Path) -> dict[str, str] | None:
     """Return `system-os_release.ID`, `.VERSION_ID` and the parts of the latter."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
@@ -88,7 +92,7 @@ def system_labels(root: Path) -> dict[str, str] | None:
             continue
         lines = (line.partition("=") for line in text.splitlines())
         release = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
-        labels = _named("ID", release) | _named("VERSION_ID", release)
+        labels = _label_release("ID", release) | _label_release("VERSION_ID", release)
         if (found := _VERSION.match(f"{release.get('VERSION_ID', '')}.0")) is not None:
             labels |= {f"{FEATURE}system-os_release.VERSION_ID.major": found[1]}
             if "." in release["VERSION_ID"]:
@@ -97,11 +101,11 @@ def system_labels(root: Path) -> dict[str, str] | None:
     return None
 
 
-def _named(key: str, release: Mapping[str, str]) -> dict[str, str]:
-    value = label_value(release.get(key, ""))
+def _label_release(key: str, release: Mapping[str, str]) -> dict[str, str]:
+    value = to_label_value(release.get(key, ""))
     return {f"{FEATURE}system-os_release.{key}": value} if value else {}
 
 
-def _hex(path: Path) -> str:
+def _read_hex(path: Path) -> str:
     # One device that has just gone says nothing of the others.
-    return sysfs.text(path).removeprefix("0x").lower()
+    return (sysfs.read_text(path) or "").removeprefix("0x").lower()

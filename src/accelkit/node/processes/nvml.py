@@ -1,4 +1,4 @@
-"""How much memory of NVIDIA's cards each process holds, as the management library says."""
+"""Reads how much memory of NVIDIA's cards each process holds, from the management library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from accelkit.node.discovery.nvml import opened
+from accelkit.node.discovery.nvml import initialize
 
 # The library's word for an amount that it does not know.
 _UNKNOWN = 2**64 - 1
@@ -18,7 +18,7 @@ _CALLS = (
 )
 
 
-def used_by_process(nvml: Any, bdfs: Mapping[str, str]) -> dict[tuple[str, int], int]:
+def read_used_memory(nvml: Any, bdfs: Mapping[str, str]) -> dict[tuple[str, int], int]:
     """Return bytes by card and process id; processes whose memory is not known are left out.
 
     Args:
@@ -26,7 +26,7 @@ def used_by_process(nvml: Any, bdfs: Mapping[str, str]) -> dict[tuple[str, int],
         bdfs: cards by PCI address.
     """
     used: dict[tuple[str, int], int] = {}
-    with opened(nvml) as works:
+    with initialize(nvml) as works:
         for bdf, card in bdfs.items() if works else ():
             with suppress(nvml.NVMLError):
                 handle = nvml.nvmlDeviceGetHandleByPciBusId(bdf)

@@ -1,8 +1,8 @@
-"""The processes that have a card of this host open, from `/proc` below a root: whose they are and what they hold.
+"""Finds the processes that have a card of this host open, in `/proc` below a root: whose they are and what they hold.
 
 A process is on a card when it has one of the card's device nodes open. Nodes are compared by their device numbers,
 since a container may have them under other names; in a tree of files, which has no device numbers, by their paths.
-Memory comes from what DRM drivers say of each open file; what drivers do not say is None, until `with_nvml` adds what
+Memory comes from what DRM drivers say of each open file; what drivers do not say is None, until `add_nvml` adds what
 NVIDIA's library knows. Nothing is kept between calls, so any thread may call.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from accelkit.errors import DevicePluginError
-from accelkit.node.discovery.sysfs import key_values
+from accelkit.node.discovery.sysfs import read_key_values
 
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 # A reader in a cgroup namespace of its own sees other pods by a path that starts with `/..`. The outermost pod counts:
@@ -38,7 +38,7 @@ class CardProcess:
     Attributes:
         card: the card's id.
         command: what the kernel calls the process, at most 15 characters.
-        pod_uid: the pod it belongs to, as its cgroup says; empty where that is no pod's.
+        pod_uid: the pod it belongs to, as its cgroup says; None where that is no pod's.
         memory_bytes: what it holds of the card, None when unknown. What several processes of a pod share, because one
             has started the others, counts in the first of them.
     """
@@ -46,13 +46,13 @@ class CardProcess:
     card: str
     pid: int
     command: str
-    pod_uid: str
+    pod_uid: str | None
     memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Those found, by card and pid; `unread` counts processes that are there and could not be looked at."""
+    """Processes on cards, by card and pid; `unread` counts processes that are there and could not be looked at."""
 
     found: tuple[CardProcess, ...]
     unread: int
@@ -67,7 +67,7 @@ class _OpenCard:
     memory_bytes: int | None
 
 
-def card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: Mapping[str, str]) -> Processes:
+def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: Mapping[str, str]) -> Processes:
     """Return the processes that have cards open.
 
     Args:
@@ -78,26 +78,26 @@ def card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: Mappi
     Raises:
         DevicePluginError: there is no `/proc`, so nobody can say.
     """
-    nodes = {_device(root, path): card for card, own in paths.items() for path in own}
+    nodes = {_identify(root, path): card for card, own in paths.items() for path in own}
     found: list[CardProcess] = []
     counted: set[tuple[str, str, str]] = set()
     unread = 0
-    for pid in _pids(root):
+    for pid in _list_pids(root):
         folder = root / "proc" / str(pid)
         try:
-            opened = list(_open_cards(folder, nodes, bdfs))
+            opened = list(_list_open_cards(folder, nodes, bdfs))
             if opened:
-                pod_uid, command = pod_uid_of((folder / "cgroup").read_text()), _command(folder)
-                held = _held(opened, pod_uid or str(pid), counted)
+                pod_uid, command = find_pod_uid((folder / "cgroup").read_text()), _read_command(folder)
+                held = _sum_held(opened, pod_uid or str(pid), counted)
                 found += [CardProcess(card, pid, command, pod_uid, held[card]) for card in held]
         except _GONE:
             continue
         except OSError:
             unread += 1
-    return Processes(_sorted(found), unread)
+    return Processes(_sort(found), unread)
 
 
-def with_nvml(processes: Processes, used: Mapping[tuple[str, int], int]) -> Processes:
+def add_nvml(processes: Processes, used: Mapping[tuple[str, int], int]) -> Processes:
     """Add what NVIDIA's library says that processes hold, which counts before what was read.
 
     Args:
@@ -114,19 +114,19 @@ def with_nvml(processes: Processes, used: Mapping[tuple[str, int], int]) -> Proc
         if known is not None:
             found[card, pid] = replace(known, card=card, memory_bytes=memory_bytes)
     alone = {pid for _, pid in used} - by_pid.keys()
-    return Processes(_sorted(found.values()), processes.unread + len(alone))
+    return Processes(_sort(found.values()), processes.unread + len(alone))
 
 
-def pod_uid_of(cgroup: str) -> str:
-    """Return the pod that a process's `cgroup` file names, by any cgroup driver and version; empty where it names none.
+def find_pod_uid(cgroup: str) -> str | None:
+    """Return the pod that a process's `cgroup` file names, by any cgroup driver and version; None where it names none.
 
     A static pod has the UID that its kubelet made up, which on its mirror in the API is an annotation.
     """
     match = _POD.search(cgroup)
-    return match[1].replace("_", "-") if match else ""
+    return match[1].replace("_", "-") if match else None
 
 
-def _pids(root: Path) -> list[int]:
+def _list_pids(root: Path) -> list[int]:
     try:
         pids = sorted(int(entry.name) for entry in (root / "proc").iterdir() if entry.name.isdecimal())
     except OSError as exc:
@@ -139,12 +139,12 @@ def _pids(root: Path) -> list[int]:
     )
 
 
-def _device(root: Path, path: str) -> int | str:
+def _identify(root: Path, path: str) -> int | str:
     """Return what names a device node: its number, or its path where it is no node."""
-    return _number(root / path.removeprefix("/")) or path
+    return _read_device_number(root / path.removeprefix("/")) or path
 
 
-def _number(path: Path) -> int | None:
+def _read_device_number(path: Path) -> int | None:
     try:
         status = path.stat()
     except OSError:
@@ -152,7 +152,7 @@ def _number(path: Path) -> int | None:
     return status.st_rdev if stat.S_ISCHR(status.st_mode) else None
 
 
-def _open_cards(folder: Path, nodes: Mapping[int | str, str], bdfs: Mapping[str, str]) -> Iterator[_OpenCard]:
+def _list_open_cards(folder: Path, nodes: Mapping[int | str, str], bdfs: Mapping[str, str]) -> Iterator[_OpenCard]:
     for entry in (folder / "fd").iterdir():
         try:
             target = str(entry.readlink())
@@ -161,32 +161,32 @@ def _open_cards(folder: Path, nodes: Mapping[int | str, str], bdfs: Mapping[str,
         # Other files are not looked at: one on a network that hangs would hang this too.
         if not target.startswith("/dev/"):
             continue
-        card = nodes.get(_number(entry) or "") or nodes.get(target)
+        card = nodes.get(_read_device_number(entry) or "") or nodes.get(target)
         if card is None and not target.startswith("/dev/dri/"):
             continue
-        facts = key_values(folder / "fdinfo" / entry.name)
+        facts = read_key_values(folder / "fdinfo" / entry.name)
         card = bdfs.get(facts.get("drm-pdev", "")) or card
         if card is not None:
-            yield _OpenCard(card, facts.get("drm-client-id") or f"file {entry.name}", _memory_bytes(facts))
+            yield _OpenCard(card, facts.get("drm-client-id") or f"file {entry.name}", _read_memory_bytes(facts))
 
 
-def _memory_bytes(facts: Mapping[str, str]) -> int | None:
+def _read_memory_bytes(facts: Mapping[str, str]) -> int | None:
     sums: dict[str, int] = {}
     for key, value in facts.items():
         match = _MEMORY.fullmatch(key)
-        amount = _amount(value) if match else None
+        amount = _parse_amount(value) if match else None
         if match and amount is not None:
             sums[match[1]] = sums.get(match[1], 0) + amount
     return next((sums[family] for family in _FAMILIES if family in sums), None)
 
 
-def _amount(text: str) -> int | None:
+def _parse_amount(text: str) -> int | None:
     number, _, unit = text.partition(" ")
     factor = _UNITS.get(unit.strip())
     return int(number) * factor if factor and number.isdecimal() else None
 
 
-def _held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
+def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
     """Sum up what a process holds by card; a client that the owner was charged for before adds nothing."""
     held: dict[str, int | None] = {}
     for each in opened:
@@ -199,11 +199,11 @@ def _held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str
     return held
 
 
-def _command(folder: Path) -> str:
+def _read_command(folder: Path) -> str:
     # A process chooses its own name, and people read it in a terminal.
     name = (folder / "comm").read_text(errors="replace").strip()
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def _sorted(processes: Collection[CardProcess]) -> tuple[CardProcess, ...]:
+def _sort(processes: Collection[CardProcess]) -> tuple[CardProcess, ...]:
     return tuple(sorted(processes, key=lambda each: (each.card, each.pid)))

@@ -1,6 +1,6 @@
 """Compares what processes hold of cards with what their pods were given.
 
-Both halves are pure: what was seen goes in, what is wrong comes out. Nothing here stops a process.
+Only compares: nothing here reads the host or stops a process.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from accelkit.node.processes.scan import CardProcess
 # that keeps to its share cannot avoid it.
 CONTEXT_BYTES: Final = 512 * 2**20
 
-# Services of the vendors' drivers that run on the host and keep cards open, as the kernel cuts their names.
-DRIVER_SERVICES: Final = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-cuda-mps"})
+# The kernel keeps 15 characters of a process's name.
+_COMMAND_LENGTH: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OverUse:
     at_least: bool = False
 
 
-def over_use(
+def find_over_use(
     processes: Sequence[CardProcess],
     granted: Mapping[tuple[str, str], int],
     *,
@@ -53,7 +53,7 @@ def over_use(
     """
     held: dict[tuple[str, str], list[int | None]] = {}
     for each in processes:
-        if each.pod_uid and each.pod_uid not in unknown:
+        if each.pod_uid is not None and each.pod_uid not in unknown:
             held.setdefault((each.pod_uid, each.card), []).append(each.memory_bytes)
     found: list[OverUse] = []
     for (pod_uid, card), amounts in sorted(held.items()):
@@ -64,20 +64,21 @@ def over_use(
     return found
 
 
-def strange(
-    processes: Sequence[CardProcess], known: Collection[str], *, services: Collection[str] = DRIVER_SERVICES
+def find_strange_processes(
+    processes: Sequence[CardProcess], known: Collection[str], services: Collection[str]
 ) -> list[StrangeProcess]:
     """Return the processes on cards that belong to no pod of this node, in their order.
 
     Args:
         processes: those on cards.
         known: UIDs of all pods of the node, with or without a share; for a static pod also the one its kubelet made up.
-        services: names of processes that belong to the host while they hold no more than a context. A name is no proof,
+        services: names of programs that belong to the host while they hold no more than a context. A name is no proof,
             so one that holds more is told of.
     """
+    of_host = {name[:_COMMAND_LENGTH] for name in services}
     return [
         StrangeProcess(each.card, each.pid, each.command, each.memory_bytes)
         for each in processes
         if each.pod_uid not in known
-        and not (each.command in services and not each.pod_uid and (each.memory_bytes or 0) <= CONTEXT_BYTES)
+        and not (each.command in of_host and each.pod_uid is None and (each.memory_bytes or 0) <= CONTEXT_BYTES)
     ]

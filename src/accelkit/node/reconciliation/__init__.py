@@ -1,1 +1,1 @@
-"""Keeps assignments equal to what the kubelet gave."""
+"""Reconciles assignments with what the kubelet gave."""

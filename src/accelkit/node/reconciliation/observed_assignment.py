@@ -1,4 +1,4 @@
-"""What a pod holds, as its kubelet says: the assignment that is true, whatever was planned.
+"""Observed assignments: what a pod holds as its kubelet shows it, whatever was planned.
 
 The kubelet shows the device IDs of app containers and sidecars, and each of our IDs names its card. Of a plain init
 container it shows nothing, but it hands its devices on to the containers after it: where those are, it was.
@@ -50,13 +50,13 @@ class _Moves:
         return Share(next(iter(cards)), share.memory_bytes, share.compute, share.whole) if len(cards) == 1 else share
 
 
-def believed(
+def observe_assignment(
     assignment: Assignment | None,
     order: Sequence[tuple[str, Kind]],
     held: Mapping[str, ContainerDevices],
     node: NodeCards,
 ) -> Assignment | None:
-    """Return what the pod holds, None where its kubelet says nothing of our cards.
+    """Return what the pod holds, None where its kubelet shows nothing of our cards.
 
     Containers that the kubelet does not show keep what they were assigned. So do those whose devices are not ours:
     another system's plugin gave them.
@@ -71,10 +71,10 @@ def believed(
     containers = dict(planned)
     moves = {False: _Moves(), True: _Moves()}
     for name, devices in held.items():
-        if not _ours(devices, node):
+        if not _are_ours(devices, node):
             continue
         was = planned.get(name, ())
-        now = _shares(was, devices, node)
+        now = _observe_shares(was, devices, node)
         for whole in (False, True):
             moves[whole].note([s for s in was if s.whole is whole], [s for s in now if s.whole is whole])
         containers[name] = now
@@ -84,7 +84,7 @@ def believed(
     return Assignment(containers) if containers else None
 
 
-def same(one: Assignment, other: Assignment) -> bool:
+def is_equal(one: Assignment, other: Assignment) -> bool:
     """Whether two assignments give every container the same; what is moving and the order of shares are left aside."""
     return _sorted(one) == _sorted(other)
 
@@ -98,15 +98,15 @@ def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
     }
 
 
-def _ours(devices: ContainerDevices, node: NodeCards) -> bool:
+def _are_ours(devices: ContainerDevices, node: NodeCards) -> bool:
     cards = {*by_card(devices.memory), *by_card(devices.whole)}
     return bool(cards) and all("::" in device_id for device_id in devices.memory) and cards <= node.cards.keys()
 
 
-def _shares(was: Sequence[Share], devices: ContainerDevices, node: NodeCards) -> tuple[Share, ...]:
+def _observe_shares(was: Sequence[Share], devices: ContainerDevices, node: NodeCards) -> tuple[Share, ...]:
     shared = [share for share in was if not share.whole]
     compute = max((share.compute for share in shared), default=0)
-    worth = _worth(shared, len(devices.memory), node.unit_bytes)
+    worth = _unit_of(shared, len(devices.memory), node.unit_bytes)
     counts: Counter[str] = by_card(devices.memory)
     found = [Share(card, count * worth, compute) for card, count in sorted(counts.items())]
     found += [
@@ -115,7 +115,7 @@ def _shares(was: Sequence[Share], devices: ContainerDevices, node: NodeCards) ->
     return tuple(found)
 
 
-def _worth(shared: Sequence[Share], devices: int, unit_bytes: int) -> int:
+def _unit_of(shared: Sequence[Share], devices: int, unit_bytes: int) -> int:
     # A device is worth the unit of the day when it was assigned, which its pod's amount tells.
     amount = sum(share.memory_bytes for share in shared)
     return amount // devices if devices and amount and amount % devices == 0 else unit_bytes

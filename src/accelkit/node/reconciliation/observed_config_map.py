@@ -1,15 +1,16 @@
-"""Passes on what the kubelet shows, in a ConfigMap of this node, for audits."""
+"""Writes the observed allocations of this node to a ConfigMap, for audits."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.logs import Trouble
+from accelkit.kube.objects import patch_or_create
+from accelkit.kube.paths import config_maps
+from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
     ALLOCATIONS_LABELS,
@@ -25,7 +26,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 log = logging.getLogger(__name__)
 
 
-def allocations_of(
+def build_allocations(
     node: str,
     held: Mapping[tuple[str, str], Mapping[str, ContainerDevices]],
     processes: tuple[StrangeProcess, ...] | None,
@@ -52,35 +53,30 @@ class AllocationsWriter:
 
     Args:
         api: an open client.
-        namespace: where the ConfigMap lies; empty where nothing is to be passed on.
+        namespace: where the ConfigMap lies; None where nothing is to be passed on.
         node: the node's name, which is the ConfigMap's.
     """
 
-    def __init__(self, api: ApiClient, namespace: str, node: str) -> None:
+    def __init__(self, api: ApiClient, namespace: str | None, node: str) -> None:
         self._api = api
-        self._folder = f"/api/v1/namespaces/{namespace}/configmaps" if namespace else ""
+        self._folder = config_maps(namespace) if namespace else None
         self._node = node
         self._written: Allocations | None = None
-        self._trouble = Trouble(log)
+        self._errors = ErrorReporter(log)
 
     async def write(self, allocations: Allocations) -> None:
         """Write them; what cannot be written is tried again at the next call."""
-        if not self._folder or allocations == self._written:
+        if self._folder is None or allocations == self._written:
             return
         data = {ALLOCATIONS_KEY: encode_allocations(allocations)}
         try:
-            try:
-                await self._api.patch(f"{self._folder}/{self._node}", {"data": data})
-            except ApiError as exc:
-                if exc.status != HTTPStatus.NOT_FOUND:
-                    raise
-                await self._api.post(self._folder, self._object(data))
+            await patch_or_create(self._api, self._folder, self._node, {"data": data}, self._config_map(data))
         except ApiError as exc:
-            self._trouble.tell(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
+            self._errors.report(str(exc), f"what the kubelet shows cannot be passed on for audits: {exc}")
             return
-        self._trouble.over()
+        self._errors.clear()
         self._written = allocations
 
-    def _object(self, data: Mapping[str, str]) -> dict[str, object]:
+    def _config_map(self, data: Mapping[str, str]) -> dict[str, object]:
         metadata = {"name": self._node, "labels": ALLOCATIONS_LABELS}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

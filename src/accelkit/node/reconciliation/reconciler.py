@@ -1,4 +1,4 @@
-"""Keeps the assignments of this node's pods true: the kubelet is asked what containers hold, and believed."""
+"""Corrects the assignments of this node's pods to what the kubelet shows that containers hold."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 
 import msgspec
 
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.events import Events, Subject
-from accelkit.logs import Trouble
+from accelkit.kube.events import Events, ObjectReference
+from accelkit.kube.paths import pod_path
+from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
-from accelkit.model.pod import Pod
+from accelkit.model.pod import Pod, PodRef
 from accelkit.model.units import format_bytes
 from accelkit.node._proto import podresources_pb2 as resources_api
-from accelkit.node.kubelet import Held
+from accelkit.node.kubelet import ObservedAllocations
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
-from accelkit.node.reconciliation.corrections import Correction, Judged, plan
-from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, believed
-from accelkit.placement.constraints import broken
+from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, observe_assignment
+from accelkit.placement.constraints import find_broken_constraints
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.requests import containers_in_order, read_request
+from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
 
 PodName = tuple[str, str]  # namespace, name
 
-_GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 _pod = msgspec.json.Decoder(Pod)
 
 
@@ -40,7 +39,9 @@ def devices_by_pod(
     answer: resources_api.ListPodResourcesResponse, dialect: Dialect
 ) -> dict[PodName, dict[str, ContainerDevices]]:
     """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
-    memory, whole = (Held(answer, name).devices for name in (dialect.resources.memory, dialect.resources.cards))
+    memory, whole = (
+        ObservedAllocations(answer, name).devices for name in (dialect.resources.memory, dialect.resources.cards)
+    )
     found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
     for namespace, pod, container in sorted(memory.keys() | whole.keys()):
         key = namespace, pod, container
@@ -76,7 +77,7 @@ class Reconciler:
         self._cards = cards
         self._events = events
         self._metrics = metrics
-        self._trouble = Trouble(log)
+        self._errors = ErrorReporter(log)
         self._forbidden = False
 
     async def reconcile(self, held: Mapping[PodName, Mapping[str, ContainerDevices]]) -> bool:
@@ -88,8 +89,8 @@ class Reconciler:
         node = self._cards()
         if node is None:
             return False
-        pods = {each.pod.metadata.uid: each for each in self._pods.all()}
-        judged = [found for each in pods.values() if (found := self._judge(each, held, node))]
+        pods = {each.pod.ref.uid: each for each in self._pods.all()}
+        observed = [found for each in pods.values() if (found := self._observe(each, held, node))]
         unsettled = [each for each in pods.values() if not each.admitted]
         awaited = {
             share.card
@@ -98,97 +99,91 @@ class Reconciler:
             for shares in each.assigned.assignment.containers.values()
             for share in shares
         }
-        for correction in plan(judged, awaited):
+        for correction in plan(observed, awaited):
             if not await self._write(pods[correction.uid], correction):
                 # A right that is not given does not come by asking again soon.
                 return self._forbidden
-        for each in judged:
+        for each in observed:
             await self._settle(each, node)
         return not unsettled
 
-    def _judge(
+    def _observe(
         self, each: NodePod, held: Mapping[PodName, Mapping[str, ContainerDevices]], node: NodeCards
-    ) -> Judged | None:
-        meta = each.pod.metadata
-        devices = held.get((meta.namespace, meta.name))
+    ) -> ObservedPod | None:
+        ref = each.pod.ref
+        devices = held.get((ref.namespace, ref.name))
         # Before its admission a pod may be taken for the one of the same name that has just ended.
         if devices is None or not each.admitted:
             return None
         written = each.assigned.assignment if each.assigned else None
-        order = [(container.name, kind) for container, kind in containers_in_order(each.pod)]
-        true = believed(written, order, devices, node)
-        return Judged(meta.uid, written, self._with_broken(each.pod, true, node)) if true else None
+        observed = observe_assignment(written, each.pod.order, devices, node)
+        return ObservedPod(ref.uid, written, self._with_broken(each.pod, observed, node)) if observed else None
 
-    def _with_broken(self, pod: Pod, true: Assignment, node: NodeCards) -> Assignment:
+    def _with_broken(self, pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
         try:
-            request = read_request(pod, [self._dialect], node.unit_bytes)
+            request = pod.request(node.unit_bytes)
         except RequestError as exc:
             sentences: tuple[str, ...] = (str(exc),)
         else:
-            sentences = broken(request, true, node.cards) if request else ()
-        return msgspec.structs.replace(true, broken=sentences or msgspec.UNSET)
+            sentences = find_broken_constraints(request, observed, node.cards) if request else ()
+        return msgspec.structs.replace(observed, broken=sentences or msgspec.UNSET)
 
     async def _write(self, each: NodePod, correction: Correction) -> bool:
-        meta = each.pod.metadata
         try:
-            await self._annotate(each.pod, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
+            await self._annotate(each.pod.ref, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
         except ApiError as exc:
-            if exc.status in _GONE:
+            if exc.not_found or exc.conflict:
                 return True
-            self._forbidden = exc.status == HTTPStatus.FORBIDDEN
+            self._forbidden = exc.forbidden
             self._metrics.failures.inc()
-            sentence = f"the assignment of pod {meta.namespace}/{meta.name} cannot be corrected: {exc}"
-            self._trouble.tell(str(exc), sentence)
+            sentence = f"the assignment of pod {each.pod.ref} cannot be corrected: {exc}"
+            self._errors.report(str(exc), sentence)
             return False
-        self._trouble.over()
+        self._errors.clear()
         if correction.first:
             await self._tell(each, correction.assignment)
         return True
 
-    async def _annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        meta = pod.metadata
+    async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         # The UID is a precondition: another pod of this name is left alone.
-        body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
-        answer = await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body)
+        body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
+        answer = await self._api.patch(pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
-    async def _settle(self, judged: Judged, node: NodeCards) -> None:
-        """Say in the words of the dialect that the pod has its cards, and which."""
+    async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
+        """Write the annotations by which the dialect says that the pod has its cards, and which."""
         codec = self._dialect.annotations
-        each = next((pod for pod in self._pods.all() if pod.pod.metadata.uid == judged.uid), None)
+        each = next((pod for pod in self._pods.all() if pod.pod.ref.uid == observed.uid), None)
         if codec is None or each is None:
             return
-        meta = each.pod.metadata
-        granted = Granted(
-            judged.true, [container.name for container in each.pod.spec.containers], node.cards, node.unit_bytes
-        )
+        granted = Granted(observed.observed, each.pod.app_containers, node.cards, node.unit_bytes)
         try:
-            changes = codec.settle(meta.annotations or {}, granted, time.time_ns())
+            changes = codec.settle(each.pod.annotations, granted, time.time_ns())
             if changes:
-                await self._annotate(each.pod, changes)
+                await self._annotate(each.pod.ref, changes)
         except (ApiError, AssignmentError) as exc:
-            log.info("pod %s/%s is not written as %s does: %s", meta.namespace, meta.name, self._dialect.name, exc)
+            log.info("pod %s is not written as %s does: %s", each.pod.ref, self._dialect.name, exc)
 
-    async def _tell(self, each: NodePod, true: Assignment) -> None:
-        meta = each.pod.metadata
-        subject = Subject("Pod", meta.name, meta.namespace, meta.uid)
+    async def _tell(self, each: NodePod, observed: Assignment) -> None:
+        ref = each.pod.ref
+        subject = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
         if each.assigned is None:
             self._metrics.recorded.inc()
-            reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_said(true)}"
+            reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_describe(observed)}"
         else:
             self._metrics.corrections.inc()
             reason = "AssignmentCorrected"
-            message = f"assigned {_said(each.assigned.assignment)}; the kubelet gave {_said(true)}"
-        log.info("pod %s/%s: %s", meta.namespace, meta.name, message)
+            message = f"assigned {_describe(each.assigned.assignment)}; the kubelet gave {_describe(observed)}"
+        log.info("pod %s: %s", ref, message)
         await self._events.record(subject, reason, message)
-        if true.broken:
-            await self._events.record(subject, "ConstraintBroken", "; ".join(true.broken), warning=True)
+        if observed.broken:
+            await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)
 
 
-def _said(assignment: Assignment) -> str:
+def _describe(assignment: Assignment) -> str:
     held = [(name, share) for name, shares in sorted(assignment.containers.items()) for share in shares]
-    return ", ".join(f"{name} {_share(share)}" for name, share in held if name != MOVING) or "nothing"
+    return ", ".join(f"{name} {_describe_share(share)}" for name, share in held if name != MOVING) or "nothing"
 
 
-def _share(share: Share) -> str:
+def _describe_share(share: Share) -> str:
     return f"card {share.card}" if share.whole else f"{format_bytes(share.memory_bytes)} of card {share.card}"

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import patch_or_create
+from accelkit.kube.paths import NODES, leases, node_path
 from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, load_checkpoint
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.devices.plugins import PluginServer
@@ -36,8 +38,7 @@ _STATUS_RETRY_SECONDS = 1.0
 _LEASE_SECONDS = 10.0
 _LEASE_DURATION_SECONDS = 40
 _REGISTRATION_SECONDS = 120.0
-_CONFLICT = 409
-_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_LEASES = leases("kube-node-lease")
 
 
 async def run_node(
@@ -116,12 +117,8 @@ async def _register(api: ApiClient, spec: NodeSpec) -> None:
 
 
 async def _create_or_update(api: ApiClient, spec: NodeSpec) -> None:
-    try:
-        await api.post("/api/v1/nodes", build_node(spec))
-    except ApiError as exc:
-        if exc.status != _CONFLICT:
-            raise
-        await api.patch(f"/api/v1/nodes/{spec.name}", {"metadata": {"labels": build_node_labels(spec)}})
+    labels = {"metadata": {"labels": build_node_labels(spec)}}
+    await patch_or_create(api, NODES, spec.name, labels, build_node(spec))
 
 
 async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, changed: asyncio.Event) -> None:
@@ -130,7 +127,7 @@ async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, c
         changed.clear()
         patch = status.build_patch(manager.collect_resources())
         try:
-            await api.patch(f"/api/v1/nodes/{spec.name}/status", patch)
+            await api.patch(f"{node_path(spec.name)}/status", patch)
         except ApiError as exc:
             log.warning("status not written node=%s reason=%s", spec.name, exc)
             await asyncio.sleep(_STATUS_RETRY_SECONDS)
@@ -155,12 +152,7 @@ async def _renew(api: ApiClient, name: str) -> None:
     renewed = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     spec = {"holderIdentity": name, "leaseDurationSeconds": _LEASE_DURATION_SECONDS, "renewTime": renewed}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
-    try:
-        await api.post(_LEASES, lease)
-    except ApiError as exc:
-        if exc.status != _CONFLICT:
-            raise
-        await api.patch(f"{_LEASES}/{name}", {"spec": spec})
+    await patch_or_create(api, _LEASES, name, {"spec": spec}, lease)
 
 
 async def _retry_until_done(attempt: Callable[[], Awaitable[None]], *, what: str) -> None:

@@ -6,19 +6,15 @@ from datetime import datetime
 
 import msgspec
 
-__all__ = ["Container", "EnvVar", "HttpGet", "ObjectMeta", "Pod", "PodSpec", "PodStatus", "Probe", "Volume"]
+from accelkit.kube.paths import pod_path
+from accelkit.model.object_meta import ObjectMeta
+
+__all__ = ["Container", "EnvVar", "HttpGet", "Pod", "PodMeta", "PodSpec", "PodStatus", "Probe", "Volume"]
 
 
-class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Times are RFC 3339 texts, so they sort as they are."""
+class PodMeta(ObjectMeta, kw_only=True, rename="camel"):
+    """metadata of a pod, with what a kubelet must know of its deletion."""
 
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    creation_timestamp: str = ""
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
 
@@ -138,7 +134,7 @@ class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A pod."""
 
-    metadata: ObjectMeta
+    metadata: PodMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -150,4 +146,4 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def path(self) -> str:
         """The pod's path on the API server."""
-        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+        return pod_path(self.metadata.namespace, self.metadata.name)

@@ -14,12 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
+from accelkit.kube.paths import collection, secrets
 from accelkit.scheduler.launch.manifest import MANIFEST
 from accelkit.scheduler.switch.spec import Spec
 
 # Where static pods are, and where system priorities are allowed.
 NAMESPACE: Final = "kube-system"
 START_SECONDS: Final = 180
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
 _ROOT: Final = "/host"
 _SPEC_FOLDER: Final = "/run/accelkit"
 _SPEC_KEY: Final = "spec.json"
@@ -52,19 +54,15 @@ def objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[s
     """Return the collections to post to, and the objects, the pod last."""
     name = pod_name(spec.node)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}
-    core, rbac = (
-        f"/api/v1/namespaces/{NAMESPACE}",
-        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}",
-    )
     rule = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
     return [
-        (f"{core}/serviceaccounts", {"metadata": metadata}),
-        (f"{rbac}/roles", {"metadata": metadata, "rules": [rule]}),
-        (f"{rbac}/rolebindings", {"metadata": metadata, "roleRef": role, "subjects": [subject]}),
-        (f"{core}/secrets", {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}}),
-        (f"{core}/pods", {"metadata": metadata, "spec": _pod_spec(action, spec, source)}),
+        (collection("v1", "serviceaccounts", NAMESPACE), {"metadata": metadata}),
+        (collection(_RBAC, "roles", NAMESPACE), {"metadata": metadata, "rules": [rule]}),
+        (collection(_RBAC, "rolebindings", NAMESPACE), {"metadata": metadata, "roleRef": role, "subjects": [subject]}),
+        (secrets(NAMESPACE), {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}}),
+        (collection("v1", "pods", NAMESPACE), {"metadata": metadata, "spec": _pod_spec(action, spec, source)}),
     ]
 
 

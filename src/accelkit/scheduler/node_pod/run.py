@@ -6,19 +6,19 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
+from accelkit.kube.objects import delete_and_wait
+from accelkit.kube.paths import collection, member, pod_path
 from accelkit.scheduler.node_pod.objects import NAMESPACE, PodImage, deadline_seconds, objects, pod_name
 from accelkit.scheduler.switch.spec import Spec
 
-_AGENTS: Final = "/apis/apps/v1/daemonsets"
+_AGENTS: Final = collection("apps/v1", "daemonsets")
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
 _POLL_SECONDS: Final = 1.0
 _DELETE_SECONDS: Final = 60.0
@@ -98,14 +98,14 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
         wanted = objects(action, spec, replace(source, image=image))
-        await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
+        await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
         try:
-            for collection, body in wanted:
-                await api.post(collection, body)
-            await _ended(api, f"{wanted[-1][0]}/{name}", spec, image)
-            return await _result(api, f"{wanted[-1][0]}/{name}")
+            for kind, body in wanted:
+                await api.post(kind, body)
+            await _ended(api, pod_path(NAMESPACE, name), spec, image)
+            return await _result(api, pod_path(NAMESPACE, name))
         finally:
-            await _delete(api, [f"{collection}/{name}" for collection, _ in reversed(wanted)])
+            await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
 
 
 async def _installed_image(api: ApiClient) -> str:
@@ -120,7 +120,7 @@ async def _nothing_to_run(api: ApiClient, spec: Spec) -> str:
     Raises:
         ConfigurationError: kube-scheduler still runs with a configuration of ours.
     """
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/kube-scheduler-{quote(spec.node)}"
+    path = pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
     if f"={spec.folder}/".encode() in await api.get(path):
         raise ConfigurationError(
             f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",
@@ -179,18 +179,10 @@ async def _delete(api: ApiClient, paths: list[str]) -> None:
     """Delete objects and wait until they are gone, the first one, the pod, before the others are touched."""
     deadline = time.monotonic() + _DELETE_SECONDS
     for path in paths:
-        while True:
-            try:
-                await api.delete(path)
-                await api.get(path)
-            except ApiError as exc:
-                if exc.status == HTTPStatus.NOT_FOUND:
-                    break
-                if not exc.unanswered or time.monotonic() > deadline:
-                    raise
-            if time.monotonic() > deadline:
-                raise ServiceError(
-                    f"{path.rpartition('/')[2]} in {NAMESPACE} is not gone after {_DELETE_SECONDS:.0f} s",
-                    next_step=f"look at `kubectl -n {NAMESPACE} describe pod`, then run the playbook again",
-                )
-            await asyncio.sleep(_POLL_SECONDS)
+        try:
+            await delete_and_wait(api, path, deadline)
+        except TimeoutError as exc:
+            raise ServiceError(
+                f"{path.rpartition('/')[2]} in {NAMESPACE} is not gone after {_DELETE_SECONDS:.0f} s",
+                next_step=f"look at `kubectl -n {NAMESPACE} describe pod`, then run the playbook again",
+            ) from exc

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 from ruamel.yaml import YAML
@@ -19,6 +17,8 @@ from ruamel.yaml import YAML
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
+from accelkit.kube.paths import pod_path
+from accelkit.model.object_meta import ObjectMeta
 from accelkit.scheduler.configuration.command_line import value_of
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.pod_manifest import PodManifest
@@ -30,10 +30,6 @@ _PORT: Final = 10259
 # A scheduler that ends over its configuration does so at once; one that has run for so long has read it.
 _STEADY_SECONDS: Final = 4.0
 _RESTARTS: Final = 2
-
-
-class _Meta(msgspec.Struct):
-    annotations: dict[str, str] = {}
 
 
 class _Container(msgspec.Struct):
@@ -61,7 +57,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
@@ -110,7 +106,7 @@ class MirrorPod:
 
     async def _wait(self, host: Host, manifest: PodManifest, document: dict[str, Any]) -> None:
         name = f"{document['metadata']['name']}-{self.node}"
-        path = f"/api/v1/namespaces/{document['metadata'].get('namespace', 'default')}/pods/{quote(name)}"
+        path = pod_path(document["metadata"].get("namespace", "default"), name)
         commands = {
             str(each["name"]): [str(word) for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
             for each in document["spec"]["containers"]
@@ -137,10 +133,9 @@ class MirrorPod:
         try:
             pod = msgspec.json.decode(await api.get(path), type=_Pod)
         except ApiError as exc:
-            absent = exc.status == HTTPStatus.NOT_FOUND
-            watch.problem = "the kubelet shows no mirror pod of it" if absent else f"the API server: {exc}"
+            watch.problem = "the kubelet shows no mirror pod of it" if exc.not_found else f"the API server: {exc}"
             return
-        annotations = pod.metadata.annotations
+        annotations = pod.metadata.annotations or {}
         shown = {each.name: [*each.command, *each.args] for each in pod.spec.containers}
         if any(shown.get(name) != words for name, words in commands.items()) or annotations.get(
             _MIRROR

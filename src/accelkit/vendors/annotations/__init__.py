@@ -3,7 +3,7 @@
 Written with the Binding, settled after the allocation, read where their pods are taken over.
 """
 
-from accelkit.vendors.annotations.gas import CardsByContainer
+from accelkit.vendors.annotations.cards_by_container import CardsByContainer
 from accelkit.vendors.annotations.granted import Granted
 from accelkit.vendors.annotations.one_card import OneCard
 from accelkit.vendors.annotations.slices import Slices

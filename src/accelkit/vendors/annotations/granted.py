@@ -10,7 +10,7 @@ from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card
 
 
-def same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, Sequence[int]]:
+def read_same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, Sequence[int]]:
     """Return the one card that annotation `key` names by its number, for all of these containers.
 
     Raises:

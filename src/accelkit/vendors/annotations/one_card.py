@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from accelkit.vendors.annotations.granted import Granted, same_card
+from accelkit.vendors.annotations.granted import Granted, read_same_card
 
 
 class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="one-card"):
@@ -67,7 +67,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         text = present.get(self.card, "")
         if not text or text == "-1":
             return None
-        return same_card(self.card, text, containers)
+        return read_same_card(self.card, text, containers)
 
     def _facts(self, granted: Granted) -> dict[str, str]:
         shares = [share for held in granted.shared().values() for share in held]

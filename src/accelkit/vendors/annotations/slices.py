@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.vendors.annotations.granted import Granted, same_card
+from accelkit.vendors.annotations.granted import Granted, read_same_card
 
 
 class _Container(msgspec.Struct):
@@ -68,7 +68,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         text = present.get(self.card, "")
         if not text:
             return None
-        return same_card(self.card, text, containers)
+        return read_same_card(self.card, text, containers)
 
     def slices(self, compute: int) -> int:
         """Return how many slices an amount of compute stands for."""

@@ -3,7 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.audit.comparison import Evidence, audit
+from accelkit.audit.comparison import AuditEvidence, audit
+from accelkit.errors import AssignmentError
 from accelkit.inspection.inspection import view
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -13,9 +14,11 @@ from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inv
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod, StrangeProcess
 from accelkit.model.pod import Node, Pod
 from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.pod_reading import PodReader
 
 GIB = 2**30
 CARDS = (Card("a", "v", "m", 16 * GIB), Card("b", "v", "m", 16 * GIB, health=Health.UNHEALTHY))
+READER = PodReader(load_dialects(["native"]))
 QUIET = Allocations("n", (), processes=())
 
 
@@ -59,7 +62,7 @@ def held(**pods):
 
 def findings(pods, allocations=QUIET, *, ledger=None, policies=None):
     seen = inspection(pods)
-    found = audit(Evidence(seen, list(pods), {"n": allocations}, ledger or seen, policies or {}))
+    found = audit(AuditEvidence(seen, list(map(READER.read, pods)), {"n": allocations}, ledger or seen, policies or {}))
     return [(finding.kind, finding.message) for finding in found.findings]
 
 
@@ -109,9 +112,9 @@ def test_a_ledger_that_counts_otherwise_is_a_finding():
 def test_what_changes_hands_just_now_is_no_difference():
     moving = pod("p", {"c": ("a", 4)}, **{MOVING: (Share("b", 1),)})
     found = audit(
-        Evidence(
+        AuditEvidence(
             inspection([moving], (*CARDS[:1], Card("b", "v", "m", GIB))),
-            [moving],
+            [READER.read(moving)],
             {"n": held(p={"c": {"a": 4}})},
             inspection([pod("p", {"c": ("a", 4)})], (*CARDS[:1], Card("b", "v", "m", GIB))),
             {},
@@ -148,7 +151,7 @@ def test_broken_constraints_stay_visible():
 
 
 def test_what_could_not_be_compared_is_noted():
-    found = audit(Evidence(inspection([]), [], {"n": "its agent passes nothing on"}, None, {}))
+    found = audit(AuditEvidence(inspection([]), [], {"n": AssignmentError("its agent passes nothing on")}, None, {}))
     assert found.findings == []
     assert found.notes == [
         "the extender was not asked; give --extender to compare its ledger",

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
-from stored_objects import StoredObjects
 
 from accelkit.cli import main
 from accelkit.examples import command
@@ -114,9 +113,8 @@ def test_clean_says_what_it_deleted_and_leaves_the_rest(tmp_path):
 
 
 @pytest.fixture
-def stored(monkeypatch):
+def stored(monkeypatch, api):
     """A cluster that the commands speak to."""
-    api = StoredObjects()
     monkeypatch.setattr(command, "_with_cluster", lambda _kubeconfig, act: asyncio.run(act(api)))
     return api
 

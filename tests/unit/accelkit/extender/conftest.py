@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 
-from accelkit.errors import ApiError
+from accelkit.errors import AccelkitError, NotLeadingError
 from accelkit.extender import binder as module
 from accelkit.extender.binder import Binder
+from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
+from accelkit.kube.paths import PODS, pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -22,71 +25,88 @@ from accelkit.vendors.dialects import load_dialects
 OTHERS = encode_assignment(Assignment({"c": (Share("b", 5),)}))
 
 
-class FakeApi:
-    """Pods in memory under the API server's rules for Bindings; faults are raised once, before or after the effect."""
+def faults(method, *, answered):
+    """What a list of errors is assigned to, for the next requests of a method."""
+
+    def fail(self, errors):
+        for error in errors:
+            self.fail(error, method, answered=answered)
+
+    return property(fset=fail)
+
+
+class BindingApi(FakeApi):
+    """Pods by name; a POST waits for the gate, the answer to a GET for `answers`, and faults are raised once each."""
 
     def __init__(self):
-        self.pods = {}
-        self.posts = []
-        self.gets = 0
-        self.before_post, self.after_post, self.before_get = [], [], []
-        self.gate = asyncio.Event()
+        super().__init__()
+        self.gate, self.answers = asyncio.Event(), asyncio.Event()
         self.gate.set()
-        self.answers = asyncio.Event()
         self.answers.set()
+        self.before.append(lambda request: self.gate.wait() if request.method == "POST" else None)
+        self.after.append(lambda request: self.answers.wait() if request.method == "GET" else None)
 
-    async def get(self, path, **_):
-        self.gets += 1
-        if self.before_get and (fault := self.before_get.pop(0)):
-            raise fault
-        name = path.rsplit("/", 1)[1]
-        if name not in self.pods:
-            raise ApiError(f'pods "{name}" not found', status=404)
-        answer = msgspec.json.encode(self.pods[name])
-        await self.answers.wait()
-        return answer
+    @property
+    def pods(self):
+        return {pod["metadata"]["name"]: pod for pod in self.objects.values()}
 
-    async def post(self, path, body, **_):
-        self.posts.append(body)
-        await self.gate.wait()
-        if self.before_post:
-            raise self.before_post.pop(0)
-        assert path == f"/api/v1/namespaces/d/pods/{body['metadata']['name']}/binding"
-        pod = self.pods.get(body["metadata"]["name"])
-        if pod is None:
-            raise ApiError("not found", status=404)
-        if pod["metadata"]["uid"] != body["metadata"]["uid"] or pod["spec"].get("nodeName"):
-            raise ApiError("conflict", status=409)
-        pod["spec"]["nodeName"] = body["target"]["name"]
-        pod["metadata"]["annotations"] |= body["metadata"].get("annotations", {})
-        if self.after_post:
-            raise self.after_post.pop(0)
-        return b""
+    def remove(self, name):
+        del self.objects[pod_path("d", name)]
+
+    @property
+    def posts(self):
+        return [request.body for request in self.requests if request.method == "POST"]
+
+    @property
+    def gets(self):
+        return sum(request.method == "GET" for request in self.requests)
+
+    before_post = faults("POST", answered=False)
+    after_post = faults("POST", answered=True)
+    before_get = faults("GET", answered=False)
 
 
 class World:
     def __init__(self, dialects=("native", "gcushare")):
-        self.api = FakeApi()
+        self.api = BindingApi()
         self.ledger = Ledger(unit_bytes=1)
         for node in ("n", "m"):
             self.ledger.put_node(node, Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
         loaded = load_dialects(dialects)
         self.feed = LedgerFeed(self.ledger, loaded)
-        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK)
+        self.synced, self.silence, self.pods_current, self.leader = True, 0.0, True, ""
+        self.readiness = Readiness(
+            synced=lambda: self.synced,
+            silent_seconds=lambda: self.silence,
+            leadership=self,
+            pods_current=lambda: self.pods_current,
+        )
+        self.binder = Binder(self.api, self.ledger, self.feed, Policy.BINPACK, readiness=self.readiness)
+
+    def leads(self):
+        return not self.leader
+
+    def check(self):
+        if self.leader:
+            raise NotLeadingError(f"{self.leader} leads")
 
     def create(self, name="p", memory=4, *, watched=True, resource="accelkit.io/memory", **annotations):
-        self.api.pods[name] = {
-            "metadata": {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {resource: memory} if memory else {}}}]},
-        }
+        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
+        container = {"name": "c", "resources": {"limits": {resource: memory} if memory else {}}}
+        self.api.store(PODS, {"metadata": metadata, "spec": {"containers": [container]}})
         if watched:
             self.show(name)
 
     def show(self, name, kind="ADDED"):
         self.feed.pod_event(kind, msgspec.convert(self.api.pods[name], Pod))
 
-    def bind(self, name="p", node="n", uid=""):
-        return self.binder.bind(BindingArgs(name, "d", uid or f"uid-{name}", node))
+    async def bind(self, name="p", node="n", uid=""):
+        """Bind a pod; return the sentence that kube-scheduler reads, empty for success."""
+        try:
+            await self.binder.bind(BindingArgs(name, "d", uid or f"uid-{name}", node))
+        except AccelkitError as exc:
+            return str(exc)
+        return ""
 
     def bound_elsewhere(self, node="m", name="p"):
         self.api.pods[name]["spec"]["nodeName"] = node
@@ -114,7 +134,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def settle(world, monkeypatch):
-    """Let the settling task look at everything that is in doubt."""
+    """Let the settling task look at everything that is unsettled."""
     monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
 
     async def settle():

@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from accelkit.errors import ApiError
+from accelkit.errors import ApiError, BindingError
 from accelkit.extender.wire import BindingArgs
 from accelkit.ledger.holding import Stage
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -46,7 +46,8 @@ async def test_a_pod_without_cards_is_bound_without_an_assignment(world):
 async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
     world.create()
     args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: ""})
-    assert await world.binder.bind(args) == f"{field} is missing"
+    with pytest.raises(BindingError, match=f"^{field} is missing$"):
+        await world.binder.bind(args)
     assert (world.api.posts, world.used()) == ([], {})
 
 
@@ -54,7 +55,8 @@ async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
 @pytest.mark.parametrize("value", ["../x", "a/b", "a?b", "A", "-a", "a" * 254, "a\n"])
 async def test_a_name_that_leads_elsewhere_is_refused(world, field, value):
     args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: value})
-    assert "no name of a Kubernetes object" in await world.binder.bind(args)
+    with pytest.raises(BindingError, match="no name of a Kubernetes object"):
+        await world.binder.bind(args)
     assert (world.api.posts, world.api.gets) == ([], 0)
 
 
@@ -114,7 +116,7 @@ async def test_a_pod_that_is_another_one_now_is_refused_and_holds_nothing(world,
 
 async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
     world.create()
-    del world.api.pods["p"]
+    world.api.remove("p")
     assert "does not exist any more" in await world.bind()
     assert world.used() == {}
 
@@ -158,7 +160,7 @@ async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
     while not world.api.posts:
         await asyncio.sleep(0)
     world.show("p", "DELETED")
-    del world.api.pods["p"]
+    world.api.remove("p")
     world.api.gate.set()
     assert "does not exist any more" in await bind
     assert (world.used(), world.stage()) == ({}, None)
@@ -189,6 +191,6 @@ async def test_all_that_a_user_wrote_in_the_words_of_a_dialect_is_overwritten(wo
 
 async def test_a_binding_that_may_not_be_sent_holds_nothing(world):
     world.create()
-    world.binder._refusal = lambda: "another replica leads"
+    world.leader = "another replica"
     assert await world.bind() == "another replica leads"
     assert (world.api.posts, world.used()) == ([], {})

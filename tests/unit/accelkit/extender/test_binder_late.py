@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+
+import pytest
 
 from accelkit.errors import ApiError
 from accelkit.extender import binder as module
@@ -59,7 +62,7 @@ async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, sett
     binding = asyncio.create_task(world.bind())
     await turns()
     world.show("p", "DELETED")
-    del world.api.pods["p"]
+    world.api.remove("p")
     world.api.answers.set()
     assert await binding == ""
     await settle()
@@ -78,3 +81,29 @@ async def test_binds_wait_for_what_a_predecessor_may_have_sent(world, monkeypatc
     assert await world.bind() == ""
     assert len(slept) == 1
     assert 4 < slept[0] <= 5
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [({"leader": "other"}, "other leads"), ({"pods_current": False}, "the pods are being read again")],
+)
+async def test_a_binding_that_may_not_be_sent_any_more_is_refused_and_holds_nothing(world, state, sentence):
+    world.create()
+    vars(world).update(state)
+    assert await world.bind() == sentence
+    assert (world.api.posts, world.used()) == ([], {})
+
+
+async def test_a_refused_bind_that_nobody_waits_for_any_more_is_no_error_of_the_loop(world):
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    world.create()
+    world.api.gate.clear()
+    world.api.before_post = [ApiError("forbidden", status=403)]
+    caller = asyncio.create_task(world.bind())
+    await turns()
+    caller.cancel()
+    world.api.gate.set()
+    await turns()
+    gc.collect()
+    assert (errors, world.used()) == ([], {})

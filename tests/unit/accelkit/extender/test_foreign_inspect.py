@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.extender.foreign_inspect import foreign_inspects
-from accelkit.ledger.holding import PodRef
+from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind
 
 GIB = 2**30
@@ -25,12 +25,12 @@ def ledger():
 
 
 def answers(*dialects):
-    return foreign_inspects(dialects, lambda _uid: CREATED)
+    return make_foreign_inspects(dialects, lambda _uid: CREATED)
 
 
 def test_gcushare_is_answered_as_its_manual_shows(ledger):
     pod = {"name": "gcushare-pod-1", "namespace": "kube-system", "uid": "2713cdab", "createTime": CREATED, "usedGCU": 4}
-    assert answers("gcushare")["/gcushare-scheduler"].all(ledger.nodes()) == {
+    assert answers("gcushare")["/gcushare-scheduler"].view_nodes(ledger.nodes()) == {
         "nodes": [
             {
                 "name": "n",
@@ -48,39 +48,50 @@ def test_gcushare_is_answered_as_its_manual_shows(ledger):
 
 def test_its_source_of_2025_is_answered_with_slices_by_minor(ledger):
     inspect = answers("native", "gcushare-2025")["/gcushare-scheduler"]
-    (node,) = inspect.all(ledger.nodes())
+    (node,) = inspect.view_nodes(ledger.nodes())
     assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (12, 2, 10)
     assert list(node["devices"]) == ["0", "1"]
     assert node["devices"]["0"]["pods"][0]["usedGCU"] == 2
-    assert inspect.one(ledger.node("n"), "n") == (200, node)
+    assert inspect.view_node(ledger.node("n")) == node
+    assert {key: node["devices"]["1"][key] for key in ("virt", "pods")} == {"virt": "Shared", "pods": []}
+
+
+@pytest.mark.parametrize(
+    ("in_use", "bare"),
+    [((), False), (("gcushare",), False), (("gcushare-2025",), True), (("gcushare", "gcushare-2025"), True)],
+)
+def test_of_two_systems_below_one_path_the_one_in_use_answers(ledger, in_use, bare):
+    found = answers(*in_use)
+    assert sorted(found) == ["/gcushare-scheduler", "/gpushare-scheduler"]
+    assert isinstance(found["/gcushare-scheduler"].view_nodes(ledger.nodes()), list) is bare
+
+
+def test_a_pod_whose_creation_is_not_known_has_an_empty_time(ledger):
+    inspect = make_foreign_inspects(["gcushare"], {}.get)["/gcushare-scheduler"]
+    assert inspect.view_node(ledger.node("n"))["nodes"][0]["devices"][0]["pods"][0]["createTime"] == ""
 
 
 def test_aliyun_is_answered_in_its_own_names(ledger):
-    assert answers()["/gpushare-scheduler"].one(ledger.node("n"), "n") == (
-        200,
-        {
-            "nodes": [
-                {
-                    "name": "n",
-                    "totalGPU": 32,
-                    "usedGPU": 4,
-                    "devs": [
-                        {
-                            "id": 0,
-                            "totalGPU": 16,
-                            "usedGPU": 4,
-                            "pods": [{"name": "gcushare-pod-1", "namespace": "kube-system", "usedGPU": 4}],
-                        },
-                        {"id": 1, "totalGPU": 16, "usedGPU": 0, "pods": []},
-                    ],
-                }
-            ]
-        },
-    )
+    assert answers()["/gpushare-scheduler"].view_node(ledger.node("n")) == {
+        "nodes": [
+            {
+                "name": "n",
+                "totalGPU": 32,
+                "usedGPU": 4,
+                "devs": [
+                    {
+                        "id": 0,
+                        "totalGPU": 16,
+                        "usedGPU": 4,
+                        "pods": [{"name": "gcushare-pod-1", "namespace": "kube-system", "usedGPU": 4}],
+                    },
+                    {"id": 1, "totalGPU": 16, "usedGPU": 0, "pods": []},
+                ],
+            }
+        ]
+    }
 
 
-@pytest.mark.parametrize("name", ["absent", "plain"])
-def test_a_node_that_shares_nothing_is_a_sentence(ledger, name):
-    gcushare, aliyun = answers()["/gcushare-scheduler"], answers()["/gpushare-scheduler"]
-    assert gcushare.one(ledger.node(name), name) == (404, {"error": f"node: {name} is not the gcushare node"})
-    assert aliyun.one(ledger.node(name), name)[0] == 404
+def test_a_node_that_shares_nothing_is_a_sentence():
+    assert answers()["/gcushare-scheduler"].unknown_node("n{}") == "node: n{} is not the gcushare node"
+    assert answers()["/gpushare-scheduler"].unknown_node("n") == "node n is not known, or shares no cards"

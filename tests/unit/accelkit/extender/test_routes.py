@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 
 import msgspec
 import pytest
 
 from accelkit import __version__
 from accelkit.errors import InventoryError
-from accelkit.extender.metrics import Metrics
-from accelkit.extender.routes import PREFIXES, Routes
+from accelkit.extender.foreign_inspect import make_foreign_inspects
+from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.routes import Routes
 from accelkit.extender.verbs import Verbs
 from accelkit.placement.policies import Policy
-from accelkit.vendors.dialects import load_dialects
 
 DEEP = b'{"Pod": {"metadata": {"uid": "u"}, "later": ' + b"[" * 90_000
 MALFORMED = [b"", b"{", b"null", b"[]", b"nonsense", b"\x00", b'{"Pod": 1, "PodName": 1}']
@@ -19,15 +20,15 @@ MALFORMED = [b"", b"{", b"null", b"[]", b"nonsense", b"\x00", b'{"Pod": 1, "PodN
 
 @pytest.fixture
 async def service(world):
-    """A world behind its routes; set `service.problem` for trouble."""
-    dialects = load_dialects(["native", "gcushare"])
-    world.problem = world.unread = ""
-    metrics = Metrics(world.ledger, lambda: 0.0)
-    verbs = Verbs(world.ledger, world.feed, dialects, Policy.BINPACK)
-    world.routes = Routes(
-        world.ledger, verbs, world.binder, metrics, trouble=lambda: world.problem, unread=lambda: world.unread
-    )
+    """A world behind its routes."""
+    world.routes = make_routes(world)
     return world
+
+
+def make_routes(world, foreign=MappingProxyType({})):
+    metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
+    verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
+    return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
 
 
 async def call(service, method, path, body=b""):
@@ -39,7 +40,7 @@ def asking(service, name="p", nodes=("n",)):
     return {"Pod": service.api.pods[name], "NodeNames": list(nodes)}
 
 
-@pytest.mark.parametrize("prefix", ["", *PREFIXES])
+@pytest.mark.parametrize("prefix", ["", "/gcushare-scheduler", "/gpushare-scheduler", "/scheduler"])
 async def test_every_verb_answers_under_every_prefix(service, prefix):
     service.create()
     assert await call(service, "POST", f"{prefix}/filter", asking(service)) == (200, {"NodeNames": ["n"]})
@@ -135,21 +136,57 @@ async def test_a_node_that_is_gone_is_not_known_either(service):
     assert (await call(service, "GET", "/inspect/n"))[0] == 404
 
 
-async def test_in_trouble_nothing_is_filtered_or_bound_and_readyz_says_why(service):
+NOT_READY = [
+    ({"synced": False}, "the cluster has not been read yet"),
+    ({"silence": 6.4}, "the API server has been away for 6 s"),
+]
+
+
+@pytest.mark.parametrize(("state", "sentence"), NOT_READY)
+async def test_unless_ready_nothing_is_filtered_or_bound_and_readyz_says_why(service, state, sentence):
     service.create()
-    service.problem = "the cluster has not been read yet"
-    assert await call(service, "GET", "/readyz") == (503, "the cluster has not been read yet\n")
+    vars(service).update(state)
+    assert await call(service, "GET", "/readyz") == (503, f"{sentence}\n")
     assert await call(service, "GET", "/healthz") == (200, "ok\n")
-    assert await call(service, "POST", "/filter", asking(service)) == (200, {"Error": service.problem})
+    assert await call(service, "POST", "/filter", asking(service)) == (200, {"Error": sentence})
     binding = {"PodName": "p", "PodNamespace": "d", "PodUID": "uid-p", "Node": "n"}
-    assert await call(service, "POST", "/bind", binding) == (200, {"Error": service.problem})
+    assert await call(service, "POST", "/bind", binding) == (200, {"Error": sentence})
     assert (service.api.posts, service.used()) == ([], {})
-    service.problem = ""
+    service.synced, service.silence = True, 5.0
     assert await call(service, "GET", "/readyz") == (200, "ok\n")
     assert await call(service, "POST", "/bind", binding) == (200, {"Error": ""})
 
 
-async def test_inspect_shows_nodes_with_cards_and_those_in_trouble_only(service):
+@pytest.mark.parametrize("name", ["absent", "plain"])
+async def test_below_the_path_of_another_system_inspect_answers_as_that_did(service, name):
+    service.ledger.put_node("plain", None)
+    service.routes = make_routes(service, make_foreign_inspects(["gcushare"], {}.get))
+    status, answer = await call(service, "GET", f"/gcushare-scheduler/inspect/{name}")
+    assert (status, answer) == (404, {"error": f"node: {name} is not the gcushare node"})
+    for path, count in (("/gcushare-scheduler/inspect", 2), ("/gcushare-scheduler/inspect/n/", 1)):
+        status, answer = await call(service, "GET", path)
+        assert (status, [node["totalGCU"] for node in answer["nodes"]]) == (200, [32] * count)
+
+
+@pytest.mark.parametrize("path", ["/inspect", "/inspect/n", "/gcushare-scheduler/inspect"])
+async def test_nothing_is_shown_before_the_cluster_was_read(service, path):
+    service.silence = 60.0
+    assert (await call(service, "GET", path))[0] == 200
+    service.synced = False
+    assert await call(service, "GET", path) == (503, {"error": "the cluster has not been read yet"})
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
+async def test_a_replica_that_does_not_lead_closes_the_connection(service, verb):
+    service.create()
+    service.leader = "other"
+    reply = await service.routes.handle("POST", f"/{verb}", msgspec.json.encode(asking(service)))
+    assert (reply.status, reply.close) == (503, True)
+    assert json.loads(reply.body) == {"error": "other leads"}
+    assert (await call(service, "GET", "/inspect"))[0] == 200
+
+
+async def test_inspect_shows_nodes_with_cards_or_an_unknown_inventory_only(service):
     service.ledger.put_node("bare", None)
     service.ledger.put_node("odd", InventoryError("garbled"))
     _, inspection = await call(service, "GET", "/inspect")

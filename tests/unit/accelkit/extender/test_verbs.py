@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelkit.extender.verbs import BadArgsError, Verbs
+from accelkit.errors import BadArgsError
+from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
@@ -37,7 +38,7 @@ def make_verbs(policy=Policy.BINPACK):
         request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
         ledger.reserve(PodRef("d", name, name), name, request, Policy.BINPACK)
     dialects = load_dialects(["native", "gcushare"])
-    return Verbs(ledger, LedgerFeed(ledger, dialects), dialects, policy)
+    return Verbs(ledger, LedgerFeed(ledger, dialects), policy)
 
 
 def pod(memory=4, resource=NATIVE, *, uid="u", request=None):
@@ -123,7 +124,7 @@ def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
     assert result.FailedAndUnresolvableNodes is None
 
 
-def test_no_nodes_are_no_trouble(verbs):
+def test_no_nodes_are_no_error(verbs):
     assert encoded(verbs.filter(args([]))) == {"NodeNames": []}
 
 

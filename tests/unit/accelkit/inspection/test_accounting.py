@@ -5,11 +5,12 @@ import pytest
 from accelkit.errors import InventoryError
 from accelkit.inspection.accounting import FindingKind, check
 from accelkit.inspection.inspection import view
-from accelkit.ledger.holding import PodRef, Unassigned
+from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 
 GIB = 2**30
@@ -76,7 +77,7 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
 
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
     request = PodRequest((ContainerRequest("c", Kind.APP, 1, 4 * GIB),))
-    ledger.confirm_unassigned(Unassigned(PodRef("d", "p", "p"), "n", request, "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", request, "it has none"))
     (finding,) = check(view(ledger.nodes()))
     assert (finding.kind, finding.used_bytes) == (FindingKind.UNASSIGNED_POD, 4 * GIB)
     assert finding.message == "pod d/p holds cards of n, but which is not known: it has none"

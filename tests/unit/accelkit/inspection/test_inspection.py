@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 import io
-import json
 
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 from rich.console import Console
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import Inspection, Totals, inspect_cluster, view
 from accelkit.inspection.table import inspection_table
-from accelkit.ledger.holding import PodRef, Unassigned
+from accelkit.kube.paths import NODES, PODS
+from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
@@ -44,7 +46,7 @@ def node_of(ledger, name="n"):
 def test_a_card_shows_its_shares_and_what_is_left(ledger):
     for name, memory in (("q", 4), ("p", 8)):
         ledger.reserve(ref(name), "n", wants(memory * GIB), Policy.BINPACK)
-    ledger.accepted("uid-p")
+    ledger.accept("uid-p")
     card = node_of(ledger).cards[0]
     assert (card.id, card.used_bytes, card.free_bytes, card.whole, card.known) == ("a", 12 * GIB, 4 * GIB, False, True)
     assert [(share.pod, share.container, share.memory_bytes, share.stage) for share in card.shares] == [
@@ -83,12 +85,12 @@ def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
 
 
 def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
-    ledger.confirm_unassigned(Unassigned(ref("p"), "n", wants(4 * GIB), "it has none"))
-    (stray,) = node_of(ledger).unassigned
-    assert (stray.pod, stray.memory_bytes, stray.whole, stray.problem) == ("p", 4 * GIB, False, "it has none")
+    ledger.confirm_unassigned(UnassignedPod(ref("p"), "n", wants(4 * GIB), "it has none"))
+    (found,) = node_of(ledger).unassigned
+    assert (found.pod, found.memory_bytes, found.whole, found.problem) == ("p", 4 * GIB, False, "it has none")
 
 
-def test_a_node_in_trouble_keeps_its_cards_and_says_what_is_wrong(ledger):
+def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong(ledger):
     ledger.put_node("n", InventoryError("garbled"))
     node = node_of(ledger)
     assert (node.state, node.problem) == ("unknown", "node's accelkit inventory is unknown: garbled")
@@ -113,36 +115,30 @@ def test_an_inspection_reads_back_as_it_was_written(ledger):
     assert msgspec.json.decode(msgspec.json.encode(shown), type=Inspection) == shown
 
 
-class FakeApi:
+@pytest.fixture
+def api():
     """One node and one pod on it."""
-
-    def __init__(self):
-        self.queries = []
-
-    async def get(self, path, *, query):
-        self.queries.append((path, query.get("fieldSelector")))
-        if path.endswith("/nodes"):
-            items = [{"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: encode_inventory(INVENTORY)}}}]
-        else:
-            text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}))
-            metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: text}}
-            limits = {"resources": {"limits": {"accelkit.io/memory": "4"}}}
-            items = [{"metadata": metadata, "spec": {"nodeName": "n", "containers": [{"name": "c", **limits}]}}]
-        return json.dumps({"metadata": {}, "items": items}).encode()
+    api = FakeApi()
+    inventory = {INVENTORY_ANNOTATION: encode_inventory(INVENTORY)}
+    api.store(NODES, {"metadata": {"name": "n", "annotations": inventory}})
+    text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}))
+    metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: text}}
+    limits = {"resources": {"limits": {"accelkit.io/memory": "4"}}}
+    api.store(PODS, {"metadata": metadata, "spec": {"nodeName": "n", "containers": [{"name": "c", **limits}]}})
+    return api
 
 
 @pytest.mark.parametrize(("node", "selector"), [(None, None), ("n", "spec.nodeName=n")])
-async def test_the_api_server_alone_shows_what_the_ledger_would(node, selector):
-    api = FakeApi()
+async def test_the_api_server_alone_shows_what_the_ledger_would(api, node, selector):
     shown = await inspect_cluster(api, node=node)
     assert shown.unit_bytes == GIB
     assert [(card.id, card.used_bytes) for card in shown.nodes[0].cards] == [("a", 0), ("b", 4 * GIB), ("c", 0)]
-    assert api.queries[1] == ("/api/v1/pods", selector)
+    assert (api.requests[1].path, api.requests[1].query.get("fieldSelector")) == (PODS, selector)
 
 
-async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step():
+async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
     with pytest.raises(ServiceError, match="there is no node 'x'; `accelkit inspect` lists"):
-        await inspect_cluster(FakeApi(), node="x")
+        await inspect_cluster(api, node="x")
 
 
 def printed(inspection):
@@ -154,7 +150,7 @@ def printed(inspection):
 def test_the_table_shows_cards_pods_strays_and_totals(ledger):
     ledger.reserve(ref("p"), "n", wants(8 * GIB), Policy.BINPACK)
     ledger.reserve(ref("w"), "n", wants(), Policy.SPREAD)
-    ledger.confirm_unassigned(Unassigned(ref("s"), "n", wants(4 * GIB), "it has none"))
+    ledger.confirm_unassigned(UnassignedPod(ref("s"), "n", wants(4 * GIB), "it has none"))
     text = printed(view(ledger.nodes()))
     assert "8 GiB of 16 GiB" in text
     assert "d/p [c]" in text

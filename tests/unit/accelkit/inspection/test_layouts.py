@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from accelkit.inspection.inspection import view
 from accelkit.inspection.layouts import aliyun_table
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind
 
 GIB = 2**30

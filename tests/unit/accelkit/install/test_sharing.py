@@ -1,65 +1,35 @@
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 
-from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.install import sharing
 from accelkit.install.sharing import share, unshare
+from accelkit.kube.paths import NODES, node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
 
 INVENTORY = encode_inventory(Inventory(2**30, (Card(id="card-0", vendor="v", model="m", memory_bytes=2**34),)))
 PRESENT = "feature.node.kubernetes.io/pci-simulated.present"
 OFFER = {"accelkit.io/memory": "16", "accelkit.io/cards": "1"}
+A = node_path("a")
 GONE = {"accelkit.io/memory": "0", "accelkit.io/cards": "0"}
 
 
-class FakeApi:
-    """Nodes in memory; `polls` are what the kubelet does to them, one function per list after the first write."""
+def cluster(*nodes, polls=()):
+    """Nodes; `polls` are what their kubelets do to them, one function per list after the first write."""
+    api, left = FakeApi(), list(polls)
+    for each in nodes:
+        api.store(NODES, each)
 
-    def __init__(self, *nodes, polls=()):
-        self.nodes = {node["metadata"]["name"]: node for node in nodes}
-        self.polls = list(polls)
-        self.writes = []
+    def act(request):
+        if request.path == NODES and request.method == "GET" and api.writes and left:
+            left.pop(0)(api.objects)
 
-    async def get(self, path, **_):
-        if path == "/api/v1/nodes":
-            if self.writes and self.polls:
-                self.polls.pop(0)(self.nodes)
-            return msgspec.json.encode({"metadata": {}, "items": list(self.nodes.values())})
-        name = path.rsplit("/", 1)[1]
-        if name not in self.nodes:
-            raise ApiError("not found", status=404)
-        return msgspec.json.encode(self.nodes[name])
-
-    async def patch(self, path, body, *, kind="merge", **_):
-        self.writes.append((path, kind))
-        name = path.split("/")[4]
-        if name not in self.nodes:
-            raise ApiError("not found", status=404)
-        if kind == "json":
-            self._json_patch(self.nodes[name], body)
-            return b""
-        for table, values in body["metadata"].items():
-            held = self.nodes[name]["metadata"].setdefault(table, {})
-            for key, value in values.items():
-                held.pop(key, None)
-                if value is not None:
-                    held[key] = value
-        return b""
-
-    @staticmethod
-    def _json_patch(node, operations):
-        for operation in operations:
-            table, key = re.fullmatch(r"/status/(\w+)/(.+)", operation["path"]).groups()
-            held, key = node["status"][table], key.replace("~1", "/")
-            if operation["op"] == "test" and held.get(key) != operation["value"]:
-                raise ApiError("test failed", status=422)
-            if operation["op"] == "remove":
-                del held[key]
+    api.before.append(act)
+    return api
 
 
 def node(name, *, labels=None, inventory=None, offer=None):
@@ -89,7 +59,7 @@ def _no_pauses(monkeypatch):
 
 
 async def test_all_nodes_with_cards_are_shared_by_default():
-    api = FakeApi(
+    api = cluster(
         node("nfd", labels={PRESENT: "true"}),
         node("absent", labels={PRESENT: "false"}),
         node("known", inventory=INVENTORY),
@@ -103,22 +73,20 @@ async def test_all_nodes_with_cards_are_shared_by_default():
     assert sorted(result.before) == ["known", "nfd"]
     assert result.before["nfd"] == {}
     assert result.after["nfd"] == {"labels": {"accelkit.io/share": "true"}}
-    assert [n for n, o in api.nodes.items() if o["metadata"]["labels"].get("accelkit.io/share") == "true"] == [
-        "nfd",
-        "known",
-        "done",
-    ]
+    assert {
+        path for path, each in api.objects.items() if each["metadata"]["labels"].get("accelkit.io/share") == "true"
+    } == {node_path(name) for name in ("done", "known", "nfd")}
 
 
 async def test_a_named_node_is_shared_whatever_its_label_says():
-    api = FakeApi(node("a", labels={"accelkit.io/share": "false"}), node("b"))
+    api = cluster(node("a", labels={"accelkit.io/share": "false"}), node("b"))
     assert (await share(api, nodes=["a", "b"])).nodes == ("a", "b")
     assert not (await share(api, nodes=["a", "b"])).changed
     assert len(api.writes) == 2
 
 
 async def test_check_mode_writes_nothing():
-    api = FakeApi(node("a", labels={PRESENT: "true"}), shared("b", OFFER))
+    api = cluster(node("a", labels={PRESENT: "true"}), shared("b", OFFER))
     assert (await share(api, check=True, wait_seconds=9)).changed
     assert (await unshare(api, grace_seconds=0, confirm_seconds=0, check=True)).changed
     assert api.writes == []
@@ -129,11 +97,11 @@ async def test_check_mode_writes_nothing():
 )
 async def test_an_unknown_node_is_named_with_the_known_ones(act):
     with pytest.raises(ConfigurationError, match=r"no node c, d; choose among a, b"):
-        await act(FakeApi(node("b"), node("a")), nodes=["d", "a", "c"])
+        await act(cluster(node("b"), node("a")), nodes=["d", "a", "c"])
 
 
 async def test_waiting_for_offers_names_the_nodes_that_have_none():
-    api = FakeApi(
+    api = cluster(
         node("a", labels={"accelkit.io/share": "true"}),
         shared("b", {**OFFER, "accelkit.io/cards": "0"}),
         shared("c", OFFER),
@@ -151,51 +119,51 @@ async def test_waiting_for_offers_names_the_nodes_that_have_none():
 
 async def test_agents_that_go_by_another_unit_are_waited_for():
     with pytest.raises(ServiceError, match="a: its agent still goes by the unit 1GiB"):
-        await share(FakeApi(shared("a", OFFER)), wait_seconds=1e-6, unit_bytes=2**20)
-    assert (await share(FakeApi(shared("a", OFFER)), wait_seconds=1, unit_bytes=2**30)).nodes == ("a",)
+        await share(cluster(shared("a", OFFER)), wait_seconds=1e-6, unit_bytes=2**20)
+    assert (await share(cluster(shared("a", OFFER)), wait_seconds=1, unit_bytes=2**30)).nodes == ("a",)
 
 
 async def test_an_agent_that_cannot_take_the_unit_over_ends_the_wait_with_its_reason():
     text = encode_inventory(Inventory(2**30, (), next_unit_bytes=2**20, problem="too many devices"))
-    api = FakeApi(node("a", labels={"accelkit.io/share": "true"}, inventory=text))
+    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=text))
     with pytest.raises(ServiceError, match=r"^node a: too many devices$"):
         await share(api, wait_seconds=600, unit_bytes=2**20)
 
 
 async def test_everything_of_ours_is_taken_off_and_nothing_else():
     def keys_of_a_running_agent_stay_for_a_while(nodes):
-        assert "accelkit.io/memory" in nodes["a"]["status"]["capacity"]
+        assert "accelkit.io/memory" in nodes[A]["status"]["capacity"]
 
-    api = FakeApi(shared("a", OFFER), node("b"), polls=[keys_of_a_running_agent_stay_for_a_while, offers("0")])
+    api = cluster(shared("a", OFFER), node("b"), polls=[keys_of_a_running_agent_stay_for_a_while, offers("0")])
     result = await unshare(api, grace_seconds=60, confirm_seconds=0)
     assert result.changed
     assert result.nodes == ("a",)
     assert result.before["a"]["capacity"] == OFFER
     assert result.after == {"a": {}}
-    assert api.nodes["a"] == node("a")
+    assert api.objects[A] == node("a")
     again = await unshare(api, grace_seconds=60, confirm_seconds=0)
     assert not again.changed
     assert again.nodes == ()
 
 
 async def test_keys_that_a_kubelet_already_set_to_zero_go_at_once():
-    api = FakeApi(node("a", offer=GONE))
+    api = cluster(node("a", offer=GONE))
     await unshare(api, nodes=["a"], grace_seconds=0, confirm_seconds=0)
-    assert api.nodes["a"] == node("a")
+    assert api.objects[A] == node("a")
 
 
 async def test_a_kubelet_that_keeps_offering_is_an_error_after_the_grace():
-    api = FakeApi(shared("a", OFFER))
+    api = cluster(shared("a", OFFER))
     with pytest.raises(ServiceError, match=r"1 of 1 nodes still offer our resources: a: .*accelkit.io/memory: 16"):
         await unshare(api, grace_seconds=0, confirm_seconds=0)
-    assert api.nodes["a"]["status"]["capacity"]["accelkit.io/memory"] == "16"
+    assert api.objects[A]["status"]["capacity"]["accelkit.io/memory"] == "16"
 
 
 async def test_keys_that_come_back_are_an_error():
     def back(nodes):
-        nodes["a"]["status"]["capacity"].update(OFFER)
+        nodes[A]["status"]["capacity"].update(OFFER)
 
-    api = FakeApi(shared("a", GONE), polls=[offers("0"), back])
+    api = cluster(shared("a", GONE), polls=[offers("0"), back])
     with pytest.raises(ServiceError, match="came back on a"):
         await unshare(api, grace_seconds=0, confirm_seconds=0)
 
@@ -204,7 +172,7 @@ async def test_a_node_deleted_meanwhile_is_no_error():
     def deleted(nodes):
         nodes.clear()
 
-    api = FakeApi(shared("a", OFFER), polls=[deleted])
+    api = cluster(shared("a", OFFER), polls=[deleted])
     assert (await unshare(api, grace_seconds=60, confirm_seconds=0)).changed
 
 
@@ -216,15 +184,15 @@ async def test_labels_that_are_still_as_we_wrote_them_go_and_others_stay():
         "labels": {ours: "1", theirs: "changed", "mine": "x"},
         "annotations": {"accelkit.io/labels": record},
     }
-    api = FakeApi({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
+    api = cluster({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
     done = await unshare(api, grace_seconds=0, confirm_seconds=0)
     assert done.before["a"]["labels"] == {ours: "1"}
-    assert api.nodes["a"]["metadata"]["labels"] == {theirs: "changed", "mine": "x"}
-    assert api.nodes["a"]["metadata"]["annotations"] == {}
+    assert api.objects[A]["metadata"]["labels"] == {theirs: "changed", "mine": "x"}
+    assert api.objects[A]["metadata"]["annotations"] == {}
 
 
 async def test_when_its_cards_were_last_freed_goes_too():
     metadata = {"name": "a", "annotations": {"accelkit.io/freed-at": "2026-01-01T00:00:00.000000+00:00", "other": "x"}}
-    api = FakeApi({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
+    api = cluster({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
     assert (await unshare(api, grace_seconds=0, confirm_seconds=0)).changed
-    assert api.nodes["a"]["metadata"]["annotations"] == {"other": "x"}
+    assert api.objects[A]["metadata"]["annotations"] == {"other": "x"}

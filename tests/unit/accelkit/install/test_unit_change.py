@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import msgspec
+from fake_api.server import FakeApi
 
-from accelkit.install.unit_change import meaning, unit_change
+from accelkit.install.unit_change import describe_request, plan_unit_change
 from accelkit.install.workloads import Workload
+from accelkit.kube.paths import NODES, PODS
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 
@@ -16,15 +17,13 @@ POD = {
 }
 
 
-class FakeApi:
-    def __init__(self, **nodes):
-        self.nodes = [
-            {"metadata": {"name": name, "annotations": {INVENTORY_ANNOTATION: text}}} for name, text in nodes.items()
-        ]
-
-    async def get(self, path, *, query):  # noqa: ARG002 - the client's signature
-        items = self.nodes if path.endswith("/nodes") else [POD] if path.endswith("/pods") else []
-        return msgspec.json.encode({"metadata": {}, "items": items})
+def cluster(**inventories):
+    """A cluster with a waiting pod, and nodes with these inventories."""
+    api = FakeApi()
+    api.store(PODS, POD)
+    for name, text in inventories.items():
+        api.store(NODES, {"metadata": {"name": name, "annotations": {INVENTORY_ANNOTATION: text}}})
+    return api
 
 
 def inventory(unit, gib=16, **more):
@@ -32,36 +31,36 @@ def inventory(unit, gib=16, **more):
 
 
 async def test_a_first_install_changes_no_meaning():
-    change = await unit_change(FakeApi(n="unreadable"), GIB, MEMORY)
+    change = await plan_unit_change(cluster(n="unreadable"), GIB, MEMORY)
     assert (change.before, change.refusals, change.workloads) == ([], {}, ())
 
 
 async def test_the_same_unit_changes_nothing():
-    change = await unit_change(FakeApi(n=inventory(GIB)), GIB, MEMORY)
+    change = await plan_unit_change(cluster(n=inventory(GIB)), GIB, MEMORY)
     assert (change.before, change.finer, change.waiting, change.workloads) == ([GIB], [], [], ())
 
 
 async def test_a_change_names_nodes_and_workloads():
     nodes = {"a": inventory(256 * MIB), "b": inventory(GIB), "c": inventory(512 * MIB)}
-    change = await unit_change(FakeApi(**nodes), 512 * MIB, MEMORY)
+    change = await plan_unit_change(cluster(**nodes), 512 * MIB, MEMORY)
     assert (change.finer, change.waiting) == (["b"], ["a"])
     assert change.workloads == [Workload("d", "Pod", "p", (("c", "8"),))]
 
 
 async def test_nodes_that_wait_for_the_unit_are_no_new_change():
-    change = await unit_change(FakeApi(n=inventory(MIB, next_unit_bytes=GIB)), GIB, MEMORY)
+    change = await plan_unit_change(cluster(n=inventory(MIB, next_unit_bytes=GIB)), GIB, MEMORY)
     assert (change.waiting, change.workloads) == (["n"], ())
 
 
 async def test_nodes_with_too_much_memory_refuse():
-    change = await unit_change(FakeApi(big=inventory(GIB, gib=1000), small=inventory(GIB)), MIB, MEMORY)
+    change = await plan_unit_change(cluster(big=inventory(GIB, gib=1000), small=inventory(GIB)), MIB, MEMORY)
     assert list(change.refusals) == ["big"]
     assert "1,024,000 devices" in change.refusals["big"]
 
 
 def test_the_meaning_is_said_in_both_units():
     workload = Workload("d", "Job", "j", (("c", "8"), ("x", "soon")))
-    assert meaning(workload, [MIB, GIB], 256 * MIB) == (
+    assert describe_request(workload, [MIB, GIB], 256 * MIB) == (
         "Job d/j: c asks for 8: 8 MiB or 8 GiB until now, 2 GiB in units of 256MiB; "
         "x asks for soon: soon units of 1MiB or soon units of 1GiB until now, soon units of 256MiB in units of 256MiB"
     )

@@ -1,28 +1,24 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
-from accelkit.install.workloads import Workload, workloads_asking
+from accelkit.install.workloads import Workload, list_workloads_requesting
+from accelkit.kube.paths import collection
 
 MEMORY = "accelkit.io/memory"
 
 
-class FakeApi:
-    def __init__(self, **collections):
-        self.collections = {"cronjobs": [], **collections}
-        self.old = False
-        self.asked = []
+GROUPS = {"pods": "v1", "replicationcontrollers": "v1", "jobs": "batch/v1", "cronjobs": "batch/v1"}
 
-    async def get(self, path, *, query):  # noqa: ARG002 - the client's signature
-        self.asked.append(path)
-        if "/batch/v1/cronjobs" in path and self.old:
-            raise ApiError("not found", status=404)
-        found = self.collections.get(path.rsplit("/", 1)[1], [])
-        if isinstance(found, Exception):
-            raise found
-        return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": found})
+
+def cluster(**collections):
+    api = FakeApi()
+    for plural, items in collections.items():
+        for each in items:
+            api.store(collection(GROUPS.get(plural, "apps/v1"), plural), each)
+    return api
 
 
 def asking(amount="8", resource=MEMORY, *, init=False):
@@ -41,7 +37,7 @@ def template(name="w", **more):
 
 
 async def found(**collections):
-    return [f"{each.kind} {each.name}" for each in await workloads_asking(FakeApi(**collections), [MEMORY])]
+    return [f"{each.kind} {each.name}" for each in await list_workloads_requesting(cluster(**collections), [MEMORY])]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +57,13 @@ async def test_templates_of_every_kind_are_read(path, kind):
 
 @pytest.mark.parametrize("old", [False, True])
 async def test_cron_jobs_are_read_in_either_version(old):
-    api = FakeApi(cronjobs=[item("w", {"jobTemplate": {"spec": {"template": {"spec": asking()}}}})])
-    api.old = old
-    assert await workloads_asking(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
+    api = FakeApi()
+    version = "batch/v1beta1" if old else "batch/v1"
+    template_of_job = {"jobTemplate": {"spec": {"template": {"spec": asking()}}}}
+    api.store(collection(version, "cronjobs"), item("w", template_of_job))
+    if old:
+        api.fail(ApiError("not found", status=404), path=collection("batch/v1", "cronjobs"))
+    assert await list_workloads_requesting(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
 
 
 async def test_what_belongs_to_a_workload_is_not_listed_beside_it():
@@ -93,5 +93,7 @@ async def test_who_asks_for_none_is_left_out(spec):
 
 
 async def test_a_collection_that_cannot_be_read_is_an_error():
+    api = FakeApi()
+    api.fail(ApiError("forbidden", status=403), path="/deployments")
     with pytest.raises(ApiError, match="forbidden"):
-        await workloads_asking(FakeApi(deployments=ApiError("forbidden", status=403)), [MEMORY])
+        await list_workloads_requesting(api, [MEMORY])

@@ -32,7 +32,7 @@ async def server():
     await server.close()
 
 
-def client(server, *, token="", token_file=None, **options):
+def client(server, *, token=None, token_file=None, **options):
     url = str(server.make_url("")).rstrip("/")
     return ApiClient(Connection(url, None, token=token, token_file=token_file), **options)
 

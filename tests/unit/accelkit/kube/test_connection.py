@@ -64,7 +64,7 @@ def test_credentials_in_the_file_itself_are_used(write, pem):
             {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])},
         )
     )
-    assert (found.server, found.bearer()) == ("https://h:6443", "")
+    assert (found.server, found.read_bearer()) == ("https://h:6443", None)
     assert len(found.tls.get_ca_certs()) == 1
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
 
@@ -82,16 +82,16 @@ def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
 
 
 def test_a_token_is_carried(write):
-    assert load_connection(write(user={"token": "t"})).bearer() == "t"
+    assert load_connection(write(user={"token": "t"})).read_bearer() == "t"
 
 
 def test_a_token_file_beside_it_wins_over_a_token(write, tmp_path):
     (tmp_path / "token").write_text("from file\n")
-    assert load_connection(write(user={"token": "t", "tokenFile": "token"})).bearer() == "from file"
+    assert load_connection(write(user={"token": "t", "tokenFile": "token"})).read_bearer() == "from file"
 
 
 def test_an_empty_token_is_none(write):
-    assert load_connection(write(user={"token": None})).bearer() == ""
+    assert load_connection(write(user={"token": None})).read_bearer() is None
 
 
 def test_verification_can_be_switched_off(write):
@@ -105,7 +105,7 @@ def test_plain_http_needs_no_certificates(write):
 
 
 def test_a_context_without_a_user_has_no_credentials(write):
-    assert load_connection(write(contexts=[{"name": "c", "context": {"cluster": "k"}}])).bearer() == ""
+    assert load_connection(write(contexts=[{"name": "c", "context": {"cluster": "k"}}])).read_bearer() is None
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_a_path_that_is_no_file_is_refused(tmp_path, path):
 
 def test_the_environment_names_the_kubeconfig(write):
     environ = {"KUBECONFIG": f"{write(user={'token': 't'})}:/other", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert load_connection(environ=environ).bearer() == "t"
+    assert load_connection(environ=environ).read_bearer() == "t"
 
 
 def test_a_kubeconfig_at_home_is_the_last_resort(write, tmp_path):
     (tmp_path / ".kube").mkdir()
     write(user={"token": "t"}).rename(tmp_path / ".kube" / "config")
-    assert load_connection(environ={"HOME": str(tmp_path)}).bearer() == "t"
+    assert load_connection(environ={"HOME": str(tmp_path)}).read_bearer() == "t"
 
 
 def test_no_cluster_at_all_says_what_to_do():
@@ -174,7 +174,7 @@ def test_a_pod_uses_its_service_account(monkeypatch, tmp_path, pem, host, url):
     (tmp_path / "ca.crt").write_bytes(pem["certificate"])
     (tmp_path / "token").write_text("t")
     found = load_connection(environ={"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "6443"})
-    assert (found.server, found.bearer()) == (url, "t")
+    assert (found.server, found.read_bearer()) == (url, "t")
 
 
 def test_a_pod_without_its_service_account_says_so(monkeypatch):

@@ -3,21 +3,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.kube import heartbeat as module
 from accelkit.kube.heartbeat import Heartbeat
-
-
-class Api:
-    def __init__(self, fault):
-        self.fault = fault
-
-    async def get(self, path):
-        assert path == "/readyz"
-        if self.fault:
-            raise self.fault
-        return b"ok"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +22,10 @@ class Api:
 async def test_silence_is_the_time_without_an_answer_that_blames_the_asker(monkeypatch, fault, silent):
     now = [100.0]
     monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
-    heartbeat = Heartbeat(Api(fault))
+    api = FakeApi()
+    if fault:
+        api.fail(fault, "GET", "/readyz")
+    heartbeat = Heartbeat(api)
     now[0] += 10
     task = asyncio.create_task(heartbeat.run())
     await asyncio.sleep(0)

@@ -1,50 +1,15 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ConfigurationError
-from accelkit.extender.binder import PREDECESSOR_SECONDS
+from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.kube.lease import LEASE_SECONDS, TERM_SECONDS, Elector, LeaseName, parse_lease
+from accelkit.kube.paths import leases, member
 
 NAME = LeaseName("d", "l")
-
-
-class Server:
-    """One Lease under the API server's rules: a write needs the version that is there."""
-
-    def __init__(self):
-        self.lease = None
-        self.version = 0
-        self.away = False
-
-    def _check(self):
-        if self.away:
-            raise ApiError("no answer")
-
-    def _store(self, body):
-        self.version += 1
-        self.lease = msgspec.to_builtins(body)
-        self.lease["metadata"]["resourceVersion"] = str(self.version)
-        return msgspec.json.encode(self.lease)
-
-    async def get(self, _):
-        self._check()
-        if self.lease is None:
-            raise ApiError("not found", status=404)
-        return msgspec.json.encode(self.lease)
-
-    async def post(self, _, body):
-        self._check()
-        if self.lease is not None:
-            raise ApiError("there already", status=409)
-        return self._store(body)
-
-    async def put(self, _, body):
-        self._check()
-        if msgspec.to_builtins(body)["metadata"]["resourceVersion"] != str(self.version):
-            raise ApiError("conflict", status=409)
-        return self._store(body)
+LEASE = member(leases("d"), "l")
 
 
 class Candidate:
@@ -65,7 +30,7 @@ def clock():
 
 @pytest.fixture
 def server():
-    return Server()
+    return FakeApi()
 
 
 @pytest.fixture
@@ -81,7 +46,7 @@ async def test_the_first_creates_the_lease_and_leads_while_it_renews(server, pai
         clock[0] += 2
     assert a.told == ["acquired"]
     assert b.elector.holder == "a"
-    assert server.lease["spec"]["leaseTransitions"] == 0
+    assert server.objects[LEASE]["spec"]["leaseTransitions"] == 0
 
 
 async def test_who_dies_is_followed_when_the_lease_was_silent_for_its_duration(server, pair, clock):
@@ -92,15 +57,15 @@ async def test_who_dies_is_followed_when_the_lease_was_silent_for_its_duration(s
     assert not await b.step()
     clock[0] += 0.1
     assert await b.step()
-    assert server.lease["spec"]["holderIdentity"] == "b"
-    assert server.lease["spec"]["leaseTransitions"] == 1
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == "b"
+    assert server.objects[LEASE]["spec"]["leaseTransitions"] == 1
 
 
 async def test_a_leader_that_cannot_renew_ends_by_its_clock_before_anybody_may_follow(server, pair, clock):
     a, b = pair
     await a.step()
     await b.step()
-    server.away = True
+    server.fail(ApiError("no answer"), times=None)
     clock[0] += TERM_SECONDS - 0.1
     assert await a.step()
     clock[0] += 0.1
@@ -108,7 +73,7 @@ async def test_a_leader_that_cannot_renew_ends_by_its_clock_before_anybody_may_f
     assert not a.elector.leads()
     await a.step()
     assert a.told == ["acquired", "lost"]
-    server.away = False
+    server.recover()
     assert not await b.step()
 
 
@@ -128,7 +93,7 @@ async def test_a_released_lease_is_taken_at_once(server, pair):
     await a.step()
     assert not await b.step()
     await a.elector.release()
-    assert server.lease["spec"]["holderIdentity"] == ""
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
     assert not a.elector.leads()
     assert await b.step()
 
@@ -136,9 +101,7 @@ async def test_a_released_lease_is_taken_at_once(server, pair):
 async def test_a_lease_taken_away_ends_the_term_at_once(server, pair, clock):
     a, _ = pair
     await a.step()
-    server.lease["spec"]["holderIdentity"] = "z"
-    server.version += 1
-    server.lease["metadata"]["resourceVersion"] = str(server.version)
+    server.objects[LEASE]["spec"]["holderIdentity"] = "z"
     clock[0] += 2
     assert not await a.step()
     assert a.told == ["acquired", "lost"]

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelkit.errors import RequestError
 from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.holding import PodRef, Stage
+from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.pod import Node, Pod
+from accelkit.model.pod import Node, Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.misfit import Reason
+from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialect
 
@@ -147,7 +146,7 @@ def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
     world.feed.pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
     waiting = world.feed.pending["uid-p"]
     assert waiting.request is None
-    assert "do not divide over 3 cards" in waiting.problem
+    assert "do not divide over 3 cards" in str(waiting.refusal)
 
 
 @pytest.mark.parametrize("where", ["", "n"])
@@ -197,7 +196,7 @@ def test_an_inventory_that_turns_unreadable_keeps_holdings_and_stops_new_shares(
     world.feed.pod_event("ADDED", pod(assignment=shares()))
     world.feed.node_event("MODIFIED", node(inventory="garbage"))
     entry = world.ledger.node("n")
-    assert entry.problem.reason is Reason.BAD_INVENTORY
+    assert entry.problem.reason is MisfitReason.BAD_INVENTORY
     assert (world.used(), entry.cards()) == ({"a": 4}, CARDS)
     world.feed.node_event("MODIFIED", node())
     assert entry.problem is None
@@ -206,7 +205,7 @@ def test_an_inventory_that_turns_unreadable_keeps_holdings_and_stops_new_shares(
 def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
     world.feed.pod_event("ADDED", pod(assignment=shares()))
     world.feed.node_event("DELETED", node())
-    assert world.ledger.node("n").problem.reason is Reason.UNKNOWN_NODE
+    assert world.ledger.node("n").problem.reason is MisfitReason.UNKNOWN_NODE
     world.feed.node_event("ADDED", node())
     assert [state.free_bytes for state in world.ledger.node("n").states()] == [12, 16]
 
@@ -214,15 +213,15 @@ def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
 @pytest.mark.parametrize("text", [INVENTORY, "garbage"])
 def test_a_node_missing_from_a_list_is_forgotten_and_known_again_when_listed(world, text):
     world.feed.replace_nodes([node("m")])
-    assert world.ledger.node("n").problem.reason is Reason.UNKNOWN_NODE
+    assert world.ledger.node("n").problem.reason is MisfitReason.UNKNOWN_NODE
     world.feed.replace_nodes([node("m"), node(inventory=text)])
-    expected = Reason.BAD_INVENTORY if text == "garbage" else None
+    expected = MisfitReason.BAD_INVENTORY if text == "garbage" else None
     assert getattr(world.ledger.node("n").problem, "reason", None) is expected
 
 
 def test_a_node_that_loses_its_annotation_has_no_inventory(world):
     world.feed.node_event("MODIFIED", node(inventory=None))
-    assert world.ledger.node("n").problem.reason is Reason.NO_INVENTORY
+    assert world.ledger.node("n").problem.reason is MisfitReason.NO_INVENTORY
     world.feed.node_event("MODIFIED", node())
     assert world.ledger.node("n").problem is None
 
@@ -239,23 +238,24 @@ def test_without_a_unit_of_the_cluster_the_nodes_own_counts():
     ledger = Ledger()
     feed = LedgerFeed(ledger, [load_dialect("native")])
     feed.replace_nodes([node(inventory=json.dumps({**json.loads(INVENTORY), "unit_bytes": 3}))])
-    assert feed.request_of(pod(on=""), "n").containers[0].memory_bytes == 12
+    feed.pod_event("ADDED", pod())
+    assert ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 12
 
 
 def test_a_request_that_cannot_be_granted_is_refused_to_whoever_asks(world):
-    with pytest.raises(RequestError):
-        world.feed.request_of(pod(memory=-1))
+    pending = world.feed.read_pending(pod(memory=-1, on=""))
+    assert (pending.request, str(pending.refusal)) == (None, "container c: accelkit.io/memory: -1 is negative")
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from("pq"), st.sampled_from(["wait", "bound", "stray", "ended", "deleted"])), max_size=12
+    st.tuples(st.sampled_from("pq"), st.sampled_from(["wait", "bound", "unassigned", "ended", "deleted"])), max_size=12
 )
 
 
 def show(name, state):
     if state == "wait":
         return pod(name, on="")
-    assignment = None if state == "stray" else shares("ab"[name == "q"])
+    assignment = None if state == "unassigned" else shares("ab"[name == "q"])
     return pod(name, assignment=assignment, phase="Failed" if state == "ended" else "")
 
 
@@ -278,21 +278,21 @@ def free(world):
     return [state.free_bytes for state in world.ledger.node("n").states()]
 
 
-def test_a_stray_is_charged_as_if_its_split_had_not_been_seen_to(world):
+def test_an_unassigned_pod_is_charged_as_if_its_split_had_not_been_seen_to(world):
     world.feed.pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
     assert free(world) == [8, 8]
 
 
-def test_a_stray_whose_limits_make_no_sense_may_hold_everything(world):
-    stray = pod()
-    stray.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
-    world.feed.pod_event("ADDED", stray)
+def test_an_unassigned_pod_whose_limits_make_no_sense_may_hold_everything(world):
+    unassigned = pod()
+    unassigned.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
+    world.feed.pod_event("ADDED", unassigned)
     states = world.ledger.node("n").states()
     assert all(state.free_bytes <= 0 and not state.empty for state in states)
 
 
 @pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
-def test_an_assignment_that_leaves_out_what_is_asked_for_is_not_believed(world, text):
+def test_an_assignment_that_leaves_out_what_is_asked_for_does_not_count(world, text):
     world.feed.pod_event("ADDED", pod(assignment=text))
     assert "gives container c no accelkit.io/memory" in world.ledger.node("n").unassigned["uid-p"].problem
     assert free(world) == [12, 12]
@@ -304,11 +304,11 @@ def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
     assert len([record for record in caplog.records if "inventory" in record.message]) == 1
 
 
-def test_a_stray_is_charged_in_the_unit_of_its_node(world):
+def test_an_unassigned_pod_is_charged_in_the_unit_of_its_node(world):
     world.feed.node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
     world.feed.pod_event("ADDED", pod(memory=4))
     assert world.ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
-    assert world.feed.request_of(pod("q", on="")).containers[0].memory_bytes == 4
+    assert world.feed.read_pending(pod("q", on="")).request.containers[0].memory_bytes == 4
 
 
 WHOLE = Share("b", 16, 1000, whole=True)

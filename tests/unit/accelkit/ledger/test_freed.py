@@ -5,11 +5,12 @@ import pytest
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.freed import FreedNodes
-from accelkit.ledger.holding import PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
@@ -36,14 +37,14 @@ class World:
         self.ledger.put_node("n", inventory(CARD))
         self.ledger.put_node("m", inventory(CARD))
         self.freed = FreedNodes(self.ledger)
-        self.freed.look()
+        self.freed.find()
 
     def after(self, *changes):
         """What is freed by each of these changes of node n's cards."""
         found = []
         for change in changes:
             self.ledger.put_node("n", change)
-            found.append(self.freed.look())
+            found.append(self.freed.find())
         return found
 
 
@@ -53,55 +54,55 @@ def world():
 
 
 def test_what_is_there_is_freed_once(world):
-    assert FreedNodes(world.ledger).look() == ["n", "m"]
-    assert world.freed.look() == []
+    assert FreedNodes(world.ledger).find() == ["n", "m"]
+    assert world.freed.find() == []
 
 
 def test_a_released_share_frees_its_node_and_a_reserved_one_does_not(world):
     world.ledger.reserve(P, "n", wants(4), Policy.BINPACK)
-    assert world.freed.look() == []
+    assert world.freed.find() == []
     world.ledger.release(P.uid)
-    assert world.freed.look() == ["n"]
+    assert world.freed.find() == ["n"]
 
 
 def test_compute_alone_is_freed_too(world):
     world.ledger.reserve(P, "n", wants(1, 500), Policy.BINPACK)
     world.ledger.reserve(Q, "n", wants(1, 500), Policy.BINPACK)
-    world.freed.look()
+    world.freed.find()
     world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 1, 400),)}), ORDER)
-    assert world.freed.look() == ["n"]
+    assert world.freed.find() == ["n"]
 
 
 def test_the_end_of_a_share_of_nothing_makes_a_card_empty(world):
     world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 0, 0),)}), ORDER)
-    world.freed.look()
+    world.freed.find()
     world.ledger.release(P.uid)
-    assert world.freed.look() == ["n"]
+    assert world.freed.find() == ["n"]
 
 
 def test_a_correction_to_another_card_or_to_less_frees(world):
     world.ledger.confirm(P, "n", assigned(8), ORDER)
-    world.freed.look()
+    world.freed.find()
     world.ledger.confirm(P, "n", assigned(4), ORDER)
-    assert world.freed.look() == ["n"]
+    assert world.freed.find() == ["n"]
     world.ledger.confirm(P, "n", assigned(6), ORDER)
-    assert world.freed.look() == []
+    assert world.freed.find() == []
 
 
 def test_a_confirmation_that_charges_the_same_anew_frees_nothing(world):
     world.ledger.reserve(P, "n", wants(4), Policy.BINPACK)
-    world.freed.look()
+    world.freed.find()
     # The ledger releases the former holding and holds the new one, in one turn.
     world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 4, 1),)}), ORDER, Stage.CONFIRMED)
-    assert world.freed.look() == []
+    assert world.freed.find() == []
 
 
 def test_a_pod_whose_cards_become_known_frees_the_others(world):
     world.ledger.put_node("n", inventory(CARD, msgspec.structs.replace(CARD, id="b")))
-    world.ledger.confirm_unassigned(Unassigned(P, "n", wants(4), "nobody knows"))
-    world.freed.look()
+    world.ledger.confirm_unassigned(UnassignedPod(P, "n", wants(4), "nobody knows"))
+    world.freed.find()
     world.ledger.confirm(P, "n", assigned(4), ORDER)
-    assert world.freed.look() == ["n"]
+    assert world.freed.find() == ["n"]
 
 
 def test_cards_that_come_back_in_any_way_free_their_node(world):
@@ -127,6 +128,6 @@ def test_more_capacity_another_card_and_another_description_free_and_a_lost_card
 
 def test_a_node_that_returns_is_freed_and_one_that_goes_is_not(world):
     world.ledger.drop_node("n")
-    assert world.freed.look() == []
+    assert world.freed.find() == []
     world.ledger.put_node("n", inventory(CARD))
-    assert world.freed.look() == ["n"]
+    assert world.freed.find() == ["n"]

@@ -7,16 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import PodRef, Stage, Unassigned
+from accelkit.ledger.holding import Stage, UnassignedPod
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import Verdicts
+from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
-from accelkit.placement.fit import empty_states, kinds, place
-from accelkit.placement.misfit import Misfit, MisfitError, Reason
+from accelkit.placement.fit import empty_states, place
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
 NODES = ["n0", "n1"]
@@ -84,7 +85,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.ledger = Ledger(unit_bytes=1)
-        self.verdicts = Verdicts(self.ledger)
+        self.verdicts = ShapeVerdicts(self.ledger)
         self.bound_past_us = False
 
     @initialize(
@@ -113,7 +114,7 @@ class LedgerMachine(RuleBasedStateMachine):
         answer = self.ask(pod, node, request, policy)
         if isinstance(answer, Misfit):
             assert self.state() == before
-            assert (answer.reason is Reason.HELD_ELSEWHERE) == (held is not None)
+            assert (answer.reason is MisfitReason.HELD_ELSEWHERE) == (held is not None)
             return
         assert held is None or self.state() == before
         after = self.state()
@@ -127,8 +128,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return error.misfit
 
     @rule(pod=st.sampled_from(PODS))
-    def accepted(self, pod):
-        self.ledger.accepted(pod.uid)
+    def accept(self, pod):
+        self.ledger.accept(pod.uid)
         held = self.ledger.holding(pod.uid)
         assert held is None or held.stage is not Stage.RESERVED
 
@@ -151,7 +152,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(pod=st.sampled_from(PODS), node=st.sampled_from(NODES), request=shapes)
     def confirm_without_assignment(self, pod, node, request):
         self.bound_past_us = True
-        self.ledger.confirm_unassigned(Unassigned(pod, node, request, "it has none"))
+        self.ledger.confirm_unassigned(UnassignedPod(pod, node, request, "it has none"))
         assert self.ledger.holding(pod.uid) is None
 
     @rule(pod=st.sampled_from(PODS))
@@ -273,6 +274,6 @@ TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-def test_kinds_are_in_the_kubelets_order():
+def test_the_containers_of_a_request_are_in_the_kubelets_order():
     containers = tuple(ContainerRequest(kind.value, kind, 1, 1) for kind in Kind)
-    assert kinds(PodRequest(containers)) == [("init", Kind.INIT), ("sidecar", Kind.SIDECAR), ("app", Kind.APP)]
+    assert PodRequest(containers).order == [("init", Kind.INIT), ("sidecar", Kind.SIDECAR), ("app", Kind.APP)]

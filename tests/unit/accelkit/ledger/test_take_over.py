@@ -44,7 +44,7 @@ class World:
     def used(self):
         return {card: use.used_bytes for card, use in self.ledger.node("n").uses.items()}
 
-    def strays(self):
+    def unassigned(self):
         return [pod.problem for pod in self.ledger.node("n").unassigned.values()]
 
     def placeable(self):
@@ -60,7 +60,7 @@ def test_a_pod_of_another_system_is_charged_on_its_card_in_any_order_of_events(o
     world = World()
     for each in order:
         getattr(world, each)()
-    assert (world.used(), world.strays()) == ({"id-2": 8}, [])
+    assert (world.used(), world.unassigned()) == ({"id-2": 8}, [])
 
 
 def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged():
@@ -68,7 +68,7 @@ def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged():
     world.pod()
     world.pod(kind="MODIFIED", phase="Succeeded")
     world.node()
-    assert (world.used(), world.strays()) == ({}, [])
+    assert (world.used(), world.unassigned()) == ({}, [])
     world.pod()
     world.pod(kind="DELETED")
     assert world.used() == {}
@@ -78,16 +78,16 @@ def test_what_does_not_fit_the_cards_is_charged_in_the_worst_way_with_the_reason
     world = World()
     world.pod(device="7")
     world.node()
-    assert world.strays() == ["container c was given card 7, which its node does not have"]
+    assert world.unassigned() == ["container c was given card 7, which its node does not have"]
 
 
 def test_cards_that_come_later_are_understood_later():
     world = World()
     world.pod()
     world.node(inventory=encode_inventory(Inventory(1, CARDS[:1])))
-    assert len(world.strays()) == 1
+    assert len(world.unassigned()) == 1
     world.node()
-    assert (world.used(), world.strays()) == ({"id-2": 8}, [])
+    assert (world.used(), world.unassigned()) == ({"id-2": 8}, [])
 
 
 def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes():
@@ -130,7 +130,7 @@ def test_a_pod_that_a_list_does_not_show_any_more_is_not_charged_when_its_nodes_
     world.pod()
     world.feed.replace_pods([])
     world.node()
-    assert (world.used(), world.strays()) == ({}, [])
+    assert (world.used(), world.unassigned()) == ({}, [])
 
 
 def test_cards_that_are_cordoned_and_cards_that_a_list_calls_bad_add_up():

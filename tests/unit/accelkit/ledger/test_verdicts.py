@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from accelkit.errors import InventoryError
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import _SHAPES, Verdicts
+from accelkit.ledger.verdicts import _SHAPES, ShapeVerdicts
 from accelkit.model.card import Card, Link
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.misfit import Reason
+from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 
 LINKED = PodRequest((ContainerRequest("c", Kind.APP, 2, 4, link="x"),))
@@ -31,7 +31,7 @@ def setup(**nodes):
     ledger = Ledger(unit_bytes=1)
     for name, inventory in nodes.items():
         ledger.put_node(name, inventory)
-    return ledger, Verdicts(ledger)
+    return ledger, ShapeVerdicts(ledger)
 
 
 def judge(verdicts, request):
@@ -43,7 +43,7 @@ def test_a_kept_verdict_follows_reservations_and_releases():
     ledger, verdicts = setup(n=cards("a"), m=cards("a"))
     assert judge(verdicts, simple(10)) == ({"n", "m"}, {})
     ledger.reserve(P, "n", simple(10), Policy.BINPACK)
-    assert judge(verdicts, simple(10)) == ({"m"}, {"n": Reason.MEMORY})
+    assert judge(verdicts, simple(10)) == ({"m"}, {"n": MisfitReason.MEMORY})
     ledger.release(P.uid)
     assert judge(verdicts, simple(10)) == ({"n", "m"}, {})
 
@@ -53,9 +53,9 @@ def test_a_kept_verdict_follows_nodes_that_come_fail_and_go():
     assert judge(verdicts, simple(10)) == ({"n"}, {})
     ledger.put_node("m", cards("a", "b", "c"))
     ledger.put_node("n", InventoryError("garbled"))
-    assert judge(verdicts, simple(10)) == ({"m"}, {"n": Reason.BAD_INVENTORY})
+    assert judge(verdicts, simple(10)) == ({"m"}, {"n": MisfitReason.BAD_INVENTORY})
     ledger.drop_node("m")
-    assert judge(verdicts, simple(10)) == (set(), {"n": Reason.BAD_INVENTORY, "m": Reason.UNKNOWN_NODE})
+    assert judge(verdicts, simple(10)) == (set(), {"n": MisfitReason.BAD_INVENTORY, "m": MisfitReason.UNKNOWN_NODE})
 
 
 def test_more_cards_than_any_node_has_fit_nowhere():
@@ -70,12 +70,12 @@ def test_nodes_that_differ_in_their_links_alone_are_judged_apart():
         other=cards("a", "b", "c", a=[("b", "y")]),
         away=cards("a", "d", "c", a=[("b", "x")]),
     )
-    assert judge(verdicts, LINKED) == ({"good"}, dict.fromkeys(["other", "away"], Reason.CONSTRAINT))
+    assert judge(verdicts, LINKED) == ({"good"}, dict.fromkeys(["other", "away"], MisfitReason.CONSTRAINT))
 
 
 def test_a_kept_verdict_follows_links_that_change():
     ledger, verdicts = setup(n=cards("a", "b", a=[("b", "y")]))
-    assert judge(verdicts, LINKED) == (set(), {"n": Reason.CONSTRAINT})
+    assert judge(verdicts, LINKED) == (set(), {"n": MisfitReason.CONSTRAINT})
     ledger.put_node("n", cards("a", "b", a=[("b", "x")]))
     assert judge(verdicts, LINKED) == ({"n"}, {})
 
@@ -86,14 +86,14 @@ def test_a_shape_that_was_forgotten_is_judged_afresh():
     ledger.reserve(P, "n", simple(1), Policy.BINPACK)
     for memory in range(1, _SHAPES + 2):
         assert judge(verdicts, simple(memory))[0] == ({"n"} if memory <= 15 else set())
-    assert judge(verdicts, simple(16)) == (set(), {"n": Reason.MEMORY})
+    assert judge(verdicts, simple(16)) == (set(), {"n": MisfitReason.MEMORY})
 
 
 def test_a_misfit_of_several_cards_says_how_many():
     _, verdicts = setup(n=cards("a", "b"))
     verdict = verdicts.judge(simple(17, cards=2), Policy.BINPACK)
     misfit = verdict.reasons[verdict.failing["n"]]
-    assert (misfit.reason, misfit.cards, misfit.resolvable) == (Reason.MEMORY_CARDS, 2, False)
+    assert (misfit.reason, misfit.cards, misfit.resolvable) == (MisfitReason.MEMORY_CARDS, 2, False)
 
 
 @pytest.mark.parametrize(

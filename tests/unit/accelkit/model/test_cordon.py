@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from accelkit.model.card import Card
-from accelkit.model.cordon import CORDON, cordoned, with_cordon
-from accelkit.model.pod import Node, ObjectMeta
+from accelkit.model.cordon import CORDON, apply_cordon, read_cordon
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Node
 
 CARDS = [Card("GPU-a", "v", "m", 1, index=4), Card("GPU-b", "v", "m", 1)]
 
@@ -20,7 +21,7 @@ def node(*, annotation=None, label=None):
 
 
 def out(**given):
-    return [card.id for card in with_cordon(CARDS, cordoned(node(**given))) if not card.placeable]
+    return [card.id for card in apply_cordon(CARDS, read_cordon(node(**given))) if not card.placeable]
 
 
 @pytest.mark.parametrize(
@@ -41,5 +42,5 @@ def test_cards_are_named_by_id_or_number(given, expected):
 
 
 def test_what_is_not_cordoned_any_more_is_placeable_again():
-    cards = with_cordon(CARDS, frozenset({"all"}))
-    assert all(card.placeable for card in with_cordon(cards, frozenset()))
+    cards = apply_cordon(CARDS, frozenset({"all"}))
+    assert all(card.placeable for card in apply_cordon(cards, frozenset()))

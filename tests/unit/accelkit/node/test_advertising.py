@@ -1,20 +1,22 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, DevicePluginError
+from accelkit.kube.paths import NODES, node_path
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.node import advertising
 from accelkit.node._proto import podresources_pb2 as resources
-from accelkit.node.advertising import Advertising
+from accelkit.node.advertising import Advertising, choose_unit
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.own_node import OwnNode
 from accelkit.vendors.profiles import load_profiles
 
+GIB, MIB = 2**30, 2**20
 MEMORY = "accelkit.io/memory"
 PROFILE = load_profiles()["simulated"]
 
@@ -33,18 +35,17 @@ class Node:
     """One node's API, plugin, kubelet and pods."""
 
     def __init__(self, tmp_path, monkeypatch):
-        self.annotations = {}
+        self.api = FakeApi()
+        self.api.store(NODES, {"metadata": {"name": "n", "annotations": {}}})
         self.shown = []
-        self.writes = 0
         self.pods = []
         self.after_refresh = None
-        self.away = False
         self.root = tmp_path
-        monkeypatch.setattr(advertising, "held_devices", self._held)
+        monkeypatch.setattr(advertising, "list_pod_resources", self._held)
 
     def agent(self, told):
         # Each look at the node is a long time after the one before.
-        node = OwnNode(self, "n", clock=iter(range(0, 10**6, 1000)).__next__)
+        node = OwnNode(self.api, "n", clock=iter(range(0, 10**6, 1000)).__next__)
         return Advertising(node, self.root, told_bytes=told, resource=MEMORY, pods=self, plugins=[self])
 
     def publish(self, inventory):
@@ -54,16 +55,13 @@ class Node:
     def published(self):
         return decode_inventory(self.annotations[INVENTORY_ANNOTATION])
 
-    async def get(self, path):
-        assert path == "/api/v1/nodes/n"
-        if self.away:
-            raise ApiError("away")
-        return msgspec.json.encode({"metadata": {"name": "n", "annotations": self.annotations}})
+    @property
+    def annotations(self):
+        return self.api.objects[node_path("n")]["metadata"]["annotations"]
 
-    async def patch(self, _path, body):
-        self.annotations |= body["metadata"]["annotations"]
-        self.writes += 1
-        return msgspec.json.encode({"metadata": {"name": "n", "annotations": self.annotations}})
+    @property
+    def writes(self):
+        return len(self.api.writes)
 
     async def show(self, cards, unit_bytes, in_use):
         shown = [each.card.id for each in cards], unit_bytes
@@ -107,13 +105,13 @@ async def test_nothing_is_written_again_that_did_not_change(node):
 async def test_a_card_that_changed_is_shown_while_the_api_server_is_away(node):
     agent = node.agent(4)
     await agent.update([found("a", 16)])
-    node.away = True
+    node.api.fail(ApiError("away"), "GET", times=None)
     await agent.update([found("a", 16), found("b", 16)])
     assert node.shown[-1] == (["a", "b"], 4)
 
 
 async def test_before_the_node_was_read_nothing_is_shown(node):
-    node.away = True
+    node.api.fail(ApiError("away"), "GET", times=None)
     agent = node.agent(4)
     assert not await agent.update([found("a", 16)])
     assert not agent.shown
@@ -147,7 +145,7 @@ async def test_a_kubelet_that_cannot_be_asked_keeps_the_unit(node, monkeypatch):
     async def away(_root):
         raise DevicePluginError("no answer")
 
-    monkeypatch.setattr(advertising, "held_devices", away)
+    monkeypatch.setattr(advertising, "list_pod_resources", away)
     node.publish(Inventory(4, ()))
     assert not await node.agent(1).update([found("a", 16)])
     assert node.published.unit_bytes == 4
@@ -188,3 +186,45 @@ async def test_an_inventory_that_somebody_deleted_is_written_anew(node):
     node.annotations.clear()
     await agent.update([found("a", 16)])
     assert node.published.unit_bytes == 4
+
+
+def sharing(name, unit, *, admitted=True, units=4, whole=False):
+    assignment = Assignment({"c": (Share("a", units * unit, whole=whole),)})
+    asked = {} if whole else {"c": units}
+    return AssignedPod(f"uid-{name}", "d", name, ("", name), ("c",), assignment, units=asked, admitted=admitted)
+
+
+def choose(told, present, *pods, holders=None):
+    return choose_unit(told, present, pods, [("d", pod.name) for pod in pods] if holders is None else holders)
+
+
+@pytest.mark.parametrize(("told", "present"), [(MIB, GIB), (GIB, MIB), (GIB, None)])
+def test_a_node_without_pods_takes_any_unit_over(told, present):
+    assert choose(told, present) == told
+
+
+def test_a_finer_unit_applies_at_once():
+    assert choose(MIB, GIB, sharing("p", GIB)) == MIB
+
+
+def test_a_finer_unit_waits_for_a_pod_between_binding_and_admission():
+    assert choose(MIB, GIB, sharing("p", GIB, admitted=False), holders=[]) == GIB
+
+
+def test_a_coarser_unit_waits_for_the_pods_of_the_finer():
+    assert choose(GIB, MIB, sharing("p", MIB)) == MIB
+    assert choose(GIB, MIB, sharing("old", GIB)) == GIB
+
+
+def test_a_node_whose_unit_nobody_remembers_goes_by_its_pods():
+    assert choose(GIB, None, sharing("p", MIB), sharing("q", GIB)) == MIB
+
+
+def test_whole_cards_hold_no_unit_up():
+    assert choose(GIB, MIB, sharing("p", 7, whole=True), holders=[]) == GIB
+
+
+@pytest.mark.parametrize(("told", "present"), [(MIB, GIB), (GIB, MIB)])
+def test_devices_of_an_unknown_amount_keep_the_unit(told, present):
+    assert choose(told, present, holders=[("d", "stray")]) == present
+    assert choose_unit(told, present, [], None) == present

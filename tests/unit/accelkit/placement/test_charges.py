@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from accelkit.model.assignment import Share
 from accelkit.model.request import Kind
-from accelkit.placement.charges import Charge, charges
+from accelkit.placement.charges import Charge, count_charges
 
 INIT, SIDECAR, APP = Kind.INIT, Kind.SIDECAR, Kind.APP
 WHOLE = Share("a", 16, 1000, whole=True)
@@ -16,7 +16,7 @@ def cost(*steps):
     """What a pod costs card `a`; steps are (kind, bytes) or (kind, share)."""
     order = [(str(number), kind) for number, (kind, _) in enumerate(steps)]
     shares = [amount if isinstance(amount, Share) else Share("a", amount) for _, amount in steps]
-    return charges(order, {str(number): (share,) for number, share in enumerate(shares)})["a"]
+    return count_charges(order, {str(number): (share,) for number, share in enumerate(shares)})["a"]
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ def test_memory_is_not_handed_to_a_container_that_asks_for_the_whole_card():
 
 def test_cards_are_charged_one_by_one():
     shares = {"i": (Share("a", 8), Share("b", 2)), "c": (Share("b", 4),)}
-    found = charges([("i", INIT), ("c", APP)], shares)
+    found = count_charges([("i", INIT), ("c", APP)], shares)
     assert {card: charge.memory_bytes for card, charge in found.items()} == {"a": 8, "b": 4}
 
 
 def test_a_container_that_the_pod_does_not_name_is_charged_too():
-    assert charges([("c", INIT)], {"c": (Share("a", 8),), "ghost": (Share("a", 10),)})["a"].memory_bytes == 10
-    assert charges([], {"ghost": (Share("a", 3),), "other": (Share("a", 4),)})["a"].memory_bytes == 7
+    assert count_charges([("c", INIT)], {"c": (Share("a", 8),), "ghost": (Share("a", 10),)})["a"].memory_bytes == 10
+    assert count_charges([], {"ghost": (Share("a", 3),), "other": (Share("a", 4),)})["a"].memory_bytes == 7
 
 
 def test_a_container_without_cards_costs_nothing():
-    assert charges([("c", APP), ("d", APP)], {"c": ()}) == {}
+    assert count_charges([("c", APP), ("d", APP)], {"c": ()}) == {}
 
 
 class Kubelet:
@@ -97,6 +97,6 @@ def test_the_charge_is_what_a_kubelet_takes_of_the_card(data, steps):
         kubelet.allocate(card, count, kind, data.draw)
     order = [(str(number), kind) for number, (kind, _, _) in enumerate(steps)]
     shares = {str(number): (Share(card, count),) for number, (_, card, count) in enumerate(steps)}
-    found = {card: charge.memory_bytes for card, charge in charges(order, shares).items()}
+    found = {card: charge.memory_bytes for card, charge in count_charges(order, shares).items()}
     held = [card for card, _ in kubelet.held]
     assert found == {card: held.count(card) for card in set(held)}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.constraints import broken
+from accelkit.placement.constraints import find_broken_constraints
 
 CARDS = {
     "a": Card("a", "v", "big", 16, numa=0, links=(Link("b", "NVLink"),)),
@@ -15,7 +15,9 @@ CARDS = {
 
 def check(held, **wanted):
     container = ContainerRequest("c", Kind.APP, **{"cards": len(held), "memory_bytes": 1, **wanted})
-    return broken(PodRequest((container,)), Assignment({"c": tuple(Share(card, 1) for card in held)}), CARDS)
+    return find_broken_constraints(
+        PodRequest((container,)), Assignment({"c": tuple(Share(card, 1) for card in held)}), CARDS
+    )
 
 
 def test_constraints_that_hold_are_not_named():
@@ -41,5 +43,5 @@ def test_a_container_off_the_cards_of_the_other_is_named():
     container = ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o")
     request = PodRequest((other, container))
     apart = Assignment({"o": (Share("a", 1),), "c": (Share("b", 1),)})
-    assert broken(request, apart, CARDS) == ("container c is not on the cards of container o",)
-    assert broken(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()
+    assert find_broken_constraints(request, apart, CARDS) == ("container c is not on the cards of container o",)
+    assert find_broken_constraints(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()

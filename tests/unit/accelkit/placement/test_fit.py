@@ -6,7 +6,7 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.fit import CardState, empty_states, place
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import MAX_SCORE, Policy, card_rank, node_score
 
 BINPACK, SPREAD = Policy.BINPACK, Policy.SPREAD
@@ -66,8 +66,8 @@ def test_a_shared_card_is_not_given_whole_and_the_whole_card_takes_all_of_it():
 
 def test_containers_of_one_pod_do_not_share_its_whole_card():
     assert chosen(AB, pod(wants(name="w"), wants(4, name="s"))) == {"w": "a", "s": "b"}
-    assert reason(AB[:1], pod(wants(name="w"), wants(4, name="s"))) is Reason.MEMORY
-    assert reason(AB[:1], pod(wants(4, name="s"), wants(name="w"))) is Reason.WHOLE_CARDS
+    assert reason(AB[:1], pod(wants(name="w"), wants(4, name="s"))) is MisfitReason.MEMORY
+    assert reason(AB[:1], pod(wants(4, name="s"), wants(name="w"))) is MisfitReason.WHOLE_CARDS
 
 
 def test_app_containers_may_share_a_card_only_as_far_as_it_goes():
@@ -95,7 +95,7 @@ def test_an_app_that_its_init_containers_card_cannot_hold_moves_both():
 def test_a_pool_on_several_cards_that_is_not_used_up_is_refused():
     request = pod(wants(4, name="i", kind=Kind.INIT, cards=2), wants(4, name="c"))
     placed = place(AB, request, BINPACK)
-    assert placed == Misfit(Reason.REUSE, 1, "c")
+    assert placed == Misfit(MisfitReason.REUSE, 1, "c")
 
 
 def test_a_pool_on_several_cards_that_is_used_up_is_taken_over():
@@ -105,7 +105,7 @@ def test_a_pool_on_several_cards_that_is_used_up_is_taken_over():
 
 def test_a_pool_larger_than_what_the_container_takes_of_each_card_is_refused():
     request = pod(wants(8, name="i", kind=Kind.INIT), wants(6, name="c", cards=2))
-    assert reason(AB, request) is Reason.REUSE
+    assert reason(AB, request) is MisfitReason.REUSE
 
 
 def test_whole_cards_of_an_init_container_are_not_drawn_for_memory():
@@ -122,7 +122,7 @@ def test_an_app_takes_over_the_whole_cards_of_its_init_container():
 def test_whole_cards_drawn_at_random_must_all_meet_the_constraint():
     states = empty_states([card("a", model="x"), card("b", model="y")])
     request = pod(wants(name="i", kind=Kind.INIT, cards=2), wants(name="c", model="x"))
-    assert reason(states, request) is Reason.REUSE
+    assert reason(states, request) is MisfitReason.REUSE
 
 
 def test_any_of_an_init_containers_whole_cards_may_be_drawn_where_all_will_do():
@@ -135,7 +135,7 @@ def test_a_pool_that_breaks_the_constraint_of_the_next_container_is_refused():
         wants(4, name="i", kind=Kind.INIT, cards=2, model="m"), wants(4, name="c", cards=2, numa="single", model="m")
     )
     states = empty_states([card("a", numa=0), card("b", numa=1)])
-    assert place(states, request, BINPACK) == Misfit(Reason.CONSTRAINT, 2, "c")
+    assert place(states, request, BINPACK) == Misfit(MisfitReason.CONSTRAINT, 2, "c")
 
 
 def test_a_sidecar_keeps_its_devices():
@@ -146,26 +146,26 @@ def test_a_sidecar_keeps_its_devices():
 def test_an_unhealthy_card_is_left_out_and_one_of_unknown_health_is_not():
     states = empty_states([card("a", health=Health.UNHEALTHY), card("b", health=Health.UNKNOWN)])
     assert chosen(states, pod(wants(4))) == {"c": "b"}
-    assert reason(states, pod(wants(cards=2))) is Reason.WHOLE_CARDS
+    assert reason(states, pod(wants(cards=2))) is MisfitReason.WHOLE_CARDS
 
 
 def test_a_card_of_unknown_memory_is_given_whole_only():
     states = empty_states([card("a", None)])
     assert chosen(states, pod(wants())) == {"c": "a"}
-    assert reason(states, pod(wants(1))) is Reason.MEMORY
+    assert reason(states, pod(wants(1))) is MisfitReason.MEMORY
 
 
 def test_memory_on_several_cards_takes_different_ones_and_says_so_where_they_lack():
     assert chosen(AB, pod(wants(8, cards=2))) == {"c": "ab"}
-    assert place(AB, pod(wants(8, cards=3)), BINPACK) == Misfit(Reason.MEMORY_CARDS, 3)
+    assert place(AB, pod(wants(8, cards=3)), BINPACK) == Misfit(MisfitReason.MEMORY_CARDS, 3)
 
 
 def test_a_model_that_no_card_has_is_named():
-    assert place(AB, pod(wants(4, model="x")), BINPACK) == Misfit(Reason.MODEL, 1, "x")
+    assert place(AB, pod(wants(4, model="x")), BINPACK) == Misfit(MisfitReason.MODEL, 1, "x")
 
 
 def test_a_card_without_compute_left_is_refused_for_compute():
-    assert reason([used("a", 16, compute=300)], pod(wants(4, compute=400))) is Reason.COMPUTE
+    assert reason([used("a", 16, compute=300)], pod(wants(4, compute=400))) is MisfitReason.COMPUTE
     assert chosen([used("a", 16, compute=400)], pod(wants(4, compute=400))) == {"c": "a"}
 
 
@@ -181,8 +181,8 @@ NUMA = empty_states([card("a", numa=0), card("b", numa=1), card("c", numa=1), ca
 
 def test_single_numa_takes_cards_of_one_known_node():
     assert chosen(NUMA, pod(wants(4, cards=2, numa="single"))) == {"c": "bc"}
-    assert reason(NUMA, pod(wants(4, cards=3, numa="single"))) is Reason.CONSTRAINT
-    assert reason(NUMA[3:], pod(wants(4, numa="single"))) is Reason.CONSTRAINT
+    assert reason(NUMA, pod(wants(4, cards=3, numa="single"))) is MisfitReason.CONSTRAINT
+    assert reason(NUMA[3:], pod(wants(4, numa="single"))) is MisfitReason.CONSTRAINT
 
 
 def linked(*pairs, kind="NVLink"):
@@ -195,8 +195,8 @@ def test_linked_cards_are_all_linked_to_each_other_by_that_kind():
     states = linked(*("bc", "cb", "cd", "dc"))
     assert chosen(states, pod(wants(4, cards=2, link="any"))) == {"c": "bc"}
     assert chosen(states, pod(wants(4, cards=2, link="NVLink"))) == {"c": "bc"}
-    assert reason(states, pod(wants(4, cards=2, link="XGMI"))) is Reason.CONSTRAINT
-    assert reason(states, pod(wants(4, cards=3, link="any"))) is Reason.CONSTRAINT
+    assert reason(states, pod(wants(4, cards=2, link="XGMI"))) is MisfitReason.CONSTRAINT
+    assert reason(states, pod(wants(4, cards=3, link="any"))) is MisfitReason.CONSTRAINT
 
 
 @pytest.mark.parametrize("pair", ["ab", "ba"])
@@ -212,19 +212,19 @@ def test_a_card_that_others_link_to_is_not_taken_for_one_without_links():
 def test_alike_cards_are_not_searched_again_and_again():
     states = empty_states([card(f"{number}") for number in range(16)])
     request = pod(wants(16, name="p", cards=8), wants(16, name="q", cards=9))
-    assert reason(states, request) is Reason.MEMORY_CARDS
+    assert reason(states, request) is MisfitReason.MEMORY_CARDS
 
 
 def test_constraints_over_many_cards_are_decided_quickly():
     # Taken one combination after the other these would be 10^18.
     states = empty_states([card(f"{number}", numa=number % 32) for number in range(64)])
-    assert reason(states, pod(wants(4, cards=32, numa="single"))) is Reason.CONSTRAINT
+    assert reason(states, pod(wants(4, cards=32, numa="single"))) is MisfitReason.CONSTRAINT
 
 
 def test_a_puzzle_ends_with_too_complex():
     states = [used(f"{number}", 1000 + number, memory=2000) for number in range(40)]
     request = pod(*(wants(50 + number, name=f"{number}", cards=5) for number in range(120)))
-    assert reason(states, request) is Reason.TOO_COMPLEX
+    assert reason(states, request) is MisfitReason.TOO_COMPLEX
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -242,7 +242,7 @@ def test_ranks_put_fuller_cards_first_or_last():
 
 def test_a_pod_of_very_many_containers_is_refused_rather_than_searched():
     request = pod(*(wants(1, name=f"{number}") for number in range(3000)))
-    assert reason(empty_states([card("a", 10_000)]), request) is Reason.TOO_COMPLEX
+    assert reason(empty_states([card("a", 10_000)]), request) is MisfitReason.TOO_COMPLEX
 
 
 def test_cards_that_differ_in_their_numa_node_alone_are_both_tried():

@@ -11,7 +11,7 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.fit import CardState, place
-from accelkit.placement.misfit import Reason
+from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 
 NAMES = "abcd"
@@ -180,7 +180,7 @@ def test_a_fit_is_found_exactly_where_there_is_one_and_it_holds_for_every_draw(s
         assert possible(states, request, choice)
     else:
         event(f"does not fit: {placed.reason}")
-        assert placed.reason is Reason.TOO_COMPLEX or not any_choice(states, request)
+        assert placed.reason is MisfitReason.TOO_COMPLEX or not any_choice(states, request)
 
 
 @given(card_states(), requests(), st.sampled_from(Policy))

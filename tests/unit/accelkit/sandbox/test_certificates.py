@@ -55,7 +55,7 @@ def test_the_apiserver_is_verified_under_each_of_its_names(written, name):
 
 def test_a_server_is_not_verified_under_another_name_or_by_another_authority():
     authority, name = Authority("a"), x509.DNSName("localhost")
-    pair = authority.server("s", ["localhost"])
+    pair = authority.issue_server("s", ["localhost"])
     with pytest.raises(VerificationError):
         verify(authority.certificate, pair.certificate, x509.DNSName("elsewhere"))
     with pytest.raises(VerificationError):
@@ -64,7 +64,7 @@ def test_a_server_is_not_verified_under_another_name_or_by_another_authority():
 
 def test_a_clients_user_and_group_stand_in_its_subject():
     authority = Authority("a")
-    client = certificate(authority.client("u", "system:masters").certificate)
+    client = certificate(authority.issue_client("u", "system:masters").certificate)
     client.verify_directly_issued_by(certificate(authority.certificate))
     names = {attribute.oid: attribute.value for attribute in client.subject}
     assert names == {NameOID.COMMON_NAME: "u", NameOID.ORGANIZATION_NAME: "system:masters"}
@@ -73,7 +73,7 @@ def test_a_clients_user_and_group_stand_in_its_subject():
 
 
 def test_a_certificate_is_valid_now_and_goes_with_its_key():
-    pair = Authority("a").client("u")
+    pair = Authority("a").issue_client("u")
     leaf, key = certificate(pair.certificate), load_pem_private_key(pair.key, None)
     assert isinstance(key.curve, ec.SECP256R1)
     assert leaf.public_key() == key.public_key()
@@ -87,7 +87,7 @@ def test_service_account_keys_belong_together():
 
 def test_a_kubeconfig_has_all_that_it_needs_in_it():
     authority = Authority("a")
-    pair = authority.client("u")
+    pair = authority.issue_client("u")
     document = json.loads(encode_kubeconfig("https://s", authority.certificate, "u", pair))
     (context,), (cluster,), (user,) = document["contexts"], document["clusters"], document["users"]
     assert context["name"] == document["current-context"]

@@ -11,11 +11,15 @@ from accelkit.model.card import Card
 from accelkit.model.pod import Pod
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import dialect_names, load_dialect
-from accelkit.vendors.requests import read_request
-from accelkit.vendors.takeover import written_by_others
+from accelkit.vendors.pod_reading import PodReader
+from accelkit.vendors.takeover import read_foreign_assignment
 
 CARDS = [Card(f"id-{number}", "v", "m", 16, index=number, minor=number) for number in range(3)]
 NOW = 1662450043664667707
+
+
+def read(pod, dialect):
+    return PodReader([load_dialect(dialect)]).read(pod)
 
 
 def granted(**containers):
@@ -123,9 +127,9 @@ TAKEN = [
 
 @pytest.mark.parametrize(("name", "limits", "annotations", "expected"), TAKEN)
 def test_pods_of_other_systems_are_taken_over_with_their_cards(name, limits, annotations, expected):
-    found = written_by_others(pod({"c": limits}, **annotations), [load_dialect(name)], CARDS, 1)
+    found = read_foreign_assignment(read(pod({"c": limits}, **annotations), name), CARDS, 1)
     assert [(share.card, share.memory_bytes, share.compute) for share in found.containers["c"]] == expected
-    assert written_by_others(pod({"c": limits}), [load_dialect(name)], CARDS, 1) is None
+    assert read_foreign_assignment(read(pod({"c": limits}), name), CARDS, 1) is None
 
 
 @pytest.mark.parametrize(
@@ -137,20 +141,18 @@ def test_pods_of_other_systems_are_taken_over_with_their_cards(name, limits, ann
 )
 def test_what_does_not_fit_the_cards_is_a_reason(annotations, message):
     with pytest.raises(AssignmentError, match=message):
-        written_by_others(
-            pod({"c": {"enflame.com/gcu-memory": 4}}, **annotations), [load_dialect("gcushare")], CARDS, 1
-        )
+        read_foreign_assignment(read(pod({"c": {"enflame.com/gcu-memory": 4}}, **annotations), "gcushare"), CARDS, 1)
 
 
 @pytest.mark.parametrize("text", ["gpu0", "card0|card1|card2", "card0,,x"])
 def test_gas_annotations_that_cannot_be_are_refused(text):
     gas = pod({"c": {"gpu.intel.com/i915": 1}}, **{"gas-container-cards": text})
     with pytest.raises(AssignmentError, match="gas-container-cards"):
-        written_by_others(gas, [load_dialect("gas")], CARDS, 1)
+        read_foreign_assignment(read(gas, "gas"), CARDS, 1)
 
 
 def gas(limits, **annotations):
-    request = read_request(pod(limits, **annotations), [load_dialect("gas")], 2**30)
+    request = read(pod(limits, **annotations), "gas").request(2**30)
     return request.containers
 
 
@@ -187,10 +189,10 @@ def test_gas_requests_that_cannot_be_met_are_refused(limits, annotations, messag
 
 
 def test_slices_are_parts_of_a_cards_compute():
-    request = read_request(pod({"c": {"enflame.com/shared-gcu": 6}}), [load_dialect("gcushare-2025")], 1)
+    request = read(pod({"c": {"enflame.com/shared-gcu": 6}}), "gcushare-2025").request(1)
     assert [(each.cards, each.memory_bytes, each.compute) for each in request.containers] == [(1, 0, 1000)]
     with pytest.raises(RequestError, match=r"asks for 7 enflame\.com/shared-gcu, a card has 6"):
-        read_request(pod({"c": {"enflame.com/shared-gcu": 7}}), [load_dialect("gcushare-2025")], 1)
+        read(pod({"c": {"enflame.com/shared-gcu": 7}}), "gcushare-2025").request(1)
 
 
 def test_a_card_is_found_by_the_drivers_number_or_else_by_its_place():
@@ -198,7 +200,7 @@ def test_a_card_is_found_by_the_drivers_number_or_else_by_its_place():
     numbered = [Card("x", "v", "m", 16, minor=1), Card("y", "v", "m", 16, minor=0)]
     plain = [Card("x", "v", "m", 16), Card("y", "v", "m", 16)]
     for cards, expected in ((numbered, "y"), (plain, "x")):
-        found = written_by_others(pod(limits, **annotations), [load_dialect("gcushare")], cards, 1)
+        found = read_foreign_assignment(read(pod(limits, **annotations), "gcushare"), cards, 1)
         assert [share.card for share in found.containers["c"]] == [expected]
 
 
@@ -206,7 +208,7 @@ def test_an_init_container_of_another_systems_pod_is_on_the_card_of_its_first_co
     taken = pod({"c": {"enflame.com/gcu-memory": 8}}, **{"enflame.com/gcu-device-id": "2"})
     init = msgspec.structs.replace(taken.spec.containers[0], name="i")
     taken = msgspec.structs.replace(taken, spec=msgspec.structs.replace(taken.spec, init_containers=[init]))
-    found = written_by_others(taken, [load_dialect("gcushare")], CARDS, 1)
+    found = read_foreign_assignment(read(taken, "gcushare"), CARDS, 1)
     assert {name: shares[0].card for name, shares in found.containers.items()} == {"i": "id-2", "c": "id-2"}
 
 

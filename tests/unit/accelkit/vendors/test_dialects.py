@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from accelkit.errors import ProfileError
-from accelkit.placement.misfit import Misfit, Reason
+from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
 from accelkit.vendors.profiles import load_profiles, presence_labels
 
 
 @pytest.mark.parametrize("name", dialect_names())
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", MisfitReason)
 def test_every_dialect_has_a_sentence_for_every_reason(name, reason):
     text = load_dialect(name).text(Misfit(reason, 3, "this {odd} thing"))
     assert text
@@ -17,14 +17,14 @@ def test_every_dialect_has_a_sentence_for_every_reason(name, reason):
 
 
 def test_gcushares_users_read_the_sentence_they_know():
-    assert load_dialect("gcushare").text(Misfit(Reason.MEMORY)) == "insufficient GCU Memory in one gcu device"
+    assert load_dialect("gcushare").text(Misfit(MisfitReason.MEMORY)) == "insufficient GCU Memory in one gcu device"
 
 
 def test_the_native_sentence_names_its_own_resource():
     native = load_dialect("native")
-    assert native.text(Misfit(Reason.MEMORY)) == "insufficient accelkit.io/memory in one card"
-    assert native.text(Misfit(Reason.MEMORY_CARDS, 4)) == "insufficient accelkit.io/memory on 4 cards"
-    assert native.text(Misfit(Reason.WHOLE_CARDS)) == "insufficient free accelkit.io/cards"
+    assert native.text(Misfit(MisfitReason.MEMORY)) == "insufficient accelkit.io/memory in one card"
+    assert native.text(Misfit(MisfitReason.MEMORY_CARDS, 4)) == "insufficient accelkit.io/memory on 4 cards"
+    assert native.text(Misfit(MisfitReason.WHOLE_CARDS)) == "insufficient free accelkit.io/cards"
 
 
 def test_an_unknown_dialect_is_refused_with_those_there_are():

@@ -5,15 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.pod import Pod
+from accelkit.model.pod import Pod, PodRef
 from accelkit.placement.misfit import MisfitError
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialect
-from accelkit.vendors.requests import read_request
+from accelkit.vendors.pod_reading import PodReader
 
 GAS = load_dialect("gas")
 
@@ -24,7 +23,7 @@ def test_the_third_pod_of_the_example_does_not_fit():
     ledger.put_node("n", Inventory(10**9, cards))
     limits = {"gpu.intel.com/i915": "1", "gpu.intel.com/memory.max": "5G"}
     spec = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
-    request = read_request(msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod), [GAS], 10**9)
+    request = PodReader([GAS]).read(msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)).request(10**9)
     placed = [ledger.reserve(PodRef("d", f"p{n}", f"u{n}"), "n", request, Policy.BINPACK) for n in range(2)]
     assert {assignment.containers["c"][0].card for assignment in placed} == {"card0", "card1"}
     with pytest.raises(MisfitError) as refused:

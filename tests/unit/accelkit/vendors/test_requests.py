@@ -9,7 +9,8 @@ from accelkit.errors import RequestError
 from accelkit.model.pod import Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.vendors.dialects import load_dialect
-from accelkit.vendors.requests import REQUEST_ANNOTATION, asks_for_cards, read_request
+from accelkit.vendors.pod_reading import PodReader
+from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 NATIVE, GCUSHARE = load_dialect("native"), load_dialect("gcushare")
 MEMORY, CARDS, GCU = "accelkit.io/memory", "accelkit.io/cards", "enflame.com/gcu-memory"
@@ -30,8 +31,9 @@ def pod(*containers, init=(), request=None):
 
 
 def read(*containers, dialects=(NATIVE,), **more):
-    found = read_request(pod(*containers, **more), dialects, UNIT)
-    return None if found is None else found.containers
+    found = PodReader(dialects).read(pod(*containers, **more))
+    request = None if found is None else found.request(UNIT)
+    return None if request is None else request.containers
 
 
 def refusal(*containers, dialects=(NATIVE,), **more):
@@ -56,12 +58,6 @@ def test_people_write_a_quantity_in_many_ways(value):
 @pytest.mark.parametrize("limits", [{}, {"memory": "0"}, {"cards": 0}, {"memory": 0, "cards": 0}])
 def test_a_pod_without_cards_asks_for_none(limits):
     assert read(container(**limits)) is None
-
-
-def test_a_pod_without_limits_is_passed_over_cheaply():
-    assert not asks_for_cards(pod({"name": "c"}), [NATIVE])
-    assert not asks_for_cards(pod(container(gcu="4")), [NATIVE])
-    assert asks_for_cards(pod({"name": "c"}, init=[container("i", memory="1")]), [NATIVE])
 
 
 def test_containers_come_in_the_kubelets_order_with_their_kinds():
@@ -179,7 +175,7 @@ def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
 
 
 def test_the_unit_is_the_callers():
-    assert read_request(pod(container(memory=3)), [NATIVE], 100) == PodRequest(
+    assert PodReader([NATIVE]).read(pod(container(memory=3))).request(100) == PodRequest(
         (ContainerRequest("c", Kind.APP, 1, 300),)
     )
 

@@ -18,6 +18,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import collection, member
 from accelkit.sandbox.kubelet.wire import Pod
 
 __all__ = ["PodCredentials", "read_certificate_authority"]
@@ -88,7 +89,8 @@ class PodCredentials:
                 "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta.name, "uid": meta.uid},
             },
         }
-        answer = await self._api.post(f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token", body)
+        path = member(collection("v1", "serviceaccounts", meta.namespace), account)
+        answer = await self._api.post(f"{path}/token", body)
         return msgspec.json.decode(answer, type=_TokenRequest).status.token
 
     def _content(self) -> bytes:

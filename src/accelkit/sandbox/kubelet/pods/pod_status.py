@@ -19,7 +19,7 @@ __all__ = ["Conditions", "ContainerState", "build_failed_status", "build_pod_sta
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = (0.2, 5.0)
-_NOT_FOUND, _CONFLICT, _TOO_MANY = 404, 409, 429
+_TOO_MANY = 429
 
 
 @dataclass(kw_only=True)
@@ -139,7 +139,7 @@ async def write_status(
         try:
             await api.patch(f"{pod.path}/status", {"metadata": metadata, "status": status})
         except ApiError as exc:
-            if exc.status in (_NOT_FOUND, _CONFLICT):
+            if exc.not_found or exc.conflict:
                 return False
             log.warning("status not written pod=%s reason=%s", pod.path, exc)
             if not exc.unanswered and exc.status != _TOO_MANY:

@@ -78,7 +78,7 @@ class PodWorker:
         elif pod.metadata.deletion_timestamp is not None:
             self._context.grace_seconds = float(pod.metadata.deletion_grace_period_seconds or 0)
             self.end(Ending.DELETED)
-        elif EXIT_ANNOTATION in pod.metadata.annotations:
+        elif EXIT_ANNOTATION in (pod.metadata.annotations or ()):
             self.end(Ending.EXIT)
 
     def mark_vanished(self) -> None:
@@ -168,7 +168,7 @@ class PodWorker:
 
     async def _publish_end(self) -> None:
         by_exit = self._ending is Ending.EXIT
-        code = int(self.pod.metadata.annotations.get(EXIT_ANNOTATION) == "1") if by_exit else 0
+        code = int((self.pod.metadata.annotations or {}).get(EXIT_ANNOTATION) == "1") if by_exit else 0
         for name, state in self._states().items():
             if state.state != "terminated" or (by_exit and name in self._apps):
                 state.end(self._node.now(), code if name in self._apps else 0)

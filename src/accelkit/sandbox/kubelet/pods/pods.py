@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 
 from accelkit.errors import ApiError, DevicePluginError, QuantityError
+from accelkit.kube.paths import PODS
 from accelkit.kube.reflector import Reflector
 from accelkit.model.units import parse_quantity
 from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
@@ -25,7 +26,6 @@ __all__ = ["Pods", "read_container_requests"]
 log = logging.getLogger(__name__)
 
 _DELETE_RETRY_SECONDS = 1.0
-_NOT_FOUND, _CONFLICT = 404, 409
 
 
 class Pods:
@@ -56,7 +56,7 @@ class Pods:
         """Follows the node's pods until cancelled; then the processes are ended."""
         reflector = Reflector(
             self._node.api,
-            "/api/v1/pods",
+            PODS,
             Pod,
             query={"fieldSelector": f"spec.nodeName={self._node.name}"},
             on_replace=self._replace,
@@ -70,7 +70,7 @@ class Pods:
         listed = {pod.metadata.uid for pod in pods}
         for uid in (self._known.keys() | self._node.manager.list_holders()) - listed:
             self._vanish(uid)
-        for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name)):
+        for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
             self._take(pod)
 
     def _handle_event(self, kind: str, pod: Pod) -> None:
@@ -167,7 +167,7 @@ class Pods:
             try:
                 await self._node.api.delete(pod.path, body)
             except ApiError as exc:
-                if exc.status in (_NOT_FOUND, _CONFLICT):
+                if exc.not_found or exc.conflict:
                     break
                 log.warning("pod not deleted pod=%s reason=%s", pod.path, exc)
                 await asyncio.sleep(_DELETE_RETRY_SECONDS)

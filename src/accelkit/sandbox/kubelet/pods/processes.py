@@ -177,7 +177,7 @@ def _read_field(pod: Pod, path: str) -> str:
         return fields[path]
     if (found := _MAP_FIELD.fullmatch(path)) is not None:
         entries = pod.metadata.labels if found[1] == "labels" else pod.metadata.annotations
-        return entries.get(found[2], "")
+        return (entries or {}).get(found[2], "")
     raise SandboxError(f"the field {path} is not known here")
 
 

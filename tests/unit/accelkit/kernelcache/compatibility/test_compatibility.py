@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_reading import read_node
@@ -20,6 +19,7 @@ from accelkit.kernelcache.compatibility.verdicts import (
     judge,
 )
 from accelkit.kernelcache.formats import ImageLabels, Target
+from accelkit.kube.paths import NODES, node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 
@@ -297,21 +297,16 @@ def test_an_inventory_that_is_not_known_is_not_empty() -> None:
     assert NodeFacts.from_inventory(None).gpus is None
 
 
-class OneNode:
+def one_node(*, annotations: dict[str, str] | None = None) -> FakeApi:
     """An API server that has one node."""
-
-    def __init__(self, *, annotations: dict[str, str] | None = None) -> None:
-        info = {"nodeInfo": {"architecture": "amd64"}}
-        self.node = json.dumps({"metadata": {"name": "worker-1", "annotations": annotations}, "status": info}).encode()
-
-    async def get(self, path: str) -> bytes:
-        assert path == "/api/v1/nodes/worker-1"
-        return self.node
+    api, info = FakeApi(), {"nodeInfo": {"architecture": "amd64"}}
+    api.store(NODES, {"metadata": {"name": "worker-1", "annotations": annotations}, "status": info})
+    return api
 
 
 async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stated() -> None:
     cards = (Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None), Card("GPU-2", "amd", "AMD Instinct MI300X", None))
-    api = OneNode(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, cards))})
+    api = one_node(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, cards))})
     facts = await read_node(api, "worker-1", driver_version="550.54.14", driver_cuda_version="12.4")
     assert facts.cpu_architecture == "amd64"
     assert [(each.arch, each.driver_version, each.cuda_version) for each in facts.gpus or ()] == [
@@ -322,17 +317,17 @@ async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stat
 
 @pytest.mark.parametrize("annotations", [None, {}, {"accelkit.io/share": "true"}])
 async def test_a_node_without_an_inventory_has_unknown_cards_and_not_none(annotations) -> None:
-    assert (await read_node(OneNode(annotations=annotations), "worker-1")).gpus is None
+    assert (await read_node(one_node(annotations=annotations), "worker-1")).gpus is None
 
 
 async def test_an_inventory_that_cannot_be_used_is_told_with_its_node() -> None:
-    api = OneNode(annotations={INVENTORY_ANNOTATION: "{}"})
+    api = one_node(annotations={INVENTORY_ANNOTATION: "{}"})
     with pytest.raises(InventoryError, match="the inventory of node worker-1 cannot be used"):
         await read_node(api, "worker-1")
 
 
 async def test_an_answer_that_is_no_node_is_told() -> None:
-    api = OneNode()
-    api.node = b"[]"
+    api = FakeApi()
+    api.documents[node_path("worker-1")] = b"[]"
     with pytest.raises(ApiError, match="node worker-1 cannot be read"):
         await read_node(api, "worker-1")

@@ -4,7 +4,7 @@ import pytest
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_room
+from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_capacity
 
 CARDS = [Card("a", "v", "m", 16), Card("b", "v", "m", 16)]
 
@@ -23,20 +23,20 @@ def test_devices_that_an_init_container_passed_on_count_once():
 
 def test_devices_of_a_coarser_unit_take_what_they_took():
     held = bytes_by_device([(ids("a", 0, 2), 8)])
-    check_room(ids("a", 8, 8), CARDS, held, unit_bytes=1)
+    check_capacity(ids("a", 8, 8), CARDS, held, unit_bytes=1)
     with pytest.raises(
         DevicePluginError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"
     ):
-        check_room(ids("a", 2, 9), CARDS, held, unit_bytes=1)
+        check_capacity(ids("a", 2, 9), CARDS, held, unit_bytes=1)
 
 
 def test_other_cards_are_not_concerned():
-    check_room(ids("b", 0, 16), CARDS, bytes_by_device([(ids("a", 0, 1), 16)]), unit_bytes=1)
+    check_capacity(ids("b", 0, 16), CARDS, bytes_by_device([(ids("a", 0, 1), 16)]), unit_bytes=1)
 
 
 def test_devices_passed_on_by_an_init_container_fit_again():
-    check_room(ids("a", 0, 16), CARDS, bytes_by_device([(ids("a", 0, 16), 16)]), unit_bytes=1)
+    check_capacity(ids("a", 0, 16), CARDS, bytes_by_device([(ids("a", 0, 16), 16)]), unit_bytes=1)
 
 
 def test_cards_of_another_node_are_refused_elsewhere():
-    check_room(ids("x", 0, 99), CARDS, {}, unit_bytes=1)
+    check_capacity(ids("x", 0, 99), CARDS, {}, unit_bytes=1)

@@ -4,8 +4,12 @@ import pytest
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
-from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, container_response, dialect_environment
-from accelkit.node.device_plugin.device_list import device_list
+from accelkit.node.device_plugin.container_response import (
+    MEMORY_VARIABLE,
+    build_container_response,
+    build_dialect_environment,
+)
+from accelkit.node.device_plugin.device_list import build_device_list
 from accelkit.node.devices import by_card, card_of, memory_ids, pick
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
@@ -20,7 +24,7 @@ def found(name, index=0, memory=16, *, minor=None, profile=SIMULATED, **more):
 
 
 def answer(device_ids, cards, root, *, whole=False):
-    return container_response(device_ids, cards, root, unit_bytes=None if whole else GIB)
+    return build_container_response(device_ids, cards, root, unit_bytes=None if whole else GIB)
 
 
 def test_a_container_is_told_its_cards_and_how_much_memory_it_may_take(tmp_path):
@@ -97,7 +101,7 @@ def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():
         Card("b", "v", "m", 1, health=Health.UNHEALTHY),
         Card("c", "v", "m", 1, health=Health.UNKNOWN),
     ]
-    devices = device_list(cards, whole=False, unit_bytes=1).devices
+    devices = build_device_list(cards, whole=False, unit_bytes=1).devices
     assert [(device.ID, device.health, [node.ID for node in device.topology.nodes]) for device in devices] == [
         ("a::0", "Healthy", [1]),
         ("a::1", "Healthy", [1]),
@@ -108,14 +112,14 @@ def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():
 
 def test_a_card_of_unknown_memory_is_offered_whole_only():
     card = Card("a", "v", "m", None)
-    assert [device.ID for device in device_list([card], whole=True, unit_bytes=1).devices] == ["a"]
-    assert list(device_list([card], whole=False, unit_bytes=1).devices) == []
+    assert [device.ID for device in build_device_list([card], whole=True, unit_bytes=1).devices] == ["a"]
+    assert list(build_device_list([card], whole=False, unit_bytes=1).devices) == []
 
 
 def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
     with pytest.raises(DevicePluginError, match="the kubelet takes 4194304; choose a larger unit of memory"):
-        device_list([Card("a", "v", "m", 400_000)], whole=False, unit_bytes=1)
-    assert device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
+        build_device_list([Card("a", "v", "m", 400_000)], whole=False, unit_bytes=1)
+    assert build_device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
 
 
 def test_a_dialects_variables_tell_of_one_card_in_units():
@@ -124,15 +128,15 @@ def test_a_dialects_variables_tell_of_one_card_in_units():
         FoundCard(Card(name, "v", "m", 16, minor=minor), 0, minor, load_profiles()["simulated"])
         for name, minor in (("a", 3), ("b", 4))
     ]
-    found = dialect_environment(patterns, ["a::0", "a::1"], cards, unit_bytes=2, pod_units=5)
+    found = build_dialect_environment(patterns, ["a::0", "a::1"], cards, unit_bytes=2, pod_units=5)
     assert found == {"IDX": "3", "POD": "5", "CONTAINER": "2", "DEV": "8"}
-    assert dialect_environment(patterns, ["a::0", "b::1"], cards, unit_bytes=2, pod_units=5) == {}
+    assert build_dialect_environment(patterns, ["a::0", "b::1"], cards, unit_bytes=2, pod_units=5) == {}
 
 
 @pytest.mark.parametrize("state", [{"health": Health.UNHEALTHY}, {"cordoned": True}])
 def test_a_card_that_takes_no_more_keeps_the_devices_in_use(state):
     cards = [Card("a", "v", "m", 3, **state), Card("b", "v", "m", 1)]
-    shown = device_list(cards, whole=False, unit_bytes=1, in_use={"a::1"})
+    shown = build_device_list(cards, whole=False, unit_bytes=1, in_use={"a::1"})
     assert {device.ID: device.health for device in shown.devices} == {
         "a::0": "Unhealthy",
         "a::1": "Healthy",
@@ -153,7 +157,7 @@ DEVICES = "{{cdiVersion: 0.5.0, kind: {kind}, devices: [{{name: {name}, containe
 @pytest.mark.parametrize(("folder", "name"), [("etc/cdi", "GPU-1"), ("var/run/cdi", "'0'")])
 def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp_path, folder, name):
     described(tmp_path, DEVICES.format(kind="nvidia.com/gpu", name=name), folder=folder)
-    answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
+    answer = build_container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
     assert [device.name for device in answer.cdi_devices] == [f"nvidia.com/gpu={name.strip(chr(39))}"]
     assert not answer.devices
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
@@ -165,7 +169,7 @@ def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp
 )
 def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp_path, text):
     described(tmp_path, text)
-    answer = container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
+    answer = build_container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
     assert not answer.cdi_devices
     assert [device.host_path for device in answer.devices] == ["/dev/nvidia0"]
 
@@ -173,11 +177,11 @@ def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp
 def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
     card = Card("GPU-1", "nvidia", "m", 16 * GIB, bdf="0000:19:00.0", enforcement="mps")
     held = FoundCard(card, 0, 0, NVIDIA, uuid="GPU-1")
-    given = container_response(["GPU-1::0", "GPU-1::1"], [held], tmp_path, unit_bytes=GIB, mps_folder="/run/mps")
+    given = build_container_response(["GPU-1::0", "GPU-1::1"], [held], tmp_path, unit_bytes=GIB, mps_folder="/run/mps")
     assert given.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2048M"
     assert given.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
     assert {mount.host_path for mount in given.mounts} == {"/run/mps", "/dev/shm"}
-    whole = container_response(["GPU-1"], [held], tmp_path, unit_bytes=None)
+    whole = build_container_response(["GPU-1"], [held], tmp_path, unit_bytes=None)
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs
 
 
@@ -187,6 +191,6 @@ def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(t
         FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=f"0000:{name}:00.0", enforcement=enforcement), 0, 0, NVIDIA)
         for name, enforcement in (("19", "mps"), ("1a", ""))
     ]
-    given = container_response(["19::0", "1a::0"], cards, tmp_path, unit_bytes=GIB)
+    given = build_container_response(["19::0", "1a::0"], cards, tmp_path, unit_bytes=GIB)
     assert not [name for name in given.envs if name.startswith("CUDA_MPS")]
     assert not given.mounts

@@ -5,10 +5,10 @@ import pytest
 from accelkit.model.card import Card
 from accelkit.node.device_plugin.enforcement import (
     MPS_PIPE_DIRECTORY,
-    enforcement,
+    build_mps_environment,
+    find_enforcement,
     limit_pod,
-    mps_environment,
-    mps_mounts,
+    list_mps_mounts,
 )
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
@@ -42,48 +42,48 @@ def daemon(tmp_path):
 
 def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, tmp_path):
     daemon()
-    assert enforcement(tmp_path, card()) == "mps"
-    assert enforcement(tmp_path, card("amd")) == ""
+    assert find_enforcement(tmp_path, card()) == "mps"
+    assert find_enforcement(tmp_path, card("amd")) is None
 
 
 def test_without_a_daemon_shares_are_advisory(tmp_path):
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 def test_a_daemon_may_have_its_pipes_elsewhere(daemon, tmp_path):
     daemon("run/mps")
-    assert enforcement(tmp_path, card()) == ""
-    assert enforcement(tmp_path, card(), pipe_directory="/run/mps") == "mps"
+    assert find_enforcement(tmp_path, card()) is None
+    assert find_enforcement(tmp_path, card(), pipe_directory="/run/mps") == "mps"
 
 
 def test_what_a_dead_daemon_left_enforces_nothing(daemon, tmp_path):
     daemon(command="bash")
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 @pytest.mark.parametrize("missing", ["control", "nvidia-cuda-mps-control.pid"])
 def test_a_daemon_that_has_not_yet_made_its_pipes_enforces_nothing(daemon, tmp_path, missing):
     (daemon() / missing).unlink()
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 @pytest.mark.parametrize(
     ("visible", "found"),
-    [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", ""), ("0,1", ""), ("", "")],
+    [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", None), ("0,1", None), ("", None)],
 )
 def test_a_daemon_enforces_shares_of_the_cards_that_it_surely_serves(daemon, tmp_path, visible, found):
     daemon(environ=f"PATH=/bin\0CUDA_VISIBLE_DEVICES={visible}\0")
-    assert enforcement(tmp_path, card()) == found
+    assert find_enforcement(tmp_path, card()) == found
 
 
 def test_a_daemon_whose_cards_cannot_be_read_enforces_nothing(daemon, tmp_path):
     daemon()
     (tmp_path / "proc/42/environ").unlink()
-    assert enforcement(tmp_path, card()) == ""
+    assert find_enforcement(tmp_path, card()) is None
 
 
 def test_a_client_of_mps_is_told_its_limits_in_the_order_of_pci_addresses():
-    assert mps_environment({SECOND: GIB, BDF: 8 * GIB}) == {
+    assert build_mps_environment({SECOND: GIB, BDF: 8 * GIB}) == {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8192M,1=1024M",
         "CUDA_MPS_PIPE_DIRECTORY": MPS_PIPE_DIRECTORY,
@@ -92,12 +92,12 @@ def test_a_client_of_mps_is_told_its_limits_in_the_order_of_pci_addresses():
 
 @pytest.mark.parametrize(("amount", "limit"), [(2 * MIB - 1, "0=1M"), (100_000_000, "0=95M"), (1, "0=1M")])
 def test_a_limit_is_rounded_down_but_never_to_nothing(amount, limit):
-    assert mps_environment({BDF: amount})["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == limit
+    assert build_mps_environment({BDF: amount})["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == limit
 
 
 def test_a_client_of_mps_reaches_the_daemon_by_its_own_path():
-    assert mps_environment({BDF: GIB}, pipe_directory="/run/mps")["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
-    assert mps_mounts("/run/mps") == ("/run/mps", "/dev/shm")
+    assert build_mps_environment({BDF: GIB}, pipe_directory="/run/mps")["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert list_mps_mounts("/run/mps") == ("/run/mps", "/dev/shm")
 
 
 CGROUPS = [

@@ -14,7 +14,7 @@ from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin import plugin as module
 from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE
 from accelkit.node.device_plugin.plugin import DevicePlugin
-from accelkit.node.device_plugin.preferred_allocation import Grants
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
 
@@ -70,12 +70,12 @@ class Kubelet:
             resource=own,
             whole=whole,
             pods=self.pods,
-            grants=Grants(whole=whole),
-            other=(other, Grants(whole=not whole)),
+            allocations=PreferredAllocation(whole=whole),
+            other=(other, PreferredAllocation(whole=not whole)),
             count=self.counted.append,
             environment=environment or {},
         )
-        monkeypatch.setattr(module, "held_devices", self._answer)
+        monkeypatch.setattr(module, "list_pod_resources", self._answer)
 
     async def _answer(self, _root):
         if not self.reachable:

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.node.assigned_pod import AssignedPod
-from accelkit.node.device_plugin.preferred_allocation import Grants, check_exclusive
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
 from accelkit.node.devices import by_card
 
 ALL = [f"{card}::{number}" for card in "abc" for number in range(8)]
 
 
 @pytest.fixture
-def grants():
-    return Grants(whole=False, unit_bytes=1)
+def allocations():
+    return PreferredAllocation(whole=False, unit_bytes=1)
 
 
 def pod(name, order=0, **containers):
@@ -30,158 +30,158 @@ def pod(name, order=0, **containers):
     return AssignedPod(f"uid-{name}", "d", name, (f"{order}", name), tuple(containers), Assignment(shares))
 
 
-def offer(grants, pods, size, *, held=None, available=ALL, taken=(), avoid=()):
-    return grants.prefer(pods, held or {}, available=available, taken=taken, size=size, avoid=avoid)
+def offer(allocations, pods, size, *, held=None, available=ALL, taken=(), avoid=()):
+    return allocations.prefer(pods, held or {}, available=available, taken=taken, size=size, avoid=avoid)
 
 
 def prefer(*args, **more):
     return by_card(offer(*args, **more))
 
 
-def test_the_assigned_card_is_offered(grants):
-    assert prefer(grants, [pod("p", c="bbbb")], 4) == {"b": 4}
+def test_the_assigned_card_is_offered(allocations):
+    assert prefer(allocations, [pod("p", c="bbbb")], 4) == {"b": 4}
 
 
-def test_the_pod_admitted_first_is_meant(grants):
+def test_the_pod_admitted_first_is_meant(allocations):
     pods = [pod("late", 2, c="aaaa"), pod("early", 1, c="cccc")]
-    assert prefer(grants, pods, 4) == {"c": 4}
+    assert prefer(allocations, pods, 4) == {"c": 4}
 
 
-def test_containers_are_meant_in_the_order_of_allocation(grants):
+def test_containers_are_meant_in_the_order_of_allocation(allocations):
     pods = [pod("p", i="bb", c="cc")]
-    assert prefer(grants, pods, 2) == {"b": 2}
-    grants.grant(pods, {}, ["b::0", "b::1"])
-    assert prefer(grants, pods, 2) == {"c": 2}
+    assert prefer(allocations, pods, 2) == {"b": 2}
+    allocations.record(pods, {}, ["b::0", "b::1"])
+    assert prefer(allocations, pods, 2) == {"c": 2}
 
 
-def test_a_split_container_is_offered_every_card_of_it(grants):
-    assert prefer(grants, [pod("p", c="aabb")], 4) == {"a": 2, "b": 2}
+def test_a_split_container_is_offered_every_card_of_it(allocations):
+    assert prefer(allocations, [pod("p", c="aabb")], 4) == {"a": 2, "b": 2}
 
 
-def test_devices_that_must_be_included_are(grants):
-    chosen = offer(grants, [pod("p", c="bbbb")], 4, taken=["b::7", "b::5"])
+def test_devices_that_must_be_included_are(allocations):
+    chosen = offer(allocations, [pod("p", c="bbbb")], 4, taken=["b::7", "b::5"])
     assert chosen[:2] == ["b::7", "b::5"]
     assert by_card(chosen) == {"b": 4}
 
 
-def test_a_container_whose_card_cannot_be_is_passed_over_for_the_next(grants):
+def test_a_container_whose_card_cannot_be_is_passed_over_for_the_next(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
-    assert prefer(grants, pods, 4, taken=["b::0"]) == {"b": 4}
-    assert prefer(grants, pods, 4, available=[each for each in ALL if each > "a::5"]) == {"b": 4}
+    assert prefer(allocations, pods, 4, taken=["b::0"]) == {"b": 4}
+    assert prefer(allocations, pods, 4, available=[each for each in ALL if each > "a::5"]) == {"b": 4}
 
 
-def test_what_nobody_waits_for_is_offered_on_the_fullest_card_that_has_it(grants):
+def test_what_nobody_waits_for_is_offered_on_the_fullest_card_that_has_it(allocations):
     available = ["a::0", "a::1", "a::2", "b::0", "b::1", "c::0"]
-    assert prefer(grants, [], 2, available=available) == {"b": 2}
-    assert prefer(grants, [], 4, available=available) == {}
-    assert prefer(grants, [], 2, available=available, taken=["a::7"]) == {"a": 2}
+    assert prefer(allocations, [], 2, available=available) == {"b": 2}
+    assert prefer(allocations, [], 4, available=available) == {}
+    assert prefer(allocations, [], 2, available=available, taken=["a::7"]) == {"a": 2}
 
 
-def test_what_nobody_waits_for_keeps_off_cards_given_away_through_the_other_resource(grants):
+def test_what_nobody_waits_for_keeps_off_cards_given_away_through_the_other_resource(allocations):
     available = ["a::0", "a::1", "b::0", "b::1", "b::2"]
-    assert prefer(grants, [], 2, available=available, avoid=["a"]) == {"b": 2}
-    assert prefer(grants, [], 2, available=available, avoid=["a", "b"]) == {}
-    assert prefer(grants, [pod("p", c="aa")], 2, available=available, avoid=["a"]) == {"a": 2}
+    assert prefer(allocations, [], 2, available=available, avoid=["a"]) == {"b": 2}
+    assert prefer(allocations, [], 2, available=available, avoid=["a", "b"]) == {}
+    assert prefer(allocations, [pod("p", c="aa")], 2, available=available, avoid=["a"]) == {"a": 2}
 
 
 def test_whole_cards_that_nobody_waits_for_are_offered_where_nobody_shares():
-    grants = Grants(whole=True)
-    assert offer(grants, [], 2, available=["c", "a", "b"], avoid=["a"]) == ["b", "c"]
-    assert offer(grants, [], 2, available=["a", "b"], avoid=["a"], taken=["d"]) == ["d", "b"]
-    assert offer(grants, [], 2, available=["a", "b"], avoid=["a"]) == []
+    allocations = PreferredAllocation(whole=True)
+    assert offer(allocations, [], 2, available=["c", "a", "b"], avoid=["a"]) == ["b", "c"]
+    assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"], taken=["d"]) == ["d", "b"]
+    assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"]) == []
 
 
-def test_a_container_is_expected_until_it_has_its_devices(grants):
+def test_a_container_is_expected_until_it_has_its_devices(allocations):
     pods = [pod("p", c="aa")]
-    assert grants.expects(pods, {}, 2)
-    assert not grants.expects(pods, {}, 3)
-    assert not grants.expects(pods, {("uid-p", "c"): Counter(a=2)}, 2)
-    grants.grant(pods, {}, ["a::0", "a::1"])
-    assert not grants.expects(pods, {}, 2)
+    assert allocations.expects(pods, {}, 2)
+    assert not allocations.expects(pods, {}, 3)
+    assert not allocations.expects(pods, {("uid-p", "c"): Counter(a=2)}, 2)
+    allocations.record(pods, {}, ["a::0", "a::1"])
+    assert not allocations.expects(pods, {}, 2)
 
 
-def test_an_allocation_goes_to_the_container_whose_cards_it_has(grants):
+def test_an_allocation_goes_to_the_container_whose_cards_it_has(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
-    assert grants.grant(pods, {}, ["b::0", "b::1", "b::2", "b::3"]) == ("uid-q", "c")
+    assert allocations.record(pods, {}, ["b::0", "b::1", "b::2", "b::3"]) == ("uid-q", "c")
 
 
-def test_equal_sizes_that_the_kubelet_swaps_are_both_granted(grants):
+def test_equal_sizes_that_the_kubelet_swaps_are_both_granted(allocations):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
-    assert grants.grant(pods, {}, ["c::0", "c::1"]) == ("uid-p", "c")
-    assert grants.grant(pods, {}, ["a::0", "a::1"]) == ("uid-q", "c")
-    assert grants.grant(pods, {}, ["b::0", "b::1"]) is None
+    assert allocations.record(pods, {}, ["c::0", "c::1"]) == ("uid-p", "c")
+    assert allocations.record(pods, {}, ["a::0", "a::1"]) == ("uid-q", "c")
+    assert allocations.record(pods, {}, ["b::0", "b::1"]) is None
 
 
-def test_devices_of_several_cards_for_a_container_of_one_are_refused(grants):
+def test_devices_of_several_cards_for_a_container_of_one_are_refused(allocations):
     with pytest.raises(DevicePluginError, match=r"several cards \(a, b\)"):
-        grants.grant([pod("p", c="aaaa")], {}, ["a::0", "a::1", "b::0", "b::1"])
-    assert prefer(grants, [pod("p", c="aaaa")], 4) == {"a": 4}
+        allocations.record([pod("p", c="aaaa")], {}, ["a::0", "a::1", "b::0", "b::1"])
+    assert prefer(allocations, [pod("p", c="aaaa")], 4) == {"a": 4}
 
 
-def test_a_split_over_other_amounts_than_assigned_is_refused(grants):
+def test_a_split_over_other_amounts_than_assigned_is_refused(allocations):
     with pytest.raises(DevicePluginError, match="several cards"):
-        grants.grant([pod("p", c="aabb")], {}, ["a::0", "a::1", "a::2", "b::0"])
-    assert grants.grant([pod("p", c="aabb")], {}, ["b::0", "b::1", "c::0", "c::1"]) == ("uid-p", "c")
+        allocations.record([pod("p", c="aabb")], {}, ["a::0", "a::1", "a::2", "b::0"])
+    assert allocations.record([pod("p", c="aabb")], {}, ["b::0", "b::1", "c::0", "c::1"]) == ("uid-p", "c")
 
 
-def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(grants):
+def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(allocations):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
-    assert prefer(grants, pods, 2, held={("uid-p", "c"): Counter(a=2)}) == {"b": 2}
+    assert prefer(allocations, pods, 2, held={("uid-p", "c"): Counter(a=2)}) == {"b": 2}
 
 
-def test_what_was_granted_counts_until_the_kubelet_shows_it(grants):
+def test_what_was_granted_counts_until_the_kubelet_shows_it(allocations):
     pods = [pod("p", c="aa")]
-    grants.grant(pods, {}, ["b::0", "b::1"])
-    grants.settle(pods, {"b::0"})
-    assert grants.cards() == {"b": "uid-p"}
-    grants.settle(pods, {"b::0", "b::1"})
-    assert grants.cards() == {}
+    allocations.record(pods, {}, ["b::0", "b::1"])
+    allocations.settle(pods, {"b::0"})
+    assert allocations.cards() == {"b": "uid-p"}
+    allocations.settle(pods, {"b::0", "b::1"})
+    assert allocations.cards() == {}
 
 
-def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(grants):
+def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocations):
     pods = [pod("p", c="aa")]
     for left in ([], [replace(pods[0], admitted=True)]):
-        grants.grant(pods, {}, ["a::0", "a::1"])
-        grants.settle(left, ())
-        assert grants.cards() == {}
+        allocations.record(pods, {}, ["a::0", "a::1"])
+        allocations.settle(left, ())
+        assert allocations.cards() == {}
 
 
 def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
     now = [0.0]
-    grants = Grants(whole=False, clock=lambda: now[0])
-    grants.grant([], {}, ["a::0"])
-    grants.settle([], ())
-    assert grants.cards() == {"a": ""}
+    allocations = PreferredAllocation(whole=False, clock=lambda: now[0])
+    allocations.record([], {}, ["a::0"])
+    allocations.settle([], ())
+    assert allocations.cards() == {"a": None}
     now[0] = 61.0
-    grants.settle([], ())
-    assert grants.cards() == {}
+    allocations.settle([], ())
+    assert allocations.cards() == {}
 
 
-def test_a_pod_whose_slot_was_taken_is_offered_the_slot_of_the_one_that_took_it(grants):
+def test_a_pod_whose_cards_were_taken_is_offered_those_of_the_one_that_took_them(allocations):
     pods = [pod("first", 1, c="aa"), pod("second", 2, c="bb")]
     held = {("uid-second", "c"): Counter(a=2)}
-    grants.grant(pods, {}, ["a::0", "a::1"])
-    assert prefer(grants, pods, 2) == {"b": 2}
-    grants.settle(pods, {"a::0", "a::1"})
-    assert prefer(grants, pods, 2, held=held) == {"b": 2}
+    allocations.record(pods, {}, ["a::0", "a::1"])
+    assert prefer(allocations, pods, 2) == {"b": 2}
+    allocations.settle(pods, {"a::0", "a::1"})
+    assert prefer(allocations, pods, 2, held=held) == {"b": 2}
 
 
-def test_an_admitted_pod_waits_for_nothing(grants):
+def test_an_admitted_pod_waits_for_nothing(allocations):
     pods = [replace(pod("old", 1, i="aa", c="aa"), admitted=True), pod("new", 2, c="bb")]
-    assert prefer(grants, pods, 2) == {"b": 2}
+    assert prefer(allocations, pods, 2) == {"b": 2}
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(cards, random):
-    grants = Grants(whole=False, unit_bytes=1)
+    allocations = PreferredAllocation(whole=False, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=card) for number, card in enumerate(cards)]
     held, free = {}, set(ALL)
     for each in random.sample(pods, len(pods)):
-        (chosen,) = offer(grants, pods, 1, held=held, available=sorted(free))
-        grants.grant(pods, held, [chosen])
+        (chosen,) = offer(allocations, pods, 1, held=held, available=sorted(free))
+        allocations.record(pods, held, [chosen])
         if random.random() < 0.7:
             held[each.uid, "c"] = by_card([chosen])
-            grants.settle(pods, {chosen})
+            allocations.settle(pods, {chosen})
         free.remove(chosen)
     assert by_card(set(ALL) - free) == Counter(cards)
 
@@ -189,20 +189,27 @@ def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(card
 def test_whole_cards_are_steered_apart_from_memory():
     share = Share("b", 16, whole=True)
     whole = AssignedPod("u", "d", "p", ("", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
-    grants = Grants(whole=True)
-    assert offer(grants, [whole], 1, available=["a", "b", "c"]) == ["b"]
-    assert grants.grant([whole], {}, ["b"]) == ("u", "c")
+    allocations = PreferredAllocation(whole=True)
+    assert offer(allocations, [whole], 1, available=["a", "b", "c"]) == ["b"]
+    assert allocations.record([whole], {}, ["b"]) == ("u", "c")
 
 
 def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
-    assert Grants(whole=True).grant([], {}, ["a", "b"]) is None
+    assert PreferredAllocation(whole=True).record([], {}, ["a", "b"]) is None
 
 
-@pytest.mark.parametrize(("whole", "sentence"), [(True, "d/p shares its memory"), (False, "d/p holds it whole")])
-def test_a_card_given_away_through_the_other_resource_is_refused(whole, sentence):
+@pytest.mark.parametrize(
+    ("whole", "holder", "sentence"),
+    [
+        (True, "d/p", "d/p shares its memory"),
+        (False, "d/p", "d/p holds it whole"),
+        (False, None, "another pod holds it whole"),
+    ],
+)
+def test_a_card_given_away_through_the_other_resource_is_refused(whole, holder, sentence):
     with pytest.raises(DevicePluginError, match=f"card a would be over capacity: {sentence}"):
-        check_exclusive(["b::0", "a::0"], {"a": "d/p"}, whole=whole)
-    check_exclusive(["b::0"], {"a": "d/p"}, whole=whole)
+        check_exclusive(["b::0", "a::0"], {"a": holder}, whole=whole)
+    check_exclusive(["b::0"], {"a": holder}, whole=whole)
 
 
 @given(
@@ -211,9 +218,9 @@ def test_a_card_given_away_through_the_other_resource_is_refused(whole, sentence
     st.sampled_from([1, 2, 4]),
 )
 def test_an_offer_is_empty_or_as_many_different_available_devices_as_were_asked_for(shapes, available, size):
-    grants = Grants(whole=False, unit_bytes=1)
+    allocations = PreferredAllocation(whole=False, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=shape) for number, shape in enumerate(shapes)]
-    chosen = offer(grants, pods, size, available=sorted(available))
+    chosen = offer(allocations, pods, size, available=sorted(available))
     assert len(chosen) in (0, size)
     assert set(chosen) <= available
     assert len(set(chosen)) == len(chosen)
@@ -224,19 +231,19 @@ def sized(name, amount, units):
     return AssignedPod(f"uid-{name}", "d", name, ("", name), ("c",), assignment, {"c": units})
 
 
-def test_a_pod_assigned_in_another_unit_is_refused_by_name(grants):
+def test_a_pod_assigned_in_another_unit_is_refused_by_name(allocations):
     with pytest.raises(DevicePluginError, match="pod d/p was assigned units of 4 B and this node now has units of 1 B"):
-        grants.check_unit([sized("p", 8, 2)], {}, 2)
+        allocations.check_unit([sized("p", 8, 2)], {}, 2)
 
 
-def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_unit(grants):
-    grants.check_unit([sized("old", 8, 2), sized("new", 2, 2)], {}, 2)
+def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_unit(allocations):
+    allocations.check_unit([sized("old", 8, 2), sized("new", 2, 2)], {}, 2)
 
 
-def test_those_that_hold_their_devices_are_no_concern_of_the_unit(grants):
+def test_those_that_hold_their_devices_are_no_concern_of_the_unit(allocations):
     pods = [sized("held", 8, 2), sized("other", 8, 4)]
-    grants.check_unit(pods, {("uid-held", "c"): Counter(a=2)}, 2)
-    Grants(whole=True).check_unit(pods, {}, 2)
+    allocations.check_unit(pods, {("uid-held", "c"): Counter(a=2)}, 2)
+    PreferredAllocation(whole=True).check_unit(pods, {}, 2)
 
 
 def test_the_unit_of_a_pod_follows_from_what_it_was_assigned():

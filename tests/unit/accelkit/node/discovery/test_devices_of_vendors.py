@@ -5,7 +5,7 @@ import os
 import pytest
 
 from accelkit.errors import DevicePluginError, ProfileError
-from accelkit.node.device_plugin.container_response import card_nodes, environment
+from accelkit.node.device_plugin.container_response import build_environment, list_card_nodes
 from accelkit.vendors.profiles import load_profiles, parse_profile
 
 TOPSCLOUD = "etc/topscloud/topscloud.json"
@@ -49,9 +49,9 @@ def test_a_card_without_its_driver_is_shown_and_cannot_be_given(host, find, vend
     (before,) = find()
     host.unbind(host.cards[0].bdf)
     (found,) = find()
-    assert (before.driver != "", found.driver, found.minor) == (True, "", None)
+    assert (before.driver is not None, found.driver, found.minor) == (True, None, None)
     with pytest.raises(DevicePluginError, match="not known"):
-        card_nodes(found)
+        list_card_nodes(found)
 
 
 def test_a_container_is_told_what_the_vendors_runtime_expects(host, find):
@@ -61,7 +61,7 @@ def test_a_container_is_told_what_the_vendors_runtime_expects(host, find):
     found = find()
     told = {}
     for name in ("nvidia", "amd", "intel", "gaudi", "enflame"):
-        told |= environment(load_profiles()[name], [each for each in found if each.card.vendor == name][-2:])
+        told |= build_environment(load_profiles()[name], [each for each in found if each.card.vendor == name][-2:])
     ids = {each.card.vendor: [] for each in found}
     for each in found:
         ids[each.card.vendor].append(each.card.id)
@@ -78,14 +78,14 @@ def test_rocm_is_told_nothing_where_a_card_has_no_name_it_knows(host, find):
     card = host.add("amd", 1, "MI300X").cards[0]
     (host.device(card.bdf) / "unique_id").unlink()
     (found,) = find()
-    assert environment(found.profile, [found]) == {}
+    assert build_environment(found.profile, [found]) == {}
 
 
 def test_a_sellers_own_names_of_device_nodes_are_used(host, find):
     host.add("enflame", 1, "S60")
     host.write(TOPSCLOUD, '{"version": "v1", "mainDevice": ["/dev/oem"], "driverDevice": ["/dev/oemctl"]}')
     (found,) = find()
-    assert (card_nodes(found), found.profile.node_nodes) == (["/dev/oem0"], ("/dev/oemctl",))
+    assert (list_card_nodes(found), found.profile.node_nodes) == (["/dev/oem0"], ("/dev/oemctl",))
 
 
 @pytest.mark.parametrize("text", ["{", '{"mainDevice": 3}', '{"mainDevice": ["/dev/{0}"]}'])
@@ -132,7 +132,17 @@ def test_a_vendor_is_a_file(host, find, tmp_path):
     assert (profile.name, profile.discovery.vendor) == ("new", "abcd")
 
 
-@pytest.mark.parametrize(("variable", "node"), [("{minor}", "/dev/x"), ("x", "/dev/{bdf}"), ("{}", "/dev/x")])
-def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node):
+@pytest.mark.parametrize(
+    ("variable", "node", "label"),
+    [("{minor}", "/dev/x", "x"), ("x", "/dev/{bdf}", "x"), ("{}", "/dev/x", "x"), ("x", "/dev/x", "{serial}")],
+)
+def test_a_profile_with_a_pattern_that_nothing_fills_is_refused(variable, node, label):
+    text = PROFILE.format(variable=variable, node=node) + f'labels: {{new.example/card: "{label}"}}\n'
     with pytest.raises(ProfileError, match="are known"):
-        parse_profile("new", PROFILE.format(variable=variable, node=node))
+        parse_profile("new", text)
+
+
+@pytest.mark.parametrize("line", ["enforcement: [hope]", "host_services: 3", "memory: [{from: file, paht: x}]"])
+def test_a_profile_that_says_what_nobody_understands_is_refused(line):
+    with pytest.raises(ProfileError, match="profile new is wrong"):
+        parse_profile("new", PROFILE.format(variable="{ids}", node="/dev/x") + line)

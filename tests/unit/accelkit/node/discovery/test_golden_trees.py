@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from accelkit.model.inventory import Inventory, decode_inventory, encode_inventory
-from accelkit.node.device_plugin.container_response import card_nodes, environment
-from accelkit.node.discovery import topology_of
+from accelkit.node.device_plugin.container_response import build_environment, list_card_nodes
+from accelkit.node.discovery import compute_topology
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTS = {
@@ -28,12 +28,12 @@ def test_the_inventory_of_a_host_is_the_golden_one(host, find, name):
     for vendor, count, model in HOSTS[name]:
         host.add(vendor, count, model)
     found = find()
-    inventory = Inventory(2**30, tuple(each.card for each in found), topology=topology_of(host.root, found))
+    inventory = Inventory(2**30, tuple(each.card for each in found), topology=compute_topology(host.root, found))
     assert decode_inventory(encode_inventory(inventory)) == inventory
     whole = {
         "inventory": inventory,
-        "nodes": {each.card.id: card_nodes(each) for each in found},
-        "environment": [environment(each.profile, [each]) for each in found],
+        "nodes": {each.card.id: list_card_nodes(each) for each in found},
+        "environment": [build_environment(each.profile, [each]) for each in found],
     }
     seen = msgspec.json.format(msgspec.json.encode(whole, order="deterministic"), indent=2).decode() + "\n"
     path = GOLDEN / f"{name}.json"

@@ -24,7 +24,7 @@ def test_a_uuid_that_the_driver_has_not_read_yet_is_none(host, find):
     bdf = host.add("nvidia", 1, "T4").cards[0].bdf
     host.write(f"proc/driver/nvidia/gpus/{bdf}/information", "GPU UUID: GPU-????????-????-????-????-????????????")
     (found,) = find()
-    assert (found.card.id.endswith(f"-{bdf}-1eb8"), found.uuid) == (True, "")
+    assert (found.card.id.endswith(f"-{bdf}-1eb8"), found.uuid) == (True, None)
 
 
 def test_an_amd_card_has_the_name_that_rocm_gives_it(host, find):

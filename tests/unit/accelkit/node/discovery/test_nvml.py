@@ -5,14 +5,14 @@ import ctypes
 import pytest
 
 from accelkit.node.discovery import Nvml, nvml_session
-from accelkit.node.discovery.nvml import NvmlCard, sysfs_bdf
+from accelkit.node.discovery.nvml import NvmlCard, to_sysfs_bdf
 
 
 @pytest.mark.parametrize(
     ("library", "sysfs"), [("00000000:3B:00.0", "0000:3b:00.0"), ("00010000:01:00.0", "10000:01:00.0")]
 )
 def test_addresses_are_written_as_sysfs_does(library, sysfs):
-    assert sysfs_bdf(library) == sysfs
+    assert to_sysfs_bdf(library) == sysfs
 
 
 def test_a_host_without_the_library_has_no_session(monkeypatch):

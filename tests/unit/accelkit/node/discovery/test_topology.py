@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from accelkit.model.card import Card
 from accelkit.model.topology import FABRICS, Nearness
-from accelkit.node.discovery import FoundCard, Nvml, topology_of
-from accelkit.node.discovery.topology import PciPath, pci_nearness
+from accelkit.node.discovery import FoundCard, Nvml, compute_topology
+from accelkit.node.discovery.topology import PciPath, compare_pci
 from accelkit.vendors.profiles import load_profiles
 
 PLX, AMD, RED_HAT = "0x10b5", "0x1002", "0x1b36"
 
 
 def matrix(host, found):
-    return topology_of(host.root, found)
+    return compute_topology(host.root, found)
 
 
 def test_cards_are_as_near_as_their_pci_paths(host, find):
@@ -51,7 +51,7 @@ ONE, TWO = ("0000:12:00.0", PLX), ("0000:12:01.0", PLX)
     ids=["one switch", "several", "bridges on the board", "two root ports", "two complexes", "unknown"],
 )
 def test_bridges_between_two_cards_are_counted(a, b, expected):
-    assert pci_nearness(a, b) == pci_nearness(b, a) == expected
+    assert compare_pci(a, b) == compare_pci(b, a) == expected
 
 
 def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, host):
@@ -121,7 +121,7 @@ paths = st.none() | st.builds(
 
 @given(paths, paths)
 def test_nearness_is_the_same_from_both_ends(a, b):
-    assert pci_nearness(a, b) == pci_nearness(b, a)
+    assert compare_pci(a, b) == compare_pci(b, a)
 
 
 def test_every_fabric_is_nearer_than_a_switch():

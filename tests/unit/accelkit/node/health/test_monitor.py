@@ -78,7 +78,7 @@ def off_the_bus(host):
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"),
+    ("worsen", "reason"),
     [
         (gone, "the card is gone from the PCI bus; the driver enflame"),
         (unbound, "the driver enflame is not bound to it any more"),
@@ -88,8 +88,8 @@ def off_the_bus(host):
         (lambda host: (host.root / NODE[1:]).unlink(), "device node /dev/gcu0 is missing"),
     ],
 )
-def test_what_lasts_makes_a_card_unhealthy_and_not_what_is_seen_once(host, trouble, reason):
-    trouble(host)
+def test_what_lasts_makes_a_card_unhealthy_and_not_what_is_seen_once(host, worsen, reason):
+    worsen(host)
     assert host.look() == (Health.HEALTHY, "")
     health, said = host.look()
     assert health is Health.UNHEALTHY

@@ -4,9 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelkit.model.card import Card
-from accelkit.node.labels.cards import card_labels, split_value
+from accelkit.node.labels.cards import build_card_labels, split_value
+from accelkit.vendors.profiles import load_profiles
 
 GIB = 2**30
+PROFILES = load_profiles()
 
 
 def cards(vendor, count, model, memory=16, **more):
@@ -15,7 +17,7 @@ def cards(vendor, count, model, memory=16, **more):
 
 
 def test_cards_are_counted_for_all_and_by_vendor_with_the_vendors_own_keys():
-    assert card_labels([*cards("nvidia", 2, "NVIDIA H200", 141), *cards("amd", 1, "MI300X", 192)]) == {
+    assert build_card_labels([*cards("nvidia", 2, "NVIDIA H200", 141), *cards("amd", 1, "MI300X", 192)], PROFILES) == {
         "accelkit.io/cards.count": "3",
         "accelkit.io/cards.memory": "474",
         "accelkit.io/cards.amd.count": "1",
@@ -33,20 +35,35 @@ def test_cards_are_counted_for_all_and_by_vendor_with_the_vendors_own_keys():
 
 
 def test_memory_that_is_not_known_of_all_cards_is_not_said():
-    found = card_labels([*cards("nvidia", 1, "H200"), *cards("nvidia", 1, "H200", None)])
+    found = build_card_labels([*cards("nvidia", 1, "H200"), *cards("nvidia", 1, "H200", None)], PROFILES)
     assert not [key for key in found if key.endswith("memory")]
 
 
 def test_intels_cards_are_numbered_and_placed():
     one, two = cards("intel", 2, "Max 1550", numa=0), cards("intel", 4, "Max 1550", numa=1)[2:]
-    found = card_labels([*one, *two])
+    found = build_card_labels([*one, *two], PROFILES)
     assert found["gpu.intel.com/cards"] == "card0.card1.card2.card3"
     assert found["gpu.intel.com/gpu-numbers"] == "0.1.2.3"
     assert found["gpu.intel.com/numa-gpu-map"] == "0-0.1_1-2.3"
 
 
+def test_cards_whose_numbers_are_not_known_have_no_labels_of_numbers():
+    unnumbered = [Card("a", "intel", "Max 1550", 16 * GIB, numa=0)]
+    assert not [key for key in build_card_labels(unnumbered, PROFILES) if key.startswith("gpu.intel.com/")]
+
+
+def test_a_vendor_without_a_profile_has_our_labels_alone():
+    assert set(build_card_labels(cards("new", 1, "X"), PROFILES)) == {
+        "accelkit.io/cards.count",
+        "accelkit.io/cards.memory",
+        "accelkit.io/cards.new.count",
+        "accelkit.io/cards.new.model",
+        "accelkit.io/cards.new.memory",
+    }
+
+
 def test_a_node_without_cards_has_no_labels_of_them():
-    assert card_labels([]) == {}
+    assert build_card_labels([], PROFILES) == {}
 
 
 @given(st.text(alphabet="0123456789.", min_size=1, max_size=400))

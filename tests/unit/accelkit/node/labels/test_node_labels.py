@@ -2,129 +2,120 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
+from accelkit.kube.paths import NODES, collection, group, member, node_path
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 
 CARD = Card("a", "simulated", "m", 2**30)
-FEATURES = f"{NFD_API}/namespaces/accelkit/nodefeatures"
+FEATURE = member(collection(NFD_API, "nodefeatures", "accelkit"), "n")
 
 
-class Api:
-    """A node and, where NFD is installed, NodeFeature objects by name."""
+class Cluster:
+    """A node and, where NFD is installed, its NodeFeature object."""
 
     def __init__(self):
-        self.labels = {"mine": "x"}
-        self.annotations = {}
-        self.nfd = False
-        self.features = {}
-        self.writes = 0
-        self.refusal = None
+        self.api = FakeApi()
+        self.api.store(NODES, {"metadata": {"name": "n", "labels": {"mine": "x"}, "annotations": {}}})
 
-    async def get(self, path):
-        if self.refusal:
-            raise self.refusal
-        if path == NFD_API:
-            if not self.nfd:
-                raise ApiError("not found", status=404)
-            return b"{}"
-        assert path == "/api/v1/nodes/n"
-        metadata = {"name": "n", "labels": self.labels, "annotations": self.annotations, "resourceVersion": "7"}
-        return msgspec.json.encode({"metadata": metadata})
+    def install_nfd(self):
+        self.api.documents[group(NFD_API)] = {}
 
-    async def patch(self, path, body):
-        if path.startswith(NFD_API):
-            name = path.rpartition("/")[2]
-            if name not in self.features:
-                raise ApiError("not found", status=404)
-            self.features[name] = merged(self.features[name], body["spec"]["labels"])
-            return
-        self.writes += 1
-        metadata = body["metadata"]
-        if "labels" in metadata:
-            assert metadata["resourceVersion"] == "7"
-            self.labels = merged(self.labels, metadata["labels"])
-        self.annotations = merged(self.annotations, metadata["annotations"])
+    @property
+    def writes(self):
+        return sum(request.path == node_path("n") for request in self.api.writes)
 
-    async def post(self, path, body):
-        assert path == FEATURES
-        assert body["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"] == "n"
-        self.features[body["metadata"]["name"]] = body["spec"]["labels"]
+    @property
+    def labels(self):
+        return self.api.objects[node_path("n")]["metadata"]["labels"]
 
+    @property
+    def recorded(self):
+        return json.loads(self.api.objects[node_path("n")]["metadata"]["annotations"][LABELS_ANNOTATION])
 
-def merged(old, new):
-    return {key: value for key, value in {**old, **new}.items() if value is not None}
+    @property
+    def feature(self):
+        feature = self.api.objects[FEATURE]
+        assert feature["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"] == "n"
+        return feature["spec"]["labels"]
 
 
 @pytest.fixture
-def api():
-    return Api()
+def cluster():
+    return Cluster()
 
 
 @pytest.fixture
-def labels(api, tmp_path):
+def labels(cluster, tmp_path):
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
-    return NodeLabels(api, "n", "accelkit", tmp_path, clock=iter(range(0, 10**6, 100)).__next__)
+    return NodeLabels(cluster.api, "n", "accelkit", tmp_path, clock=iter(range(0, 10**6, 100)).__next__)
 
 
-async def test_without_nfd_labels_and_their_record_are_written_in_one_patch(api, labels):
+async def test_without_nfd_labels_and_their_record_are_written_in_one_patch(cluster, labels):
     await labels.update([CARD])
-    assert api.labels["accelkit.io/cards.count"] == "1"
-    assert api.labels["feature.node.kubernetes.io/kernel-version.major"] == "6"
-    assert json.loads(api.annotations[LABELS_ANNOTATION]) == {k: v for k, v in api.labels.items() if k != "mine"}
+    assert cluster.labels["accelkit.io/cards.count"] == "1"
+    assert cluster.labels["feature.node.kubernetes.io/kernel-version.major"] == "6"
+    assert cluster.recorded == {k: v for k, v in cluster.labels.items() if k != "mine"}
     await labels.update([CARD])
-    assert api.writes == 1
+    assert cluster.writes == 1
 
 
-async def test_with_nfd_it_is_asked_to_write_them(api, labels):
-    api.nfd = True
+async def test_with_nfd_it_is_asked_to_write_them(cluster, labels):
+    cluster.install_nfd()
     await labels.update([CARD])
-    assert api.labels["accelkit.io/cards.count"] == "1"
-    assert not [key for key in api.labels if key.startswith("feature.")]
-    assert api.features["n"]["feature.node.kubernetes.io/kernel-version.major"] == "6"
-    assert not [key for key in api.features["n"] if not key.startswith("feature.")]
-    recorded = json.loads(api.annotations[LABELS_ANNOTATION])
-    assert recorded == {**api.features["n"], **{k: v for k, v in api.labels.items() if k != "mine"}}
-    writes = api.writes
+    assert cluster.labels["accelkit.io/cards.count"] == "1"
+    assert not [key for key in cluster.labels if key.startswith("feature.")]
+    assert cluster.feature["feature.node.kubernetes.io/kernel-version.major"] == "6"
+    assert not [key for key in cluster.feature if not key.startswith("feature.")]
+    recorded = cluster.recorded
+    assert recorded == {**cluster.feature, **{k: v for k, v in cluster.labels.items() if k != "mine"}}
+    writes = cluster.writes
     await labels.update([CARD])
-    assert api.writes == writes
+    assert cluster.writes == writes
 
 
-async def test_a_label_that_somebody_else_has_set_is_not_asked_for(api, labels):
-    api.nfd = True
-    api.labels["feature.node.kubernetes.io/kernel-version.major"] = "5"
+async def test_a_label_that_somebody_else_has_set_is_not_asked_for(cluster, labels):
+    cluster.install_nfd()
+    cluster.labels["feature.node.kubernetes.io/kernel-version.major"] = "5"
     await labels.update([CARD])
-    assert "feature.node.kubernetes.io/kernel-version.major" not in api.features["n"]
+    assert "feature.node.kubernetes.io/kernel-version.major" not in cluster.feature
 
 
-async def test_what_is_not_there_any_more_is_not_asked_for(api, labels, tmp_path):
-    api.nfd = True
+async def test_what_is_not_there_any_more_is_not_asked_for(cluster, labels, tmp_path):
+    cluster.install_nfd()
     await labels.update([CARD])
     (tmp_path / "proc/sys/kernel/osrelease").write_text("none\n")
     for _ in range(3):
         await labels.update([CARD])
-    assert list(api.features["n"]) == ["feature.node.kubernetes.io/kernel-version.full"]
+    assert list(cluster.feature) == ["feature.node.kubernetes.io/kernel-version.full"]
 
 
-async def test_labels_are_looked_at_once_a_minute(api, tmp_path):
+async def test_labels_are_looked_at_once_a_minute(cluster, tmp_path):
     times = iter([0, 59, 60, 60])
-    labels = NodeLabels(api, "n", "", tmp_path, clock=times.__next__)
+    labels = NodeLabels(cluster.api, "n", "", tmp_path, clock=times.__next__)
     await labels.update([CARD])
-    api.labels = {}
+    cluster.labels.clear()
     await labels.update([CARD])
-    assert api.labels == {}
+    assert cluster.labels == {}
     await labels.update([CARD])
-    assert api.labels["accelkit.io/cards.count"] == "1"
+    assert cluster.labels["accelkit.io/cards.count"] == "1"
 
 
-async def test_what_the_api_server_refuses_is_said_once(api, labels, caplog):
-    api.refusal = ApiError("away")
+async def test_what_the_api_server_refuses_is_said_once(cluster, labels, caplog):
+    cluster.api.fail(ApiError("away"), times=None)
     for _ in range(2):
         await labels.update([CARD])
     assert [record.message for record in caplog.records] == ["the labels of this node could not be written: away"]
+
+
+async def test_a_node_that_changes_while_it_is_looked_at_is_not_written(cluster, labels, caplog):
+    cluster.api.after.append(lambda request: cluster.labels.update(other="y") if request.method == "GET" else None)
+    await labels.update([CARD])
+    assert cluster.labels == {"mine": "x", "other": "y"}
+    assert "could not be written: the resourceVersion is" in caplog.text

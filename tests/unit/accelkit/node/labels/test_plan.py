@@ -55,9 +55,9 @@ def test_what_was_there_before_is_there_after_our_labels_are_taken_away(before, 
 
 def test_a_label_is_gone_after_three_whole_looks_without_it():
     steady = Steady()
-    steady.see({"a": "1", "b": "1"})
-    assert steady.see({"b": "2"}) == {"a": "1", "b": "2"}
-    assert steady.see(None) == {"a": "1", "b": "2"}
-    assert steady.see({}) == {"a": "1", "b": "2"}
-    assert steady.see({"b": "2"}) == {"b": "2"}
-    assert steady.see({"a": "1", "b": "2"}) == {"a": "1", "b": "2"}
+    steady.update({"a": "1", "b": "1"})
+    assert steady.update({"b": "2"}) == {"a": "1", "b": "2"}
+    assert steady.update(None) == {"a": "1", "b": "2"}
+    assert steady.update({}) == {"a": "1", "b": "2"}
+    assert steady.update({"b": "2"}) == {"b": "2"}
+    assert steady.update({"a": "1", "b": "2"}) == {"a": "1", "b": "2"}

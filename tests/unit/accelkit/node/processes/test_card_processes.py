@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from accelkit.errors import DevicePluginError
-from accelkit.node.processes.scan import CardProcess, Processes, card_processes, pod_uid_of, with_nvml
+from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, find_pod_uid
 
 UID = "8d9c3f1e-4b7a-4c55-9f0e-2a6b7c8d9e0f"
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -42,7 +42,7 @@ def process(tmp_path):
 
 @pytest.fixture
 def look(tmp_path):
-    return lambda paths=PATHS, bdfs=BDFS: card_processes(tmp_path, paths, bdfs)
+    return lambda paths=PATHS, bdfs=BDFS: find_card_processes(tmp_path, paths, bdfs)
 
 
 def test_a_process_is_on_the_card_whose_node_it_has_open(process, look):
@@ -162,7 +162,7 @@ def test_this_process_is_found_on_the_device_that_it_has_open(tmp_path):
     (tmp_path / "proc").symlink_to("/proc")
     (tmp_path / "dev").symlink_to("/dev")
     with open("/dev/full", "rb"):  # noqa: PTH123 - no more than an open file is wanted
-        found = card_processes(tmp_path, {"full": ["/dev/full"]}, {}).found
+        found = find_card_processes(tmp_path, {"full": ["/dev/full"]}, {}).found
     assert os.getpid() in [each.pid for each in found]
 
 
@@ -195,28 +195,28 @@ STATIC = UID.replace("-", "")
         (f"0::/kubepods/pod{STATIC}/c0ffee", STATIC),
         (f"0::/kubepods/pod{UID}", UID),
         (f"0::/kubepods/pod{UID}/c/kubelet/kubepods/pod{OTHER}/c", UID),
-        ("0::/system.slice/nvidia-persistenced.service", ""),
-        (f"0::/user.slice/pod{UID}/c0ffee", ""),
-        (f"0::/kubepods/pod{UID}0/c0ffee", ""),
-        ("0::/", ""),
-        ("", ""),
+        ("0::/system.slice/nvidia-persistenced.service", None),
+        (f"0::/user.slice/pod{UID}/c0ffee", None),
+        (f"0::/kubepods/pod{UID}0/c0ffee", None),
+        ("0::/", None),
+        ("", None),
     ],
 )
 def test_the_pod_is_read_from_the_cgroup_of_any_driver_and_version(cgroup, pod_uid):
-    assert pod_uid_of(cgroup + "\n") == pod_uid
+    assert find_pod_uid(cgroup + "\n") == pod_uid
 
 
 def test_nvidias_library_says_what_files_do_not():
     seen = Processes((CardProcess("b", 7, "python3", UID, None), CardProcess("b", 9, "bash", UID, None)), 0)
-    assert with_nvml(seen, {("b", 7): 5}) == Processes(
+    assert add_nvml(seen, {("b", 7): 5}) == Processes(
         (CardProcess("b", 7, "python3", UID, 5), CardProcess("b", 9, "bash", UID, None)), 0
     )
 
 
 def test_nvidias_library_may_name_another_card_of_a_process():
     seen = Processes((CardProcess("b", 7, "python3", UID, None),), 0)
-    assert CardProcess("a", 7, "python3", UID, 5) in with_nvml(seen, {("a", 7): 5}).found
+    assert CardProcess("a", 7, "python3", UID, 5) in add_nvml(seen, {("a", 7): 5}).found
 
 
 def test_a_process_that_the_library_alone_knows_is_nobodys_to_judge():
-    assert with_nvml(Processes((), 1), {("a", 7): 5, ("b", 7): 6}) == Processes((), 2)
+    assert add_nvml(Processes((), 1), {("a", 7): 5, ("b", 7): 6}) == Processes((), 2)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.kube.events import Events
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -10,7 +13,7 @@ from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePods
-from accelkit.node.processes.monitor import Oversight
+from accelkit.node.processes.monitor import ProcessMonitor
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.profiles import load_profiles
 
@@ -24,18 +27,20 @@ class Host:
 
     def __init__(self, root):
         self.root = root
-        self.events = []
+        self.api = FakeApi()
         self.metrics = Metrics()
-        self.pods = NodePods(self, "n", load_dialect("native"))
+        self.pods = NodePods(self.api, "n", load_dialect("native"))
         self.now = 0.0
-        self.oversight = Oversight(
-            root, pods=self.pods, events=Events(self, "agent", "n"), metrics=self.metrics, clock=lambda: self.now
+        self.monitor = ProcessMonitor(
+            root, pods=self.pods, events=Events(self.api, "agent", "n"), metrics=self.metrics, clock=lambda: self.now
         )
         (root / "proc").mkdir()
         self.process(1, "init", pod="")
 
-    async def post(self, _path, body):
-        self.events.append((body["involvedObject"]["name"], body["reason"], body["message"]))
+    @property
+    def events(self):
+        events = [request.body for request in self.api.done]
+        return [(each["involvedObject"]["name"], each["reason"], each["message"]) for each in events]
 
     def process(self, pid, command, *, pod, gib=None):
         """A process that holds the card where `gib` says how much of it."""
@@ -62,9 +67,17 @@ class Host:
         }
         self.pods.take(msgspec.convert({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}, Pod))
 
-    async def look(self):
+    async def look(self, card=CARD):
         self.now += 100
-        await self.oversight.look([CARD])
+        await self.monitor.look([card])
+
+    def with_dmem(self):
+        """Give the pod a cgroup with the controller, and the card a region; return the file of its limits."""
+        folder = self.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
+        folder.mkdir(parents=True)
+        (folder / "dmem.max").write_text("")
+        (self.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
+        return folder / "dmem.max"
 
     def over(self, name):
         labels = {"namespace": "d", "pod": name, "card": "a"}
@@ -86,7 +99,7 @@ async def test_a_pod_that_takes_more_than_its_share_is_told_of_once_and_counted(
         await host.look()
     assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, of which it was given 4 GiB")]
     assert host.over("pod-1") == 2 * GIB
-    assert host.oversight.strange == ()
+    assert host.monitor.strange_processes == ()
 
 
 async def test_a_pod_within_its_share_is_left_alone(host):
@@ -101,7 +114,7 @@ async def test_a_process_of_no_pod_is_strange_and_one_of_a_pod_without_cards_is_
     host.process(7, "monitor", pod=POD, gib=0)
     host.process(8, "miner", pod="", gib=3)
     await host.look()
-    assert [(each.card, each.pid, each.command, each.memory_bytes) for each in host.oversight.strange] == [
+    assert [(each.card, each.pid, each.command, each.memory_bytes) for each in host.monitor.strange_processes] == [
         ("a", 8, "miner", 3 * GIB)
     ]
 
@@ -111,25 +124,29 @@ async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(hos
     (host.root / "proc").rename(host.root / "elsewhere")
     for _ in range(2):
         await host.look()
-    assert host.oversight.strange is None
+    assert host.monitor.strange_processes is None
     assert len([record for record in caplog.records if "not compared" in record.message]) == 1
 
 
 async def test_between_two_looks_some_time_passes(host):
     await host.look()
     host.process(8, "miner", pod="", gib=3)
-    await host.oversight.look([CARD])
-    assert host.oversight.strange == ()
+    await host.monitor.look([CARD])
+    assert host.monitor.strange_processes == ()
 
 
 async def test_what_keeps_a_pod_within_its_memory_is_known_and_what_does_not_is_not_claimed(host):
     host.pod(POD, 4)
     await host.look()
-    assert host.oversight.enforced == {}
-    pod = host.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
-    pod.mkdir(parents=True)
-    (pod / "dmem.max").write_text("")
-    (host.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
+    assert host.monitor.enforced == {}
+    limits = host.with_dmem()
     await host.look()
-    assert host.oversight.enforced == {("d", "pod-1"): "dmem"}
-    assert (pod / "dmem.max").read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
+    assert host.monitor.enforced == {("d", "pod-1"): "dmem"}
+    assert limits.read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
+
+
+async def test_a_card_whose_profile_does_not_name_dmem_is_not_limited_by_it(host):
+    host.pod(POD, 4)
+    limits = host.with_dmem()
+    await host.look(replace(CARD, profile=msgspec.structs.replace(CARD.profile, enforcement=())))
+    assert (host.monitor.enforced, limits.read_text()) == ({}, "")

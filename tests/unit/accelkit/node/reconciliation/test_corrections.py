@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.request import Kind
-from accelkit.node.reconciliation.corrections import Correction, Judged, plan
-from accelkit.placement.charges import charges
+from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
+from accelkit.placement.charges import count_charges
 
 
 def on(cards, **more):
@@ -16,8 +16,8 @@ def on(cards, **more):
     return Assignment({"c": tuple(Share(card, 2) for card in cards), **more})
 
 
-def judged(uid, was, now):
-    return Judged(uid, None if was is None else on(was), on(now))
+def observed(uid, was, now):
+    return ObservedPod(uid, None if was is None else on(was), on(now))
 
 
 def shown(writes):
@@ -25,23 +25,25 @@ def shown(writes):
 
 
 def charged(assignment):
-    return {card: charge.memory_bytes for card, charge in charges([("c", Kind.APP)], assignment.containers).items()}
+    return {
+        card: charge.memory_bytes for card, charge in count_charges([("c", Kind.APP)], assignment.containers).items()
+    }
 
 
 def test_true_assignments_are_left_alone():
-    assert plan([judged("p", "a", "a")], []) == []
+    assert plan([observed("p", "a", "a")], []) == []
 
 
 def test_a_pod_on_another_card_is_corrected_in_one_write():
-    assert plan([judged("p", "a", "b")], []) == [Correction("p", on("b"), first=True)]
+    assert plan([observed("p", "a", "b")], []) == [Correction("p", on("b"), first=True)]
 
 
 def test_a_pod_without_assignment_gets_one():
-    assert plan([judged("p", None, "b")], ["b"]) == [Correction("p", on("b"), first=True)]
+    assert plan([observed("p", None, "b")], ["b"]) == [Correction("p", on("b"), first=True)]
 
 
 def test_two_pods_that_swapped_stay_charged_until_both_are_written():
-    assert shown(plan([judged("p", "a", "b"), judged("q", "b", "a")], [])) == [
+    assert shown(plan([observed("p", "a", "b"), observed("q", "b", "a")], [])) == [
         ("p", {"b": 2, "a": 2}, True),
         ("q", {"a": 2}, True),
         ("p", {"b": 2}, False),
@@ -49,9 +51,9 @@ def test_two_pods_that_swapped_stay_charged_until_both_are_written():
 
 
 def test_a_pod_that_took_a_card_somebody_waits_for_is_left_alone_until_then():
-    swapped = judged("p", "b", "a")
+    swapped = observed("p", "b", "a")
     assert plan([swapped], ["a"]) == []
-    assert shown(plan([swapped, judged("q", "a", "b")], [])) == [
+    assert shown(plan([swapped, observed("q", "a", "b")], [])) == [
         ("p", {"b": 2, "a": 2}, True),
         ("q", {"b": 2}, True),
         ("p", {"a": 2}, False),
@@ -59,30 +61,30 @@ def test_a_pod_that_took_a_card_somebody_waits_for_is_left_alone_until_then():
 
 
 def test_a_pod_without_assignment_is_counted_on_every_card_until_the_others_are_written():
-    writes = plan([judged("p", None, "a"), judged("q", "a", "b")], [])
+    writes = plan([observed("p", None, "a"), observed("q", "a", "b")], [])
     assert shown(writes) == [("q", {"a": 2, "b": 2}, True), ("p", {"a": 2}, True), ("q", {"b": 2}, False)]
-    assert plan([judged("p", None, "a"), judged("q", "a", "b")], ["b"]) == []
+    assert plan([observed("p", None, "a"), observed("q", "a", "b")], ["b"]) == []
 
 
 def test_a_card_stays_charged_for_a_pod_on_it_that_has_to_wait():
-    assert shown(plan([judged("p", "b", "a"), judged("q", "a", "c")], ["a"])) == [("q", {"a": 2, "c": 2}, True)]
+    assert shown(plan([observed("p", "b", "a"), observed("q", "a", "c")], ["a"])) == [("q", {"a": 2, "c": 2}, True)]
 
 
 def test_what_was_left_moving_by_a_run_that_was_cut_off_is_dropped():
     written = on("b", **{MOVING: (Share("a", 2),)})
-    assert plan([Judged("p", written, on("b"))], []) == [Correction("p", on("b"), first=False)]
+    assert plan([ObservedPod("p", written, on("b"))], []) == [Correction("p", on("b"), first=False)]
 
 
 def test_what_is_moving_stays_while_the_other_pod_has_to_wait():
     written = on("b", **{MOVING: (Share("a", 2),)})
-    pods = [Judged("p", written, on("b")), judged("q", "b", "a")]
+    pods = [ObservedPod("p", written, on("b")), observed("q", "b", "a")]
     assert plan(pods, ["a"]) == []
 
 
 def test_containers_of_one_pod_that_swap_are_written_at_once():
     was = Assignment({"c": (Share("a", 4),), "d": (Share("b", 2),)})
     now = Assignment({"c": (Share("b", 4),), "d": (Share("a", 2),)})
-    assert plan([Judged("p", was, now)], []) == [Correction("p", now, first=True)]
+    assert plan([ObservedPod("p", was, now)], []) == [Correction("p", now, first=True)]
 
 
 class Container(NamedTuple):
@@ -134,7 +136,7 @@ class Node:
 
     def plan(self):
         seen = [
-            Judged(uid, self.written[uid], pod.shares(pod.on))
+            ObservedPod(uid, self.written[uid], pod.shares(pod.on))
             for uid, pod in self.pods.items()
             if uid not in self.waiting
         ]

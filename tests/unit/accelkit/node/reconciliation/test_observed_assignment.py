@@ -5,7 +5,7 @@ import pytest
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.request import Kind
-from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, believed, same
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, is_equal, observe_assignment
 
 NODE = NodeCards({name: Card(name, "v", "m", 16) for name in "abc"}, 1)
 
@@ -23,54 +23,54 @@ def shares(text, worth=1):
     return tuple(Share(card, text.count(card) * worth) for card in sorted(set(text)))
 
 
-def believe(assigned, *, order=(("c", Kind.APP),), **held):
+def observe(assigned, *, order=(("c", Kind.APP),), **held):
     assignment = None if assigned is None else Assignment(dict(assigned))
-    found = believed(assignment, order, held, NODE)
+    found = observe_assignment(assignment, order, held, NODE)
     return None if found is None else found.containers
 
 
-def test_the_kubelets_choice_is_believed():
-    assert believe({"c": shares("aa")}, c=ids("bb")) == {"c": shares("bb")}
+def test_the_kubelets_choice_is_what_the_pod_holds():
+    assert observe({"c": shares("aa")}, c=ids("bb")) == {"c": shares("bb")}
 
 
 def test_a_container_over_several_cards_is_shown_as_it_is():
-    assert believe({"c": shares("aabb")}, c=ids("abbc")) == {"c": shares("abbc")}
+    assert observe({"c": shares("aabb")}, c=ids("abbc")) == {"c": shares("abbc")}
 
 
 def test_a_pod_without_assignment_is_charged_what_it_holds():
-    assert believe(None, c=ids("bbb")) == {"c": shares("bbb")}
-    assert believe(None) is None
+    assert observe(None, c=ids("bbb")) == {"c": shares("bbb")}
+    assert observe(None) is None
 
 
 def test_devices_keep_the_worth_of_the_day_they_were_assigned():
-    assert believe({"c": shares("aa", 4)}, c=ids("bb")) == {"c": shares("bb", 4)}
-    assert believe({"c": (Share("a", 7),)}, c=ids("bb")) == {"c": shares("bb")}
+    assert observe({"c": shares("aa", 4)}, c=ids("bb")) == {"c": shares("bb", 4)}
+    assert observe({"c": (Share("a", 7),)}, c=ids("bb")) == {"c": shares("bb")}
 
 
 def test_compute_goes_with_the_container():
-    assert believe({"c": (Share("a", 2, 300),)}, c=ids("bb")) == {"c": (Share("b", 2, 300),)}
+    assert observe({"c": (Share("a", 2, 300),)}, c=ids("bb")) == {"c": (Share("b", 2, 300),)}
 
 
 def test_whole_cards_are_all_of_their_memory():
-    assert believe({"c": (Share("a", 16, 1000, whole=True),)}, c=cards("b")) == {
+    assert observe({"c": (Share("a", 16, 1000, whole=True),)}, c=cards("b")) == {
         "c": (Share("b", 16, 1000, whole=True),)
     }
 
 
 def test_a_container_that_the_kubelet_does_not_show_keeps_its_assignment():
-    assert believe({"c": shares("a"), "d": shares("b")}, c=ids("b")) == {"c": shares("b"), "d": shares("b")}
+    assert observe({"c": shares("a"), "d": shares("b")}, c=ids("b")) == {"c": shares("b"), "d": shares("b")}
 
 
 @pytest.mark.parametrize("device", ["GPU-1-_-3", "z::1", "a"])
 def test_devices_of_another_plugin_say_nothing(device):
     held = ContainerDevices(memory=[device])
-    assert believe({"c": shares("a")}, c=held) == {"c": shares("a")}
-    assert believe(None, c=held) is None
+    assert observe({"c": shares("a")}, c=held) == {"c": shares("a")}
+    assert observe(None, c=held) is None
 
 
 def test_an_init_container_was_where_the_container_after_it_is():
     order = (("i", Kind.INIT), ("c", Kind.APP))
-    assert believe({"i": shares("aaa"), "c": shares("aa")}, order=order, c=ids("bb")) == {
+    assert observe({"i": shares("aaa"), "c": shares("aa")}, order=order, c=ids("bb")) == {
         "i": shares("bbb"),
         "c": shares("bb"),
     }
@@ -79,32 +79,32 @@ def test_an_init_container_was_where_the_container_after_it_is():
 def test_an_init_container_stays_where_those_after_it_went_different_ways():
     order = (("i", Kind.INIT), ("c", Kind.APP), ("d", Kind.APP))
     planned = {"i": shares("aa"), "c": shares("a"), "d": shares("a")}
-    assert believe(planned, order=order, c=ids("b"), d=ids("c"))["i"] == shares("aa")
+    assert observe(planned, order=order, c=ids("b"), d=ids("c"))["i"] == shares("aa")
 
 
 def test_an_init_container_that_the_kubelet_shows_is_where_it_says():
     order = (("i", Kind.INIT), ("c", Kind.APP))
     planned = {"i": shares("a"), "c": shares("a")}
-    assert believe(planned, order=order, i=ids("c"), c=ids("b")) == {"i": shares("c"), "c": shares("b")}
+    assert observe(planned, order=order, i=ids("c"), c=ids("b")) == {"i": shares("c"), "c": shares("b")}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.INIT])
 def test_only_an_init_container_hands_its_devices_on(kind):
     planned = {"d": shares("a"), "c": shares("a")}
-    assert believe(planned, order=(("d", kind), ("c", Kind.APP)), c=ids("b")) == {"d": shares("a"), "c": shares("b")}
+    assert observe(planned, order=(("d", kind), ("c", Kind.APP)), c=ids("b")) == {"d": shares("a"), "c": shares("b")}
 
 
 def test_an_init_container_without_devices_gets_none():
     order = (("i", Kind.INIT), ("c", Kind.APP))
-    assert believe({"c": shares("a")}, order=order, c=ids("b")) == {"c": shares("b")}
+    assert observe({"c": shares("a")}, order=order, c=ids("b")) == {"c": shares("b")}
 
 
-def test_what_is_moving_is_no_part_of_what_is_true():
-    assert believe({"c": shares("a"), MOVING: shares("b")}, c=ids("a")) == {"c": shares("a")}
+def test_what_is_moving_is_no_part_of_what_is_observed():
+    assert observe({"c": shares("a"), MOVING: shares("b")}, c=ids("a")) == {"c": shares("a")}
 
 
 def test_assignments_are_the_same_whatever_is_moving_and_in_any_order():
     one = Assignment({"c": (Share("a", 1), Share("b", 1)), MOVING: shares("c")})
-    assert same(one, Assignment({"c": (Share("b", 1), Share("a", 1)), "d": ()}))
-    assert same(Assignment({"c": (Share("a", 1, whole=True),)}), Assignment({"c": (Share("a", 2, whole=True),)}))
-    assert not same(one, Assignment({"c": (Share("a", 2),)}))
+    assert is_equal(one, Assignment({"c": (Share("b", 1), Share("a", 1)), "d": ()}))
+    assert is_equal(Assignment({"c": (Share("a", 1, whole=True),)}), Assignment({"c": (Share("a", 2, whole=True),)}))
+    assert not is_equal(one, Assignment({"c": (Share("a", 2),)}))

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.kube.events import Events
+from accelkit.kube.paths import PODS
 from accelkit.model.assignment import (
     ASSIGNMENT_ANNOTATION,
     MOVING,
@@ -25,33 +27,32 @@ from accelkit.vendors.dialects import load_dialect
 NATIVE = load_dialect("native")
 
 
-class Api:
-    """Pods by name, with what was patched and which events were written."""
+class PodsApi(FakeApi):
+    """Pods by name, with the assignments that were patched and the events that were written."""
 
     def __init__(self):
-        self.pods = {}
-        self.patches = []
-        self.events = []
-        self.refusal = None
+        super().__init__()
+        self.patches, self.events = [], []
+        self.after.append(self._note)
 
-    async def patch(self, path, body):
-        if self.refusal:
-            raise self.refusal
-        name = path.rpartition("/")[2]
-        pod = self.pods.get(name)
-        if pod is None or pod["metadata"]["uid"] != body["metadata"]["uid"]:
-            raise ApiError("it is another one", status=409)
-        pod["metadata"]["annotations"].update(body["metadata"]["annotations"])
-        self.patches.append((name, decode_assignment(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION])))
-        return msgspec.json.encode(pod)
+    @property
+    def pods(self):
+        return {path.rpartition("/")[2]: each for path, each in self.objects.items() if "/pods/" in path}
 
-    async def post(self, _path, body):
-        self.events.append((body["involvedObject"]["name"], body["reason"], body["message"]))
+    def _note(self, request):
+        if request.method == "PATCH":
+            name = request.path.rpartition("/")[2]
+            self.patches.append(
+                (name, decode_assignment(self.pods[name]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]))
+            )
+        else:
+            body = request.body
+            self.events.append((body["involvedObject"]["name"], body["reason"], body["message"]))
 
 
 class World:
     def __init__(self):
-        self.api = Api()
+        self.api = PodsApi()
         self.pods = NodePods(self.api, "n", NATIVE)
         self.metrics = Metrics()
         self.node = NodeCards({name: Card(name, "v", "m", 16) for name in "ab"}, 1)
@@ -71,11 +72,12 @@ class World:
         annotations = {"accelkit.io/request": request}
         if assignment:
             annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(assignment)
-        self.api.pods[name] = {
+        pod = {
             "metadata": {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations},
             "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": "2"}}}]},
             "status": {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})},
         }
+        self.api.store(PODS, pod)
         self.pods.take(msgspec.convert(self.api.pods[name], Pod))
         if held:
             self.held["d", name] = {"c": ContainerDevices(memory=[f"{held}::{name}1", f"{held}::{name}2"])}
@@ -171,17 +173,16 @@ async def test_another_pod_of_the_same_name_is_left_alone(world):
 
 async def test_what_the_api_server_refuses_is_tried_again(world):
     world.pod("p", "a", "b")
-    world.api.refusal = ApiError("away", status=500)
+    world.api.fail(ApiError("away", status=500), "PATCH")
     assert not await world.reconcile()
     assert (world.count("assignment_correction_failures"), world.api.events) == (1, [])
-    world.api.refusal = None
     assert await world.reconcile()
     assert world.cards("p") == {"c": ["b"]}
 
 
 async def test_what_the_agent_has_no_right_to_is_not_asked_for_again_at_once(world):
     world.pod("p", "a", "b")
-    world.api.refusal = ApiError("pods is forbidden", status=403)
+    world.api.fail(ApiError("pods is forbidden", status=403), "PATCH")
     assert await world.reconcile()
     assert world.count("assignment_correction_failures") == 1
 
@@ -220,6 +221,7 @@ async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
     annotations |= {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"}
     world.pods.take(msgspec.convert(world.api.pods["p"], Pod))
     assert await world.reconcile()
+    annotations = world.api.pods["p"]["metadata"]["annotations"]
     assert (annotations["enflame.com/gcu-device-assigned"], annotations["enflame.com/gcu-device-id"]) == ("true", "5")
     assert annotations["enflame.com/gcu-device-memory-request"] == "2"
     written = len(world.api.patches)

@@ -1,87 +1,59 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.kube import objects as kube_objects
 from accelkit.kube.connection import Connection
+from accelkit.kube.paths import collection, pod_path
 from accelkit.scheduler.node_pod import run as pod_run
 from accelkit.scheduler.node_pod.objects import PodImage, objects, pod_name
 from accelkit.scheduler.node_pod.run import run_in_pod
 from accelkit.scheduler.switch.spec import Spec
 
 NAME = pod_name("master")
-POD = f"/api/v1/namespaces/kube-system/pods/{NAME}"
+POD = pod_path("kube-system", NAME)
+DAEMON_SETS = collection("apps/v1", "daemonsets")
+AGENT_LABELS = {"app.kubernetes.io/part-of": "accelkit"}
 RESULT = {"changed": True, "restored": True, "problems": [], "diff": []}
 SPEC = Spec(node="master", timeout=0)
 IMAGE = PodImage("accelkit.io/accelkit:1")
 
 
-class Api:
-    """An API server that keeps objects, and whose kubelet ends a pod at once with this status and log."""
+class Api(FakeApi):
+    """An API server whose kubelet ends a pod at once with this status and log."""
 
-    def __init__(self, url):
-        self.url = url
-        self.objects = {}
-        self.deleted = []
+    def __init__(self):
+        super().__init__()
         self.status = {"phase": "Succeeded"}
         self.log = json.dumps(RESULT)
-        self.refuse = ""
+        self.before.append(self._run)
 
-    def handle(self, method, path, body):
-        path = path.partition("?")[0]
-        if method == "POST":
-            if path.endswith(self.refuse or "\0"):
-                return 403, {"message": "not allowed", "reason": "Forbidden"}
-            self.objects[f"{path}/{body['metadata']['name']}"] = body
-            return 201, body
-        if method == "GET" and path == f"{POD}/log":
-            return 200, self.log
-        if path not in self.objects:
-            return 404, {"message": "not found", "reason": "NotFound"}
-        if method == "DELETE":
-            self.deleted.append(path)
-            return 200, self.objects.pop(path)
-        return 200, {**self.objects[path], "status": self.status} if path == POD else self.objects[path]
+    @property
+    def deleted(self):
+        """What was deleted, without what was not there."""
+        return [request.path for request in self.done if request.method == "DELETE"]
+
+    def _run(self, _request):
+        self.documents[f"{POD}/log"] = self.log.encode()
+        if POD in self.objects:
+            self.objects[POD]["status"] = self.status
 
 
 @pytest.fixture
 def api(monkeypatch):
     monkeypatch.setattr(pod_run, "_POLL_SECONDS", 0)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1
-
-        def answer(self):
-            content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, value = server.api.handle(self.command, self.path, json.loads(content or b"null"))
-            encoded = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(encoded)))
-            self.end_headers()
-            self.wfile.write(encoded)
-
-        do_GET = do_POST = do_DELETE = answer  # noqa: N815 - names of the base class
-
-        def log_message(self, *_):
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        server.api = Api(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server.api
-        server.shutdown()
-        thread.join()
+    monkeypatch.setattr(kube_objects, "POLL_SECONDS", 0)
+    api = Api()
+    monkeypatch.setattr(pod_run, "ApiClient", lambda _connection: api)
+    return api
 
 
-def run(api, action="apply", spec=SPEC, source=IMAGE):
-    return run_in_pod(Connection(api.url, None), action, spec, source)
+def run(_api, action="apply", spec=SPEC, source=IMAGE):
+    return run_in_pod(Connection("https://master", None), action, spec, source)
 
 
 def test_the_result_is_the_last_line_and_nothing_stays(api):
@@ -127,35 +99,29 @@ def test_a_pod_that_does_not_end_is_given_up(api, monkeypatch):
 
 
 def test_a_refusal_leaves_nothing(api):
-    api.refuse = "/secrets"
+    api.fail(ApiError("not allowed", status=403, reason="Forbidden"), "POST", "/secrets")
     with pytest.raises(ApiError, match="not allowed"):
         run(api)
     assert api.objects == {}
 
 
 def test_the_image_is_that_of_the_node_agents(api):
-    agents = "/apis/apps/v1/daemonsets"
     container = {"image": "accelkit.io/accelkit:2"}
-    api.objects[agents] = {"items": [{"spec": {"template": {"spec": {"containers": [container]}}}}]}
+    agent = {"metadata": {"name": "accelkit-node-agent", "namespace": "accelkit", "labels": AGENT_LABELS}}
+    api.store(DAEMON_SETS, {**agent, "spec": {"template": {"spec": {"containers": [container]}}}})
     api.status, api.log = {"phase": "Failed"}, json.dumps({"failed": True, "msg": "seen"})
-    seen = {}
-    handle = api.handle
-
-    def spy(method, path, body):
-        if method == "POST" and path.endswith("/pods"):
-            seen.update(body["spec"]["containers"][0])
-        return handle(method, path, body)
-
-    api.handle = spy
     with pytest.raises(ServiceError, match="seen"):
         run(api, source=PodImage(""))
-    assert seen["image"] == "accelkit.io/accelkit:2"
+    (pod,) = [request.body for request in api.writes if request.method == "POST" and request.path.endswith("/pods")]
+    assert pod["spec"]["containers"][0]["image"] == "accelkit.io/accelkit:2"
 
 
 def test_without_an_image_a_removal_looks_at_the_scheduler_alone(api):
-    scheduler = "/api/v1/namespaces/kube-system/pods/kube-scheduler-master"
-    api.objects["/apis/apps/v1/daemonsets"] = {"items": []}
-    api.objects[scheduler] = {"spec": {"containers": [{"command": ["kube-scheduler"]}]}}
+    scheduler = pod_path("kube-system", "kube-scheduler-master")
+    api.objects[scheduler] = {
+        "metadata": {"name": "kube-scheduler-master"},
+        "spec": {"containers": [{"command": ["kube-scheduler"]}]},
+    }
     assert run(api, "remove", source=PodImage(""))["changed"] is False
     with pytest.raises(ConfigurationError, match="a pod needs an image"):
         run(api, "apply", source=PodImage(""))

@@ -1,31 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from types import SimpleNamespace
 
 import pytest
+from fake_api.server import FakeApi
 from scheduler_manifests import kubeadm_command, kubeadm_manifest
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.connection import Connection
+from accelkit.kube.paths import pod_path
 from accelkit.scheduler.switch import mirror_pod
 from accelkit.scheduler.switch.mirror_pod import MirrorPod, _Watch
 
+POD = pod_path("kube-system", "kube-scheduler-master")
 COMMANDS = {"kube-scheduler": ["kube-scheduler", "--config=/etc/kubernetes/accelkit/scheduler-0.yaml"]}
 WAITER = MirrorPod(Connection("http://127.0.0.1:1", None), "master", "/etc/kubernetes/manifests/kube-scheduler.yaml")
-
-
-class Api:
-    """Answers with one pod."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    async def get(self, _path):
-        if isinstance(self.answer, ApiError):
-            raise self.answer
-        return json.dumps(self.answer).encode()
 
 
 def pod(*, command=COMMANDS["kube-scheduler"], running=True, ready=True, restarts=0, container="a", mirror="h"):
@@ -47,7 +37,12 @@ def pod(*, command=COMMANDS["kube-scheduler"], running=True, ready=True, restart
 
 
 async def look(watch, answer):
-    await WAITER._look(Api(answer), "/pod", COMMANDS, watch)
+    api = FakeApi()
+    if isinstance(answer, ApiError):
+        api.fail(answer)
+    else:
+        api.objects[POD] = answer
+    await WAITER._look(api, POD, COMMANDS, watch)
     return watch
 
 
@@ -101,29 +96,20 @@ COMMAND = kubeadm_command(34)
 RUNNING = {"command": COMMAND}
 
 
-class ApiServer:
-    """Answers with the mirror pod as it is after so many seconds, and with its logs; stands for ApiClient."""
+def api_server(clock, answer, logs):
+    """An API server with the mirror pod as it is after so many seconds, and with its logs."""
+    api, start = FakeApi(), clock.now
 
-    def __init__(self, clock, answer, logs):
-        self._clock, self._answer, self._logs, self._start = clock, answer, logs, clock.now
-
-    def __call__(self, _connection):
-        return self
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        return None
-
-    async def get(self, path, *, query=None):
-        assert path.startswith("/api/v1/namespaces/kube-system/pods/kube-scheduler-master")
-        if query is None:
-            return json.dumps(self._answer(self._clock.now - self._start)).encode()
-        found = self._logs.get(query["previous"])
-        if found is None:
+    def show(request):
+        if request.path == POD:
+            api.objects[POD] = answer(clock.now - start)
+        elif (log := logs.get(request.query["previous"])) is None:
             raise ApiError("there is no such container", status=400)
-        return found
+        else:
+            api.documents[request.path] = log
+
+    api.before.append(show)
+    return api
 
 
 class Host:
@@ -145,7 +131,8 @@ def waited(monkeypatch):
         clock = Clock()
         monkeypatch.setattr(mirror_pod, "time", clock)
         monkeypatch.setattr(mirror_pod, "asyncio", SimpleNamespace(run=asyncio.run, sleep=clock.sleep))
-        monkeypatch.setattr(mirror_pod, "ApiClient", ApiServer(clock, answer, logs or {}))
+        api = api_server(clock, answer, logs or {})
+        monkeypatch.setattr(mirror_pod, "ApiClient", lambda _connection: api)
         act(host or Host(), text, *marker)
         return clock.now - 100
 

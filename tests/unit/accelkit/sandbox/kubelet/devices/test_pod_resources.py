@@ -15,7 +15,7 @@ from accelkit.node._proto.podresources_pb2_grpc import PodResourcesListerStub
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, DeviceManager
 from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, PluginDevice
 from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
-from accelkit.sandbox.kubelet.wire import Container, ObjectMeta, Pod, PodSpec
+from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec
 
 MEMORY = "accelkit.io/memory"
 
@@ -25,7 +25,7 @@ def pod(name):
         init_containers=[Container(name="init"), Container(name="side", restart_policy="Always")],
         containers=[Container(name="main")],
     )
-    return Pod(metadata=ObjectMeta(name=name, namespace="team", uid=f"uid-{name}"), spec=spec)
+    return Pod(metadata=PodMeta(name=name, namespace="team", uid=f"uid-{name}"), spec=spec)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from accelkit.sandbox.kubelet.wire import (
     FieldRef,
     HostPath,
     HttpGet,
-    ObjectMeta,
     Pod,
+    PodMeta,
     PodSpec,
     Volume,
     VolumeMount,
@@ -36,7 +36,7 @@ def field(name, path):
 
 def spec_of(container, *, host="/var/lib/kubelet", environ=None, plugin_environment=None):
     pod = Pod(
-        metadata=ObjectMeta(
+        metadata=PodMeta(
             name="agent-x", namespace="accelkit", uid="u-1", labels={"app": "agent"}, annotations={"a.io/b": "note"}
         ),
         spec=PodSpec(

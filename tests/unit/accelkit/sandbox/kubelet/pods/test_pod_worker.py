@@ -11,7 +11,7 @@ import msgspec
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION, PodWorker
-from accelkit.sandbox.kubelet.wire import Container, ObjectMeta, Pod, PodSpec
+from accelkit.sandbox.kubelet.wire import Container, PodMeta, Pod, PodSpec
 
 DEADLINE = 30
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -36,7 +36,7 @@ class Api:
 
 
 def pod_of(**metadata):
-    meta = ObjectMeta(name="p", namespace="default", uid="u", **metadata)
+    meta = PodMeta(name="p", namespace="default", uid="u", **metadata)
     return Pod(metadata=meta, spec=PodSpec(containers=[Container(name="main", image="other")]))
 
 

@@ -45,7 +45,7 @@ async def test_a_lost_answer_is_settled_when_the_pod_turns_out_gone(world, clock
     world.create()
     world.api.before_post, world.api.before_get = [LOST], [LOST]
     await world.bind()
-    del world.api.pods["p"]
+    world.api.remove("p")
     await settle()
     assert world.used() == {}
 
@@ -63,7 +63,7 @@ async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clo
     world.create()
     world.bound_elsewhere("m")
     world.api.before_get = [LOST]
-    assert "conflict" in await world.bind()
+    assert "already assigned" in await world.bind()
     assert world.stage() is Stage.RESERVED
     await settle()
     assert (world.used("n"), world.used("m")) == ({}, {"b": 5})
@@ -113,7 +113,7 @@ async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, clo
     world.create()
     assert await world.bind() == ""
     for held in world.feed.replace_pods([]):
-        world.binder.doubt(held)
+        world.binder.recheck(held)
     await settle()
     assert world.stage() is Stage.BOUND
 
@@ -131,7 +131,7 @@ async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserve
     world.create()
     world.api.before_post = [LOST]
     await world.bind()
-    world.binder._refusal = lambda: "another replica leads"
+    world.leader = "another replica"
     assert await world.bind() == "another replica leads"
     assert (world.used(), world.stage()) == ({"a": 4}, Stage.RESERVED)
 

@@ -1,29 +1,33 @@
 from __future__ import annotations
 
-from accelkit.extender.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
+import msgspec
+
+from accelkit.errors import RequestError
+from accelkit.extender.waking.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
 from accelkit.ledger.feed import Pending
-from accelkit.ledger.holding import PodRef
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.pod_reading import PodReader
 
 NATIVE = load_dialect("native")
 
 
 def announced(announcements, now):
-    due = announcements.due(now)
+    due = announcements.list_due(now)
     for name in due:
-        announcements.begun(name, now)
-        announcements.done(name)
+        announcements.note_begun(name, now)
+        announcements.note_written(name)
     return due
 
 
 def test_a_freed_node_is_due_at_once_and_once():
     announcements = Announcements()
-    announcements.freed(["n", "m"], 10.0)
+    announcements.note_freed(["n", "m"], 10.0)
     assert announced(announcements, 10.0) == ["n", "m"]
     assert announced(announcements, 1000.0) == []
 
@@ -34,62 +38,68 @@ def test_changes_within_the_pause_are_announced_together_at_its_end():
     turns = [turn / 10 for turn in range(100)]
     for now in turns:
         if now < 7.0:
-            announcements.freed(["n"], now)
+            announcements.note_freed(["n"], now)
         written += [now for _ in announced(announcements, now)]
     assert written == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
 def test_a_change_while_its_node_is_written_is_announced_again():
     announcements = Announcements()
-    announcements.freed(["n"], 0.0)
-    announcements.begun("n", 0.0)
-    announcements.freed(["n"], 0.1)
-    announcements.done("n")
-    assert announcements.due(INTERVAL_SECONDS - 0.1) == []
-    assert announcements.due(INTERVAL_SECONDS) == ["n"]
+    announcements.note_freed(["n"], 0.0)
+    announcements.note_begun("n", 0.0)
+    announcements.note_freed(["n"], 0.1)
+    announcements.note_written("n")
+    assert announcements.list_due(INTERVAL_SECONDS - 0.1) == []
+    assert announcements.list_due(INTERVAL_SECONDS) == ["n"]
 
 
 def test_nodes_freed_first_come_first():
     announcements = Announcements()
-    announcements.freed(["b"], 0.0)
-    announcements.freed(["a"], 1.0)
-    announcements.freed(["c"], 0.5)
-    assert announcements.due(1.0) == ["b", "c", "a"]
+    announcements.note_freed(["b"], 0.0)
+    announcements.note_freed(["a"], 1.0)
+    announcements.note_freed(["c"], 0.5)
+    assert announcements.list_due(1.0) == ["b", "c", "a"]
 
 
 def test_a_change_nobody_waited_for_is_forgotten_after_a_while():
     announcements = Announcements()
-    announcements.freed(["n"], 0.0)
-    assert announcements.due(REMEMBERED_SECONDS) == ["n"]
-    assert announcements.due(REMEMBERED_SECONDS + 0.1) == []
-    assert announcements.due(0.0) == []
+    announcements.note_freed(["n"], 0.0)
+    assert announcements.list_due(REMEMBERED_SECONDS) == ["n"]
+    assert announcements.list_due(REMEMBERED_SECONDS + 0.1) == []
+    assert announcements.list_due(0.0) == []
 
 
 def test_failures_are_tried_again_ever_later():
     announcements, now, pauses = Announcements(), 0.0, []
-    announcements.freed(["n"], now)
+    announcements.note_freed(["n"], now)
     for _ in range(8):
-        assert announcements.due(now) == ["n"]
-        announcements.begun("n", now)
-        announcements.failed("n", now)
+        assert announcements.list_due(now) == ["n"]
+        announcements.note_begun("n", now)
+        announcements.note_failed("n", now)
         begun = now
-        while not announcements.due(now):
+        while not announcements.list_due(now):
             now += 1.0
         pauses.append(now - begun)
     assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
-    announcements.begun("n", now)
-    announcements.done("n")
-    announcements.freed(["n"], now)
-    assert announcements.due(now + INTERVAL_SECONDS) == ["n"]
+    announcements.note_begun("n", now)
+    announcements.note_written("n")
+    announcements.note_freed(["n"], now)
+    assert announcements.list_due(now + INTERVAL_SECONDS) == ["n"]
 
 
 def test_a_failure_is_forgotten_where_nobody_waits_any_more():
     announcements = Announcements()
-    announcements.freed(["n"], 0.0)
-    announcements.begun("n", 0.0)
-    announcements.failed("n", 0.0)
-    assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS) == ["n"]
-    assert announcements.due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
+    announcements.note_freed(["n"], 0.0)
+    announcements.note_begun("n", 0.0)
+    announcements.note_failed("n", 0.0)
+    assert announcements.list_due(INTERVAL_SECONDS + REMEMBERED_SECONDS) == ["n"]
+    assert announcements.list_due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
+
+
+BODY = {
+    "metadata": {"name": "p", "namespace": "d", "uid": "p"},
+    "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": 1}}}]},
+}
 
 
 class Pods:
@@ -101,10 +111,11 @@ class Pods:
 
     def create(self, name, memory):
         request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),)) if memory else None
-        self.pending[name] = Pending(PodRef("d", name, name), request, NATIVE, "" if memory else "nonsense")
+        pod = PodReader([NATIVE]).read(msgspec.convert(BODY, Pod))
+        self.pending[name] = Pending(pod, request, None if memory else RequestError("nonsense"))
 
     def looks(self):
-        self.waiting.look(self.pending)
+        self.waiting.update(self.pending)
         return self.waiting.fits("n")
 
 

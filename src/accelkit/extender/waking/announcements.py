@@ -1,4 +1,4 @@
-"""Which freed nodes are announced to kube-scheduler, how often, and for which pods.
+"""Decides which freed nodes are announced to kube-scheduler, how often, and for which pods.
 
 No I/O, and the clock is the caller's.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.verdicts import Verdicts
+from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.policies import Policy
 
@@ -41,12 +41,12 @@ class Announcements:
 
     _nodes: dict[str, _Node] = field(default_factory=dict)
 
-    def freed(self, names: Iterable[str], now: float) -> None:
+    def note_freed(self, names: Iterable[str], now: float) -> None:
         """Note nodes that were freed."""
         for name in names:
             self._nodes.setdefault(name, _Node()).freed_at = now
 
-    def due(self, now: float) -> list[str]:
+    def list_due(self, now: float) -> list[str]:
         """Return the nodes that may be announced, those freed first in front, and forget what is long past."""
         for name, node in list(self._nodes.items()):
             if node.freed_at is not None and now - max(node.freed_at, node.not_before) > REMEMBERED_SECONDS:
@@ -56,15 +56,15 @@ class Announcements:
         found = {name: node.freed_at for name, node in self._nodes.items() if node.freed_at is not None}
         return sorted((name for name in found if now >= self._nodes[name].not_before), key=found.__getitem__)
 
-    def begun(self, name: str, now: float) -> None:
+    def note_begun(self, name: str, now: float) -> None:
         """Note that a node is being announced: what is freed from now on needs another announcement."""
         self._nodes[name] = _Node(None, now + INTERVAL_SECONDS, self._nodes[name].failures)
 
-    def done(self, name: str) -> None:
+    def note_written(self, name: str) -> None:
         """Note that the announcement was written."""
         self._nodes[name].failures = 0
 
-    def failed(self, name: str, now: float) -> None:
+    def note_failed(self, name: str, now: float) -> None:
         """Note that it was not: it is due again, later after each failure."""
         node = self._nodes[name]
         node.freed_at, node.failures = now, node.failures + 1
@@ -82,11 +82,11 @@ class Waiting:
     def __init__(self, ledger: Ledger, policy: Policy) -> None:
         self._ledger = ledger
         self._policy = policy
-        self._verdicts = Verdicts(ledger)
+        self._verdicts = ShapeVerdicts(ledger)
         self._pending: set[str] = set()
         self._shapes: set[PodRequest] = set()
 
-    def look(self, pending: Mapping[str, Pending]) -> None:
+    def update(self, pending: Mapping[str, Pending]) -> None:
         """Take over which pods are without a node now."""
         before, self._pending = self._pending, set(pending)
         found = (pending[uid].request for uid in before & self._pending if self._ledger.holding(uid) is None)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
 from accelkit.model.units import parse_unit
-from accelkit.node.device_plugin.device_list import device_list
-from accelkit.node.device_plugin.message_size import check_list, list_bytes, smallest_unit
+from accelkit.node.device_plugin.device_list import build_device_list, check_list, find_smallest_unit, measure_list
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 
 GB = 10**9
@@ -30,26 +29,26 @@ def cards(number, gigabytes, prefix="GPU-12345678-1234-1234-1234-12345678901"):
 @given(st.lists(CARDS, max_size=3, unique_by=lambda card: card.id), st.integers(1, 40))
 def test_the_length_is_that_of_the_message_with_every_card_unhealthy(found, unit):
     ill = [Card(c.id, c.vendor, c.model, c.memory_bytes, numa=c.numa, health=Health.UNHEALTHY) for c in found]
-    assert list_bytes(found, unit) == device_list(ill, whole=False, unit_bytes=unit).ByteSize()
-    assert list_bytes(found, unit) >= device_list(found, whole=False, unit_bytes=unit).ByteSize()
+    assert measure_list(found, unit) == build_device_list(ill, whole=False, unit_bytes=unit).ByteSize()
+    assert measure_list(found, unit) >= build_device_list(found, whole=False, unit_bytes=unit).ByteSize()
 
 
 def test_billions_of_devices_are_counted_without_being_made():
-    assert list_bytes(cards(8, 141), 1) > 10**13
+    assert measure_list(cards(8, 141), 1) > 10**13
 
 
 def test_a_unit_that_is_too_small_is_refused_with_the_smallest_that_works():
     found = cards(8, 32)
-    assert smallest_unit(found) == "4MiB"
+    assert find_smallest_unit(found) == "4MiB"
     with pytest.raises(DevicePluginError, match=r"256,000 devices.*takes 4,194,304; the smallest unit .* is 4MiB"):
         check_list(found, 10**6)
     check_list(found, parse_unit("4MiB"))
-    assert list_bytes(found, parse_unit("2MiB")) > MAX_MESSAGE_BYTES
+    assert measure_list(found, parse_unit("2MiB")) > MAX_MESSAGE_BYTES
 
 
 def test_no_unit_works_where_the_node_has_too_much():
     found = cards(8, 10**5)
-    assert smallest_unit(found) is None
+    assert find_smallest_unit(found) is None
     with pytest.raises(DevicePluginError, match="no unit works here"):
         check_list(found, parse_unit("1"))
 
@@ -57,5 +56,5 @@ def test_no_unit_works_where_the_node_has_too_much():
 @pytest.mark.parametrize("number", [0, 8])
 def test_nodes_without_readable_memory_take_any_unit(number):
     found = [Card(f"{n}", "v", "m", None) for n in range(number)]
-    assert list_bytes(found, 1) == 0
+    assert measure_list(found, 1) == 0
     check_list(found, 1)

@@ -12,14 +12,14 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from http import HTTPStatus
 
 from prometheus_client import Counter
 
 from accelkit.errors import ApiError
-from accelkit.extender.announcements import Announcements, Waiting
+from accelkit.extender.waking.announcements import Announcements, Waiting
 from accelkit.kube.client import ApiClient
-from accelkit.ledger.feed import NODES, LedgerFeed
+from accelkit.kube.paths import node_path
+from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import FREED_AT_ANNOTATION
@@ -76,34 +76,34 @@ class Waker:
 
     async def turn(self) -> None:
         """Look at the ledger once, and write what is due."""
-        freed = self._freed.look()
+        freed = self._freed.find()
         if not self._begun:
             self._begun = self._read()
             return
         # Also where another replica leads: what it may not have written is ours once it has ended.
-        self._announcements.freed(freed, self._clock())
-        self._waiting.look(self._feed.pending)
-        for name in self._announcements.due(self._clock()):
+        self._announcements.note_freed(freed, self._clock())
+        self._waiting.update(self._feed.pending)
+        for name in self._announcements.list_due(self._clock()):
             if self._leads() and self._waiting.fits(name) and not await self._announce(name):
                 return
 
     async def _announce(self, name: str) -> bool:
         """Write on a node; False where the API server does not answer."""
-        self._announcements.begun(name, self._clock())
+        self._announcements.note_begun(name, self._clock())
         text = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
-            await self._api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
+            await self._api.patch(node_path(name), {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
         except ApiError as exc:
             self._writes.labels("failed").inc()
-            if exc.status == HTTPStatus.NOT_FOUND:
-                self._announcements.done(name)
+            if exc.not_found:
+                self._announcements.note_written(name)
                 return True
-            self._announcements.failed(name, self._clock())
+            self._announcements.note_failed(name, self._clock())
             if not self._failing:
                 log.warning("kube-scheduler cannot be told that node %s was freed, tried again: %s", name, exc)
             self._failing = True
             return not exc.unanswered
         self._writes.labels("written").inc()
-        self._announcements.done(name)
+        self._announcements.note_written(name)
         self._failing = False
         return True

@@ -4,10 +4,12 @@ import logging
 
 import msgspec
 import pytest
+from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, Counter
 
 from accelkit.errors import ApiError
-from accelkit.extender.waker import Waker
+from accelkit.extender.waking.waker import Waker
+from accelkit.kube.paths import NODES
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -19,27 +21,12 @@ from accelkit.vendors.dialects import load_dialects
 CARDS = encode_inventory(Inventory(1, (Card("a", "v", "m", 16),)))
 
 
-class Nodes:
-    """Takes patches of nodes; `faults` are raised first."""
-
-    def __init__(self):
-        self.written = []
-        self.values = []
-        self.faults = []
-
-    async def patch(self, path, body):
-        if self.faults and (fault := self.faults.pop(0)):
-            raise fault
-        ((key, value),) = body["metadata"]["annotations"].items()
-        assert (body.keys(), body["metadata"].keys(), key) == ({"metadata"}, {"annotations"}, "accelkit.io/freed-at")
-        self.written.append(path.removeprefix("/api/v1/nodes/"))
-        self.values.append(value)
-
-
 class World:
     def __init__(self):
         self.now, self.leads, self.read = 100.0, True, True
-        self.api, self.ledger = Nodes(), Ledger(unit_bytes=1)
+        self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
+        for name in ("n", "m"):
+            self.api.store(NODES, {"metadata": {"name": name}})
         self.feed = LedgerFeed(self.ledger, load_dialects(("native", "gcushare")))
         self.counter = Counter("writes", "Counts.", ["result"], registry=CollectorRegistry())
         self.waker = Waker(
@@ -57,7 +44,14 @@ class World:
         for _ in range(count):
             self.now += 0.5
             await self.waker.turn()
-        return self.api.written
+        return self.written()
+
+    def written(self):
+        """The nodes that were written; each write holds one annotation and nothing else."""
+        for patch in self.api.done:
+            assert (patch.body.keys(), patch.body["metadata"].keys()) == ({"metadata"}, {"annotations"})
+            assert patch.body["metadata"]["annotations"].keys() == {"accelkit.io/freed-at"}
+        return [patch.path.removeprefix("/api/v1/nodes/") for patch in self.api.done]
 
     def cards(self, node="n", text=CARDS):
         annotations = {INVENTORY_ANNOTATION: text} if text else {}
@@ -85,7 +79,7 @@ async def world():
 async def test_cards_that_come_back_wake_pods_of_any_dialect(world, resource):
     world.pod(resource=resource)
     await world.turns(2)
-    assert world.api.written == []
+    assert world.written() == []
     world.cards()
     assert await world.turns(20) == ["n"]
     assert world.counted("written") == 1
@@ -95,7 +89,7 @@ async def test_a_released_share_wakes_a_pod_that_fits_then(world):
     world.cards()
     world.pod("first", 10)
     request = world.feed.pending["first"].request
-    world.ledger.reserve(world.feed.pending["first"].pod, "n", request, Policy.BINPACK)
+    world.ledger.reserve(world.feed.pending["first"].pod.ref, "n", request, Policy.BINPACK)
     world.pod("second", 10)
     assert await world.turns(100) == []
     world.pod("first", 10, kind="DELETED")
@@ -118,7 +112,7 @@ async def test_nobody_is_woken_where_nobody_waits(world):
         await world.turns()
         world.cards()
         await world.turns()
-    assert world.api.written == []
+    assert world.written() == []
 
 
 async def test_a_pod_that_shows_up_after_the_change_that_its_refusal_missed_is_woken(world):
@@ -149,8 +143,8 @@ async def test_churn_is_one_write_per_node_and_interval(world):
         world.cards()
         await world.turns()
     # 40 changes in 40 s, each of which is gone again half a second later.
-    assert 15 <= len(world.api.written) <= 20
-    assert len(set(world.api.values)) == len(world.api.written)
+    assert 15 <= len(world.written()) <= 20
+    assert len({str(patch.body) for patch in world.api.done}) == len(world.api.done)
 
 
 async def test_only_the_leader_writes_and_its_successor_writes_what_it_may_not_have(world):
@@ -169,10 +163,11 @@ async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
     await world.turns(2)
     world.cards("m")
     world.cards("n")
-    world.api.faults = [ApiError("no answer"), ApiError("no answer"), ApiError("denied", status=422), None]
+    world.api.fail(ApiError("no answer"), times=2)
+    world.api.fail(ApiError("denied", status=422))
     await world.turns(1)
     # A server that does not answer is not asked for the next node at once.
-    assert len(world.api.faults) == 3
+    assert len(world.api.requests) == 1
     assert set(await world.turns(30)) == {"m", "n"}
     assert [record.message for record in caplog.records] == [
         "kube-scheduler cannot be told that node m was freed, tried again: no answer"
@@ -184,7 +179,7 @@ async def test_a_node_that_is_gone_is_left_alone(world):
     world.pod()
     await world.turns(2)
     world.cards()
-    world.api.faults = [ApiError("not found", status=404)]
+    world.api.objects.clear()
     assert await world.turns(200) == []
     assert world.counted("failed") == 1
 

@@ -1,0 +1,1 @@
+"""Wakes pods that kube-scheduler has refused, once cards are freed."""

@@ -1,0 +1,94 @@
+"""Reading, writing and deleting single objects, where it matters whether they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import member
+
+POLL_SECONDS = 1.0
+
+
+async def get_if_present(api: ApiClient, path: str) -> bytes | None:
+    """GET an object; None where the API server says that it is not there.
+
+    Raises:
+        ApiError: the API server refused otherwise, or did not answer.
+    """
+    try:
+        return await api.get(path)
+    except ApiError as exc:
+        if exc.not_found:
+            return None
+        raise
+
+
+async def create_or_replace(api: ApiClient, collection: str, name: str, body: object) -> None:
+    """Create an object, or put it in the place of the one that has its name, whatever that holds.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    try:
+        await api.post(collection, body)
+    except ApiError as exc:
+        if not exc.already_exists:
+            raise
+        await api.put(member(collection, name), body)
+
+
+async def patch_or_create(api: ApiClient, collection: str, name: str, patch: object, body: object) -> None:
+    """Merge a patch into an object, or create `body` where it is not there.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    try:
+        await api.patch(member(collection, name), patch)
+    except ApiError as exc:
+        if not exc.not_found:
+            raise
+        await api.post(collection, body)
+
+
+async def delete_if_present(api: ApiClient, path: str, options: Mapping[str, str] | None = None) -> None:
+    """Delete an object, with DeleteOptions; one that is not there is as good as deleted.
+
+    Raises:
+        ApiError: the API server refused otherwise, or did not answer.
+    """
+    try:
+        await api.delete(path, options)
+    except ApiError as exc:
+        if not exc.not_found:
+            raise
+
+
+async def delete_and_wait(api: ApiClient, path: str, deadline: float) -> None:
+    """Delete an object and wait until it is gone; asks again where the API server does not answer.
+
+    Args:
+        api: an open client.
+        path: of the object.
+        deadline: on the clock of `time.monotonic`.
+
+    Raises:
+        ApiError: the API server refused, or does not answer until the deadline.
+        TimeoutError: the object is still there at the deadline.
+    """
+    while True:
+        try:
+            await api.delete(path)
+            await api.get(path)
+        except ApiError as exc:
+            if exc.not_found:
+                return
+            if not exc.unanswered or time.monotonic() > deadline:
+                raise
+        if time.monotonic() > deadline:
+            raise TimeoutError(path)
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,54 @@
+"""Paths of collections and objects on the API server.
+
+A name is quoted where it enters a path, so that no name leads to another object.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/pods"
+
+
+def group(api_version: str) -> str:
+    """Return where the API server lists the kinds of `v1`, or of `GROUP/VERSION`."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def collection(api_version: str, plural: str, namespace: str | None = None) -> str:
+    """Return the path of a kind's objects: those of a namespace, else of all namespaces or of the cluster."""
+    place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{group(api_version)}{place}/{plural}"
+
+
+def member(collection_path: str, name: str) -> str:
+    """Return the path of one object of a collection."""
+    # A colon is common in names of RBAC objects, and stands for itself in a path.
+    return f"{collection_path}/{quote(name, safe=':')}"
+
+
+def node_path(name: str) -> str:
+    """Return the path of a Node."""
+    return member(NODES, name)
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """Return the path of a Pod."""
+    return member(collection("v1", "pods", namespace), name)
+
+
+def config_maps(namespace: str) -> str:
+    """Return the path of a namespace's ConfigMaps."""
+    return collection("v1", "configmaps", namespace)
+
+
+def secrets(namespace: str) -> str:
+    """Return the path of a namespace's Secrets."""
+    return collection("v1", "secrets", namespace)
+
+
+def leases(namespace: str) -> str:
+    """Return the path of a namespace's Leases."""
+    return collection("coordination.k8s.io/v1", "leases", namespace)

@@ -1,0 +1,47 @@
+"""Merge patches (RFC 7386) and JSON patches (RFC 6902), as far as they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class PatchError(Exception):
+    """A JSON patch that does not fit the object."""
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Return `target` with a merge patch in it; what is null in the patch goes."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def apply_operations(target: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> None:
+    """Change `target` by `test`, `remove`, `add` and `replace` on members of objects.
+
+    Raises:
+        PatchError: a test fails, or a member is not there.
+    """
+    for operation in operations:
+        *folders, key = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        held: Any = target
+        for folder in folders:
+            held = held.get(folder, {})
+        kind = operation["op"]
+        if kind in {"remove", "replace"} and key not in held:
+            raise PatchError(f"{operation['path']} is not there")
+        if kind == "test" and held.get(key) != operation["value"]:
+            raise PatchError(f"the test of {operation['path']} failed")
+        if kind == "remove":
+            del held[key]
+        elif kind in {"add", "replace"}:
+            held[key] = operation["value"]
+        elif kind != "test":
+            raise PatchError(f"{kind} is not known here")

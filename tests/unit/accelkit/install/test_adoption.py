@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError, ConfigurationError
+from accelkit.install.adoption import NODE_LABEL, adopt_gcushare
+from accelkit.kube.paths import NODES, collection, group, member, node_path, secrets
+
+MAPS, ROLES = collection("v1", "configmaps", "d"), collection("rbac.authorization.k8s.io/v1", "clusterroles")
+MANIFEST = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: gcushare}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kept, annotations: {helm.sh/resource-policy: keep}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: gcushare:plugin}
+---
+apiVersion: gone.example.com/v1
+kind: Gone
+metadata: {name: nobody-knows}
+"""
+
+
+def release(name, chart, manifest, version=1):
+    """The Secret of one revision, as Helm 3 stores it."""
+    content = json.dumps({"chart": {"metadata": {"name": chart}}, "manifest": manifest}).encode()
+    labels = {"owner": "helm", "name": name, "version": str(version)}
+    return {
+        "metadata": {"name": f"sh.helm.release.v1.{name}.v{version}", "labels": labels},
+        "data": {"release": base64.b64encode(base64.b64encode(gzip.compress(content))).decode()},
+    }
+
+
+def resource(name, kind, *, namespaced):
+    return {"name": name, "kind": kind, "namespaced": namespaced}
+
+
+@pytest.fixture
+def api():
+    """A cluster with a release of two revisions, another chart's release, and three nodes."""
+    api = FakeApi()
+    api.documents[group("v1")] = {"resources": [resource("configmaps", "ConfigMap", namespaced=True)]}
+    roles = [
+        resource("clusterroles/status", "ClusterRole", namespaced=False),
+        resource("clusterroles", "ClusterRole", namespaced=False),
+    ]
+    api.documents[group("rbac.authorization.k8s.io/v1")] = {"resources": roles}
+    for each in (
+        release("g", "gcushare-device-plugin", "", version=9),
+        release("g", "gcushare-device-plugin", MANIFEST, version=10),
+        release("other", "prometheus", MANIFEST),
+    ):
+        api.store(secrets("d"), {**each, "metadata": {**each["metadata"], "namespace": "d"}})
+    for name in ("gcushare", "kept"):
+        api.store(MAPS, {"metadata": {"name": name}})
+    api.store(ROLES, {"metadata": {"name": "gcushare:plugin"}})
+    for name, labels in {"a": {NODE_LABEL: "true"}, "b": {NODE_LABEL: "false"}, "c": {}}.items():
+        api.store(NODES, {"metadata": {"name": name, "labels": labels}})
+    return api
+
+
+def labels(api):
+    return {name: api.objects[node_path(name)]["metadata"]["labels"] for name in "abc"}
+
+
+async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
+    found = await adopt_gcushare(api)
+    assert (found.releases, found.nodes) == (["d/g"], ["a", "b"])
+    assert labels(api) == {"a": {"accelkit.io/share": "true"}, "b": {}, "c": {}}
+    left = {path for path in api.objects if not path.startswith(NODES)}
+    assert left == {member(MAPS, "kept"), member(secrets("d"), "sh.helm.release.v1.other.v1")}
+    again = await adopt_gcushare(api)
+    assert (again.releases, again.nodes) == ([], [])
+
+
+async def test_what_was_applied_last_goes_first_and_the_record_at_the_end(api):
+    await adopt_gcushare(api)
+    deleted = [request for request in api.done if request.method == "DELETE"]
+    assert [request.path.rpartition("/")[2] for request in deleted] == [
+        "gcushare:plugin",
+        "gcushare",
+        "sh.helm.release.v1.g.v10",
+        "sh.helm.release.v1.g.v9",
+    ]
+    assert [request.body for request in deleted] == [{"propagationPolicy": "Foreground"}] * 2 + [None] * 2
+
+
+async def test_check_mode_only_looks(api):
+    found = await adopt_gcushare(api, check=True)
+    assert (found.releases, found.nodes) == (["d/g"], ["a", "b"])
+    assert api.writes == []
+
+
+async def test_a_refusal_leaves_the_record_for_a_second_try(api):
+    api.fail(ApiError("clusterroles is forbidden", status=403), "DELETE", ROLES)
+    with pytest.raises(ApiError, match="is forbidden"):
+        await adopt_gcushare(api)
+    assert (await adopt_gcushare(api)).releases == ["d/g"]
+    assert member(MAPS, "gcushare") not in api.objects
+
+
+@pytest.mark.parametrize("data", [{}, {"release": "!"}, {"release": base64.b64encode(b"bm90IEpTT04=").decode()}])
+async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data):
+    api.objects[member(secrets("d"), "sh.helm.release.v1.g.v10")]["data"] = data
+    with pytest.raises(
+        ConfigurationError, match=r"d/sh\.helm\.release\.v1\.g\.v10 cannot be read.*uninstall it with Helm"
+    ):
+        await adopt_gcushare(api)
+    assert api.writes == []
+
+
+async def test_a_manifest_that_is_no_yaml_is_left_to_helm(api):
+    broken = release("g", "gcushare-device-plugin", "a: [", version=10)
+    api.objects[member(secrets("d"), "sh.helm.release.v1.g.v10")]["data"] = broken["data"]
+    with pytest.raises(ConfigurationError, match="is not YAML"):
+        await adopt_gcushare(api)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError
+from accelkit.kube import objects
+from accelkit.kube.objects import (
+    create_or_replace,
+    delete_and_wait,
+    delete_if_present,
+    get_if_present,
+    patch_or_create,
+)
+from accelkit.kube.paths import config_maps, member
+
+MAPS = config_maps("d")
+PATH = member(MAPS, "m")
+REFUSED = ApiError("configmaps is forbidden", status=403, reason="Forbidden")
+
+
+def config_map(**data):
+    return {"metadata": {"name": "m", "namespace": "d"}, "data": data}
+
+
+@pytest.fixture
+def api(monkeypatch):
+    monkeypatch.setattr(objects, "POLL_SECONDS", 0)
+    return FakeApi()
+
+
+async def test_an_object_is_read_where_it_is_there(api):
+    assert await get_if_present(api, PATH) is None
+    api.store(MAPS, config_map(a="1"))
+    answer = await get_if_present(api, PATH)
+    assert msgspec.json.decode(answer)["data"] == {"a": "1"}
+
+
+async def test_what_is_there_is_replaced_whole(api):
+    await create_or_replace(api, MAPS, "m", config_map(a="1"))
+    await create_or_replace(api, MAPS, "m", config_map(b="2"))
+    assert api.objects[PATH]["data"] == {"b": "2"}
+    assert [request.method for request in api.done] == ["POST", "PUT"]
+
+
+async def test_what_is_there_is_patched_and_else_created(api):
+    await patch_or_create(api, MAPS, "m", {"data": {"a": "1"}}, config_map(a="1"))
+    await patch_or_create(api, MAPS, "m", {"data": {"b": "2"}}, config_map(b="2"))
+    assert api.objects[PATH]["data"] == {"a": "1", "b": "2"}
+
+
+async def test_what_is_not_there_is_as_good_as_deleted(api):
+    await delete_if_present(api, PATH)
+    api.store(MAPS, config_map())
+    await delete_if_present(api, PATH, {"propagationPolicy": "Foreground"})
+    assert api.objects == {}
+    assert api.requests[-1].body == {"propagationPolicy": "Foreground"}
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda api: get_if_present(api, PATH),
+        lambda api: create_or_replace(api, MAPS, "m", config_map()),
+        lambda api: patch_or_create(api, MAPS, "m", {}, config_map()),
+        lambda api: delete_if_present(api, PATH),
+        lambda api: delete_and_wait(api, PATH, time.monotonic() + 5),
+    ],
+)
+async def test_another_refusal_is_passed_on(api, act):
+    api.store(MAPS, config_map())
+    api.fail(REFUSED)
+    with pytest.raises(ApiError, match="is forbidden"):
+        await act(api)
+
+
+async def test_a_conflict_of_versions_is_not_taken_for_an_object_that_is_there(api):
+    api.fail(ApiError("the object has been modified", status=409, reason="Conflict"), "POST")
+    with pytest.raises(ApiError, match="has been modified"):
+        await create_or_replace(api, MAPS, "m", config_map())
+
+
+async def test_a_deletion_is_waited_for(api):
+    api.store(MAPS, config_map())
+    api.lingering["configmaps"] = 3
+    await delete_and_wait(api, PATH, time.monotonic() + 5)
+    assert api.objects == {}
+
+
+async def test_an_api_server_that_does_not_answer_is_asked_again(api):
+    api.store(MAPS, config_map())
+    api.fail(ApiError("no answer"), times=2)
+    await delete_and_wait(api, PATH, time.monotonic() + 5)
+    assert api.objects == {}
+
+
+async def test_what_stays_past_the_deadline_is_a_timeout(api):
+    api.store(MAPS, config_map())
+    api.lingering["configmaps"] = -1
+    with pytest.raises(TimeoutError):
+        await delete_and_wait(api, PATH, time.monotonic() - 1)
+
+
+async def test_an_api_server_that_is_away_past_the_deadline_is_an_error(api):
+    api.fail(ApiError("no answer"), times=None)
+    with pytest.raises(ApiError, match="no answer"):
+        await delete_and_wait(api, PATH, time.monotonic() - 1)

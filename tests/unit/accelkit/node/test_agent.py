@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.node.agent import run_until
+
+
+class Loop:
+    """Runs until it is cancelled, and remembers that it was."""
+
+    def __init__(self):
+        self.running = asyncio.Event()
+        self.cancelled = False
+
+    async def run(self):
+        self.running.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+async def test_a_signal_to_stop_ends_all_loops_without_an_error():
+    loops, stop = [Loop(), Loop()], asyncio.Event()
+
+    async def stopping():
+        for each in loops:
+            await each.running.wait()
+        stop.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(10):
+        await run_until(stop, [*(each.run() for each in loops), stopping()])
+    assert [each.cancelled for each in loops] == [True, True]
+
+
+async def test_the_error_of_one_loop_ends_the_others_and_is_raised_as_it_is():
+    other = Loop()
+
+    async def failing():
+        await other.running.wait()
+        raise DevicePluginError("too many devices")
+
+    async with asyncio.timeout(10):
+        with pytest.raises(DevicePluginError, match="too many devices"):
+            await run_until(asyncio.Event(), [other.run(), failing()])
+    assert other.cancelled

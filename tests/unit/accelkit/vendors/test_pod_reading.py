@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import AssignmentError, RequestError
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.pod import Pod, PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.pod_reading import DeviceLimit, PodReader
+from accelkit.vendors.requests import REQUEST_ANNOTATION
+
+MEMORY, CARDS, GCU = "accelkit.io/memory", "accelkit.io/cards", "enflame.com/gcu-memory"
+READER = PodReader(load_dialects(["native", "gcushare", "gas"]))
+ASSIGNMENT = Assignment({"c": (Share("a", 4),)})
+
+
+def container(name="c", *, always=False, **limits):
+    limits = {{"memory": MEMORY, "cards": CARDS, "gcu": GCU}.get(key, key): value for key, value in limits.items()}
+    return {"name": name, "resources": {"limits": limits}} | ({"restartPolicy": "Always"} if always else {})
+
+
+def read(*containers, init=(), node="", started=None, **annotations):
+    keys = {"assignment": ASSIGNMENT_ANNOTATION, "request": REQUEST_ANNOTATION}
+    body = {
+        "metadata": {
+            "name": "p",
+            "namespace": "d",
+            "uid": "u",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {keys[key]: text for key, text in annotations.items()},
+        },
+        "spec": {"nodeName": node, "containers": list(containers), "initContainers": list(init)},
+        "status": {"startTime": started},
+    }
+    return READER.read(msgspec.convert(body, Pod))
+
+
+@pytest.mark.parametrize("each", [{"name": "c"}, container(), container(cpu="4", **{"vendor.example/gpu": "1"})])
+def test_a_pod_without_cards_and_without_our_annotations_has_no_reading(each):
+    assert read(each) is None
+
+
+def test_a_pod_that_names_a_resource_of_an_init_container_alone_is_read():
+    assert read({"name": "c"}, init=[container("i", memory=1)]).asks
+
+
+def test_a_limit_of_zero_asks_but_is_no_request():
+    found = read(container(memory=0, cards="0"))
+    assert (found.asks, found.request(1), list(found.device_limits()), found.memory_units()) == (True, None, [], {})
+
+
+@pytest.mark.parametrize("annotations", [{"assignment": encode_assignment(ASSIGNMENT)}, {"request": "{}"}])
+def test_a_pod_with_an_annotation_of_ours_is_read_though_it_asks_for_nothing(annotations):
+    found = read({"name": "c"}, **annotations)
+    assert (found.asks, found.dialect.name, found.request(1)) == (False, "native", None)
+
+
+def test_a_request_for_no_card_names_what_it_refines():
+    with pytest.raises(RequestError, match="names c, which asks for no card"):
+        read({"name": "c"}, request='{"c": {"split": 2}}').request(1)
+
+
+def test_who_the_pod_is_and_where_stands_in_its_reading():
+    found = read(container(memory=1), node="n")
+    assert (found.ref, found.node, found.created_at) == (PodRef("d", "p", "u"), "n", "2026-01-01T00:00:00Z")
+    assert [found.admitted, read(container(memory=1), started="now").admitted] == [False, True]
+
+
+def test_containers_stand_in_the_kubelets_order_with_their_kinds():
+    found = read(container("a", memory=1), {"name": "b"}, init=[{"name": "i"}, container("s", always=True)])
+    assert found.order == [("i", Kind.INIT), ("s", Kind.SIDECAR), ("a", Kind.APP), ("b", Kind.APP)]
+    assert found.app_containers == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [({"gcu": 4}, "gcushare"), ({"gcu": 4, "memory": 0}, "native"), ({"gpu.intel.com/i915": 1}, "gas")],
+)
+def test_the_first_dialect_whose_resources_are_named_is_the_pods(limits, name):
+    assert read(container(**limits)).dialect.name == name
+
+
+def test_one_reading_gives_the_request_in_any_unit():
+    found = read(container(memory=4), request='{"c": {"split": 2}}')
+    for unit in (1, 2**30):
+        assert found.request(unit) == PodRequest((ContainerRequest("c", Kind.APP, 2, 2 * unit),))
+
+
+def test_the_kubelet_goes_by_limits_whatever_annotations_say():
+    found = read(container(memory=4), container("whole", cards=1), request='{"c": {"split": 3}}')
+    with pytest.raises(RequestError, match="do not divide over 3 cards"):
+        found.request(1)
+    assert [(each.container, each.cards, each.memory_bytes) for each in found.request_by_limits(1).containers] == [
+        ("c", 1, 4),
+        ("whole", 1, 0),
+    ]
+    assert list(found.device_limits()) == [DeviceLimit("c", MEMORY, False), DeviceLimit("whole", CARDS, True)]
+
+
+def test_units_that_cannot_be_read_are_left_out():
+    assert read(container("a", memory="x"), container("b", memory="3")).memory_units() == {"b": 3}
+
+
+def test_an_assignment_is_read_or_its_error_is_kept():
+    assert read({"name": "c"}, assignment=encode_assignment(ASSIGNMENT)).assignment == ASSIGNMENT
+    assert read(container(memory=1)).assignment is None
+    broken = read(container(memory=1), assignment="{").assignment
+    assert isinstance(broken, AssignmentError)
+    assert "cannot be read" in str(broken)
