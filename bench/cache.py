@@ -4,7 +4,7 @@ The image has a gigabyte of files, half of it compressible. All programs are sta
 alternate, so that the machine's noise meets all. `tar -x` of the plain archive is the floor. Prints JSON: seconds per
 step at the median, the ratio of the three together to ours, and the peak memory of ours at two image sizes.
 
-Needs docker-registry and cosign, and says so where one is missing. Without skopeo ours is measured alone.
+Needs docker-registry and cosign, and reports which is missing. Without skopeo only accelkit is measured.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def make_cache(folder: Path, size: int) -> None:
         (kernel / "__grp__k.json").write_text(json.dumps({"child_paths": paths}))
 
 
-def registry(work: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_registry(work: Path) -> tuple[subprocess.Popen[bytes], str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -106,14 +106,14 @@ def run(*command: str) -> tuple[float, int]:
     return time.perf_counter() - began, used.ru_maxrss
 
 
-def ours(image: str, host: str, work: Path, target: Path) -> tuple[float, int]:
+def extract_ours(image: str, host: str, work: Path, target: Path) -> tuple[float, int]:
     shutil.rmtree(target, ignore_errors=True)
     accelkit = str(Path(sys.executable).with_name("accelkit"))
     policy = str(work / "policy.yml")
     return run(accelkit, "cache", "extract", image, str(target), "--policy", policy, "--plain-http", host)
 
 
-def theirs(image: str, work: Path) -> dict[str, float]:
+def extract_theirs(image: str, work: Path) -> dict[str, float]:
     pulled, target = work / "pulled", work / "theirs"
     shutil.rmtree(pulled, ignore_errors=True)
     shutil.rmtree(target, ignore_errors=True)
@@ -128,7 +128,7 @@ def theirs(image: str, work: Path) -> dict[str, float]:
     return {"cosign verify": verify, "skopeo copy": copy, "tar -xz": extract}
 
 
-def floor(cache: Path, work: Path) -> float:
+def extract_plain(cache: Path, work: Path) -> float:
     archive, target = work / "plain.tar", work / "floor"
     if not archive.exists():
         with tarfile.open(archive, "w") as file:
@@ -150,7 +150,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory(prefix="accelkit-bench-") as folder:
         work = Path(folder)
-        process, host = registry(work)
+        process, host = start_registry(work)
         try:
             report(measure(work, host, options.mib << 20, options.rounds))
         finally:
@@ -170,20 +170,20 @@ def measure(work: Path, host: str, size: int, rounds: int) -> dict[str, object]:
         asyncio.run(push(work / cache, image, host, work / "cosign.key"))
     mine, memory, others, floors = [], [], [], []
     for _ in range(rounds):
-        seconds, peak = ours(large, host, work, work / "ours")
+        seconds, peak = extract_ours(large, host, work, work / "ours")
         mine.append(seconds)
         memory.append(peak)
         if shutil.which("skopeo") is not None:
-            others.append(theirs(large, work))
-        floors.append(floor(work / "cache", work))
-    small_memory = [ours(small, host, work, work / "ours")[1] for _ in range(3)]
+            others.append(extract_theirs(large, work))
+        floors.append(extract_plain(work / "cache", work))
+    small_memory = [extract_ours(small, host, work, work / "ours")[1] for _ in range(3)]
     again, _ = run_again(large, host, work)
     median = statistics.median
     return {
         "image_mib": size >> 20,
         "rounds": rounds,
         "ours_s": round(median(mine), 2),
-        **comparison(others, median(mine)),
+        **compare(others, median(mine)),
         "tar_x_s": round(median(floors), 2),
         "ours_to_tar_x": round(median(mine) / median(floors), 2),
         "ours_again_s": round(again, 2),
@@ -192,7 +192,7 @@ def measure(work: Path, host: str, size: int, rounds: int) -> dict[str, object]:
     }
 
 
-def comparison(others: list[dict[str, float]], ours_seconds: float) -> dict[str, object]:
+def compare(others: list[dict[str, float]], ours_seconds: float) -> dict[str, object]:
     if not others:
         return {"three_to_ours": "not measured: skopeo is not installed"}
     three = statistics.median(sum(each.values()) for each in others)

@@ -95,7 +95,7 @@ class World:
             self.extender.send_signal(signal.SIGTERM)
             self.extender.wait(20)
 
-    def memory_mib(self) -> int:
+    def read_memory_mib(self) -> int:
         assert self.extender is not None
         pages = int(Path(f"/proc/{self.extender.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
@@ -106,8 +106,8 @@ class World:
                 "/api/v1/nodes",
                 {
                     "metadata": {
-                        "name": world.node_name(number),
-                        "annotations": {INVENTORY_ANNOTATION: encode_inventory(world.inventory(number))},
+                        "name": world.format_node_name(number),
+                        "annotations": {INVENTORY_ANNOTATION: encode_inventory(world.build_inventory(number))},
                     },
                     "spec": {"unschedulable": True},
                 },
@@ -116,7 +116,7 @@ class World:
         )
 
     async def create_pod(self, name: str, limits: dict[str, str] | None = None) -> str:
-        body = world.pod(1)
+        body = world.build_pod(1)
         body["metadata"] = {"name": name}
         body["spec"] |= {"schedulerName": "none"}
         del body["spec"]["containers"][0]["volumeMounts"]
@@ -143,7 +143,7 @@ class World:
             raise RuntimeError(answer["Error"])
 
 
-async def timed(bind: Callable[[int], Awaitable[None]], batch: int) -> float:
+async def time_batch(bind: Callable[[int], Awaitable[None]], batch: int) -> float:
     """Bind a batch, several at once; return binds per second."""
     started = time.perf_counter()
     await spread((bind(number) for number in range(batch)), CONCURRENCY)
@@ -161,13 +161,13 @@ async def measure_bind(here: World, size: Size) -> dict[str, object]:
 
         async def bind(number: int, batch: int = batch, way: str = way, uids: dict[str, str] = uids) -> None:
             name, node = f"bind-{batch}-{number}", (batch * size.batch + number) % size.bind_nodes
-            share = Share(world.inventory(node).cards[0].id, world.GIB)
+            share = Share(world.build_inventory(node).cards[0].id, world.GIB)
             if way == "bare":
-                await here.bind_bare(name, uids[name], world.node_name(node), Assignment({"main": (share,)}))
+                await here.bind_bare(name, uids[name], world.format_node_name(node), Assignment({"main": (share,)}))
             else:
-                await here.bind_through(name, uids[name], world.node_name(node))
+                await here.bind_through(name, uids[name], world.format_node_name(node))
 
-        rates[way].append(await timed(bind, size.batch))
+        rates[way].append(await time_batch(bind, size.batch))
     here.stop()
     bare, ours = (sorted(rates[way])[size.batches // 2] for way in ("bare", "extender"))
     return {
@@ -182,22 +182,22 @@ async def measure_memory(here: World, size: Size) -> dict[str, object]:
 
     async def bound_pod(number: int, slot: int) -> None:
         name = f"pod-{number}-{slot}"
-        uid = await here.create_pod(name, world.limits(number))
-        await here.bind_bare(name, uid, world.node_name(number), world.assignments(number)[slot])
+        uid = await here.create_pod(name, world.build_limits(number))
+        await here.bind_bare(name, uid, world.format_node_name(number), world.build_assignments(number)[slot])
 
     await spread(bound_pod(number, slot) for number in range(size.nodes) for slot in range(world.PODS))
     started = time.perf_counter()
     await here.start()
     ready = time.perf_counter() - started
-    after_list = here.memory_mib()
-    body = {"Pod": world.pod(24), "NodeNames": [world.node_name(number) for number in range(size.nodes)]}
+    after_list = here.read_memory_mib()
+    body = {"Pod": world.build_pod(24), "NodeNames": [world.format_node_name(number) for number in range(size.nodes)]}
     for _ in range(20):
         for verb in ("filter", "prioritize"):
             async with here.http.post(f"{here.url}/{verb}", json=body) as reply:
                 await reply.read()
     async with here.http.get(f"{here.url}/inspect") as reply:
         shown = await reply.json()
-    after_use = here.memory_mib()
+    after_use = here.read_memory_mib()
     here.stop()
     return {
         "nodes": size.nodes,
@@ -218,7 +218,7 @@ async def run(paths: SandboxPaths, port: int, size: Size) -> dict[str, object]:
             here.stop()
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -234,7 +234,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
     nodes = folder / "nodes.yaml"
     nodes.write_text("nodes: [{name: node-1}]\n")
-    root, port = folder / "s", free_port()
+    root, port = folder / "s", find_free_port()
     command = [sys.executable, "-m", "accelkit", "sandbox"]
     try:
         up = ["up", "--root", str(root), "--nodes", str(nodes), "--extender-port", str(port)]

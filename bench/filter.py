@@ -35,11 +35,11 @@ WARM_UP = 20
 AIM_OF_RATIO = 1.5
 
 
-def server(nodes: int, port: int) -> None:
-    verbs = world.build(nodes)
+def serve(nodes: int, port: int) -> None:
+    verbs = world.build_verbs(nodes)
     decode, encode = msgspec.json.Decoder(Args).decode, msgspec.json.Encoder().encode
-    names = [world.node_name(number) for number in range(nodes)]
-    sample = decode(json.dumps({"Pod": world.pod(24), "NodeNames": names}).encode())
+    names = [world.format_node_name(number) for number in range(nodes)]
+    sample = decode(json.dumps({"Pod": world.build_pod(24), "NodeNames": names}).encode())
     replies = {"/floor/filter": verbs.filter(sample), "/floor/prioritize": verbs.prioritize(sample)}
     ref, pending = PodRef("default", "churn", "churn"), verbs._feed.read_pending(sample.Pod)  # noqa: SLF001
 
@@ -73,7 +73,7 @@ class Client:
         while True:
             try:
                 self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-                self.cpu()
+                self.read_cpu_seconds()
             except OSError:
                 if time.monotonic() > deadline:
                     raise
@@ -91,7 +91,7 @@ class Client:
             raise RuntimeError(data[:300])
         return elapsed
 
-    def cpu(self) -> float:
+    def read_cpu_seconds(self) -> float:
         self._connection.request("POST", "/cpu", b"")
         return float(self._connection.getresponse().read())
 
@@ -103,11 +103,11 @@ def measure(client: Client, verb: str, bodies: list[bytes], *, churn: bool, roun
         for path, taken in times.items():
             if churn and path == verb:
                 client.post("/churn", b"")
-            before = client.cpu()
+            before = client.read_cpu_seconds()
             elapsed = client.post(path, bodies[number % len(bodies)])
             if number >= WARM_UP:
                 taken.append(elapsed)
-                cpu[path] += client.cpu() - before
+                cpu[path] += client.read_cpu_seconds() - before
     floor, ours = times["/floor" + verb], times[verb]
     return {
         "p50_ms": round(1000 * statistics.median(ours), 3),
@@ -119,21 +119,21 @@ def measure(client: Client, verb: str, bodies: list[bytes], *, churn: bool, roun
     }
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def measure_at(nodes: int, rounds: int) -> dict[str, object]:
-    port = free_port()
-    process = multiprocessing.Process(target=server, args=(nodes, port), daemon=True)
+    port = find_free_port()
+    process = multiprocessing.Process(target=serve, args=(nodes, port), daemon=True)
     process.start()
     try:
         client = Client(port)
-        names = [world.node_name(number) for number in range(nodes)]
-        same = [json.dumps({"Pod": world.pod(24), "NodeNames": names}).encode()]
-        shapes = [json.dumps({"Pod": world.pod(1 + units), "NodeNames": names}).encode() for units in range(56)]
+        names = [world.format_node_name(number) for number in range(nodes)]
+        same = [json.dumps({"Pod": world.build_pod(24), "NodeNames": names}).encode()]
+        shapes = [json.dumps({"Pod": world.build_pod(1 + units), "NodeNames": names}).encode() for units in range(56)]
         return {
             "filter same": measure(client, "/filter", same, churn=False, rounds=rounds),
             "filter busy": measure(client, "/filter", same, churn=True, rounds=rounds),

@@ -23,20 +23,20 @@ CARDS = 8
 PODS = 4
 
 
-def node_name(number: int) -> str:
+def format_node_name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def inventory(number: int) -> Inventory:
+def build_inventory(number: int) -> Inventory:
     cards = (
         Card(f"GPU-{number:08x}-0000-0000-0000-{card:012x}", "simulated", "sim-80g", 80 * GIB) for card in range(CARDS)
     )
     return Inventory(GIB, tuple(cards))
 
 
-def assignments(number: int) -> list[Assignment]:
+def build_assignments(number: int) -> list[Assignment]:
     """The four pods of a node: 24 GiB each, or, on every fourth node, two whole cards each so that nothing is left."""
-    cards = inventory(number).cards
+    cards = build_inventory(number).cards
     if number % 4:
         return [Assignment({"main": (Share(cards[pod].id, 24 * GIB),)}) for pod in range(PODS)]
     return [
@@ -45,24 +45,24 @@ def assignments(number: int) -> list[Assignment]:
     ]
 
 
-def limits(number: int) -> dict[str, str]:
+def build_limits(number: int) -> dict[str, str]:
     """What the pods of a node ask for."""
     return {"accelkit.io/memory": "24"} if number % 4 else {"accelkit.io/cards": "2"}
 
 
-def build(nodes: int) -> Verbs:
+def build_verbs(nodes: int) -> Verbs:
     """Return the verbs over a filled ledger."""
     ledger = Ledger(unit_bytes=GIB)
     for number in range(nodes):
-        ledger.put_node(node_name(number), inventory(number))
-        for pod, assignment in enumerate(assignments(number)):
+        ledger.put_node(format_node_name(number), build_inventory(number))
+        for pod, assignment in enumerate(build_assignments(number)):
             ref = PodRef("default", f"pod-{number}-{pod}", f"uid-{number}-{pod}")
-            ledger.confirm(ref, node_name(number), assignment, [("main", Kind.APP)])
+            ledger.confirm(ref, format_node_name(number), assignment, [("main", Kind.APP)])
     dialects = load_dialects(["native"])
     return Verbs(ledger, LedgerFeed(ledger, dialects), Policy.BINPACK)
 
 
-def pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
+def build_pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
     """A pod as kube-scheduler sends it, with what a real one carries beside our limit."""
     return {
         "metadata": {

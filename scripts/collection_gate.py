@@ -1,4 +1,4 @@
-"""Check the collection as its users get it: the built tarball, unpacked, under the tools of Ansible's own world.
+"""Check the collection as its users get it: the built tarball, unpacked, under Ansible's own tools.
 
 `collection_gate.py lint` runs antsibull-changelog, antsibull-docs, galaxy-importer and `ansible-test sanity`;
 `collection_gate.py units` runs `ansible-test units`. Both work on a tarball that is built first, so a file that exists
@@ -32,7 +32,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The first run builds environments; a minute is what later ones take.
 STEP_SECONDS = 1500
 
-# What the tarball may hold. Whatever else turns up is somebody's oversight.
+# What the tarball may hold; any other file in it is an oversight.
 SHIPPED = (
     *("CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "changelogs/", "docs/", "examples/"),
     *("extensions/", "inventories/", "meta/", "playbooks/", "plugins/", "requirements.yml", "roles/", "site.yml"),
@@ -69,12 +69,12 @@ def main() -> int:
         tarball = build()
         unpack(tarball)
         if gate == "lint":
-            changelog()
-            documentation()
-            importer(tarball)
-            sanity()
+            check_changelog()
+            check_documentation()
+            run_importer(tarball)
+            run_sanity()
         else:
-            units()
+            run_units()
     except GateError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 1
@@ -82,9 +82,9 @@ def main() -> int:
 
 
 def build() -> Path:
-    """Build the tarball; fail where it holds a file that is nobody's decision."""
-    say("ansible-galaxy collection build")
-    with tempfile.TemporaryDirectory(dir=made(BUILD)) as folder:
+    """Build the tarball; fail where it holds a file that nobody decided to ship."""
+    announce("ansible-galaxy collection build")
+    with tempfile.TemporaryDirectory(dir=ensure_folder(BUILD)) as folder:
         run(BIN / "ansible-galaxy", "collection", "build", "--output-path", folder, quiet=True)
         (built,) = Path(folder).iterdir()
         tarball = built.replace(BUILD / built.name)
@@ -101,7 +101,7 @@ def build() -> Path:
 def unpack(tarball: Path) -> None:
     """Put the tarball's files where ansible-test wants them: in a Git checkout at a collection's path."""
     # Its environment for units lies in tests/output, and stays.
-    for path in made(COLLECTION).iterdir():
+    for path in ensure_folder(COLLECTION).iterdir():
         if path.name == "tests":
             for inner in path.iterdir():
                 if inner.name != "output":
@@ -115,23 +115,23 @@ def unpack(tarball: Path) -> None:
     run("git", "add", "--all", cwd=COLLECTION)
 
 
-def changelog() -> None:
+def check_changelog() -> None:
     """Check the fragments and the file that releases are kept in."""
-    say("antsibull-changelog lint")
+    announce("antsibull-changelog lint")
     run(BIN / "antsibull-changelog", "lint")
 
 
-def documentation() -> None:
+def check_documentation() -> None:
     """Check the markup of every plugin's documentation and that what it refers to exists."""
-    say("antsibull-docs lint-collection-docs")
+    announce("antsibull-docs lint-collection-docs")
     options = ["--plugin-docs", "--validate-collection-refs", "dependent"]
     command: list[str | Path] = [BIN / "antsibull-docs", "lint-collection-docs", *options, "."]
     run(*command, cwd=COLLECTION, ANSIBLE_COLLECTIONS_PATH=DEPENDENCIES)
 
 
-def importer(tarball: Path) -> None:
-    """Let Galaxy's importer read the tarball; a warning of its is a failure here."""
-    say("galaxy-importer")
+def run_importer(tarball: Path) -> None:
+    """Run Galaxy's importer on the tarball; its warnings count as failures."""
+    announce("galaxy-importer")
     lock, installed = REPOSITORY / "requirements-importer.lock", IMPORTER / "installed.lock"
     if not installed.is_file() or installed.read_text() != lock.read_text():
         run(sys.executable, "-m", "venv", "--clear", IMPORTER)
@@ -145,36 +145,36 @@ def importer(tarball: Path) -> None:
         "GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "false",
         "GALAXY_IMPORTER_CHECK_REQUIRED_TAGS": "true",
     }
-    said = run(
+    output = run(
         *(IMPORTER / "bin" / "python", "-m", "galaxy_importer.main", tarball), quiet=True, cwd=BUILD, **environment
     )
-    complaints = [line for line in said.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    complaints = [line for line in output.splitlines() if line.startswith(("WARNING", "ERROR"))]
     if complaints:
-        raise GateError("galaxy-importer is not content:\n" + "\n".join(complaints))
+        raise GateError("galaxy-importer warns:\n" + "\n".join(complaints))
 
 
-def sanity() -> None:
+def run_sanity() -> None:
     """Run all of ansible-test's sanity tests."""
-    say("ansible-test sanity")
-    prepare()
-    ansible_test("sanity")
+    announce("ansible-test sanity")
+    provide_get_pip()
+    run_ansible_test("sanity")
 
 
-def units() -> None:
+def run_units() -> None:
     """Run the unit tests that are shipped, with the accelkit of this checkout."""
-    say("ansible-test units")
-    prepare()
+    announce("ansible-test units")
+    provide_get_pip()
     requirements = COLLECTION / "tests" / "unit" / "requirements.txt"
     requirements.write_text(requirements.read_text().replace("accelkit\n", f"--editable {REPOSITORY}\n"))
-    ansible_test("units")
+    run_ansible_test("units")
 
 
-def ansible_test(command: str) -> None:
+def run_ansible_test(command: str) -> None:
     """Run it in an environment of its own, on the Python that runs this."""
     run(BIN / "ansible-test", command, "--venv", "--python", PYTHON, "--color", "no", cwd=COLLECTION, HOME=str(HOME))
 
 
-def prepare() -> None:
+def provide_get_pip() -> None:
     """Give ansible-test its get-pip, under the name that carries the version of pip which it wants."""
     package = find_spec("ansible_test")
     if package is None or package.origin is None:
@@ -183,7 +183,7 @@ def prepare() -> None:
     found = re.search(r"pip='([0-9.]+)'", source.read_text())
     if found is None:
         raise GateError(f"{source} does not say which pip it wants; adapt {Path(__file__).name} to this ansible-core")
-    cache = made(HOME / ".ansible" / "test" / "cache")
+    cache = ensure_folder(HOME / ".ansible" / "test" / "cache")
     (cache / f"get_pip_{found[1].replace('.', '_')}.py").write_text(GET_PIP)
 
 
@@ -207,13 +207,13 @@ def run(*command: str | Path, quiet: bool = False, cwd: Path = REPOSITORY, **env
     return done.stdout or ""
 
 
-def say(step: str) -> None:
-    """Name the step that comes."""
+def announce(step: str) -> None:
+    """Announce a step."""
     print(f"--- {step}", flush=True)
 
 
-def made(folder: Path) -> Path:
-    """Return the folder, which exists then."""
+def ensure_folder(folder: Path) -> Path:
+    """Make a folder where it is absent; return it."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

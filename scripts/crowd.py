@@ -1,6 +1,6 @@
 """A hundred pods of equal size at once on two nodes, while their kubelets and node agents restart; then an audit.
 
-Molecule runs it on kind (KUBECONFIG, ACCELKIT_KIND_CLUSTER). What the kubelets give away is watched all the while: no
+Molecule runs it on kind (KUBECONFIG, ACCELKIT_KIND_CLUSTER). What the kubelets allocate is watched throughout: no
 card may hold more devices than it has at any moment. At the end `accelkit audit` compares the leading extender's
 ledger, the pods' assignments, the kubelets and the cards, and must find nothing.
 """
@@ -55,29 +55,29 @@ DEPLOYMENT = {
 
 def main() -> int:
     """Run it; return the exit status."""
-    kubectl("apply", "-f", "-", given=json.dumps(DEPLOYMENT))
-    trouble = [(4, 0), (12, 1)]
-    began, moments, most = time.monotonic(), 0, Counter[str]()
+    kubectl("apply", "-f", "-", stdin=json.dumps(DEPLOYMENT))
+    restarts = [(4, 0), (12, 1)]
+    began, looks, most = time.monotonic(), 0, Counter[str]()
     while True:
         elapsed = time.monotonic() - began
-        while trouble and elapsed >= trouble[0][0]:
-            restart(WORKERS[trouble.pop(0)[1]])
-        for card, (held, capacity) in held_devices().items():
+        while restarts and elapsed >= restarts[0][0]:
+            restart(WORKERS[restarts.pop(0)[1]])
+        for card, (held, capacity) in count_devices().items():
             most[card] = max(most[card], held)
             if held > capacity:
                 sys.exit(f"{card} holds {held} devices and has {capacity}")
-        moments += 1
+        looks += 1
         ready = int(kubectl("get", "deployment", "crowd", "-o", "jsonpath={.status.readyReplicas}") or 0)
-        if ready == PODS and not trouble:
+        if ready == PODS and not restarts:
             break
         if elapsed > DEADLINE_SECONDS:
             print(kubectl("get", "pods", "-o", "wide"))
             sys.exit(f"{ready} of {PODS} pods run after {DEADLINE_SECONDS} s")
         time.sleep(0.5)
-    print(f"{PODS} pods run after {time.monotonic() - began:.0f} s; in {moments} moments no card held too much")
+    print(f"{PODS} pods run after {time.monotonic() - began:.0f} s; no card held too much in {looks} looks")
     print("most devices held at once:", ", ".join(f"{card} {count}" for card, count in sorted(most.items())))
     kubectl("wait", "--for=condition=Ready", "pod", "-l", AGENT, "-n", "accelkit", "--timeout=120s")
-    print(f"{corrections()} assignments were corrected on the way")
+    print(f"{count_corrections()} assignments were corrected on the way")
     status = audit()
     kubectl("delete", "deployment", "crowd", "--wait")
     kubectl("delete", "pods", "-l", "app=crowd", "--wait", "--ignore-not-found")
@@ -91,8 +91,8 @@ def restart(node: str) -> None:
     kubectl("delete", "pod", "-n", "accelkit", "-l", AGENT, "--field-selector", f"spec.nodeName={node}", "--wait=false")
 
 
-def held_devices() -> dict[str, tuple[int, int]]:
-    """Return devices held and there, by node and card, as the kubelets show them."""
+def count_devices() -> dict[str, tuple[int, int]]:
+    """Return how many devices are held and how many there are, by node and card, as the kubelets show them."""
     capacity: dict[str, int] = {}
     for node in json.loads(kubectl("get", "nodes", "-o", "json"))["items"]:
         inventory = json.loads(node["metadata"].get("annotations", {}).get("accelkit.io/inventory", '{"cards": []}'))
@@ -109,8 +109,8 @@ def held_devices() -> dict[str, tuple[int, int]]:
     return {card: (held[card], count) for card, count in capacity.items()}
 
 
-def corrections() -> int:
-    """Return how many corrections the cluster's events tell of."""
+def count_corrections() -> int:
+    """Return how many corrections the cluster's events report."""
     events = json.loads(kubectl("get", "events", "-o", "json", "--field-selector", "reason=AssignmentCorrected"))
     return len(events["items"])
 
@@ -143,14 +143,14 @@ def audit() -> int:
             forward.wait(10)
 
 
-def kubectl(*arguments: str, given: str | None = None) -> str:
-    """Return what kubectl says."""
-    return run("kubectl", *arguments, given=given)
+def kubectl(*arguments: str, stdin: str | None = None) -> str:
+    """Return what kubectl prints."""
+    return run("kubectl", *arguments, stdin=stdin)
 
 
-def run(*command: str, given: str | None = None) -> str:
+def run(*command: str, stdin: str | None = None) -> str:
     """Return what a command prints; exit with its error where it fails."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=180)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=180)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr or done.stdout}")
     return done.stdout

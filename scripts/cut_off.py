@@ -28,7 +28,7 @@ def main() -> int:
         while process.poll() is None and time.monotonic() < deadline:
             tried = subprocess.run(condition, shell=True, capture_output=True, check=False)  # noqa: S602 - by its contract
             if tried.returncode == 0 and process.poll() is None:
-                for each in (process.pid, *descendants(process.pid)):
+                for each in (process.pid, *find_descendants(process.pid)):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(each, signal.SIGKILL)
                 print(f"cut off when `{condition}` held")
@@ -39,7 +39,7 @@ def main() -> int:
     return 1
 
 
-def descendants(pid: int) -> list[int]:
+def find_descendants(pid: int) -> list[int]:
     """Return the processes below one; those of Ansible are in sessions of their own."""
     parents = {}
     for status in Path("/proc").glob("[0-9]*/stat"):

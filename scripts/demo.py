@@ -26,8 +26,8 @@ PODS = "/api/v1/namespaces/default/pods"
 WAIT_SECONDS = 60
 
 
-def step(text: str) -> None:
-    """Announce what comes."""
+def announce(text: str) -> None:
+    """Announce a step."""
     print(f"\n\033[1m==> {text}\033[0m", flush=True)
 
 
@@ -41,7 +41,7 @@ def run(*command: str, **variables: str) -> None:
         sys.exit(code)
 
 
-async def apply(api: ApiClient, name: str) -> list[str]:
+async def create_pods(api: ApiClient, name: str) -> list[str]:
     """Create the pods of an example; one that is there already stays."""
     print(f"the pods of examples/{name}:", flush=True)
     names = []
@@ -55,14 +55,14 @@ async def apply(api: ApiClient, name: str) -> list[str]:
     return names
 
 
-async def outcome(api: ApiClient, name: str) -> str:
+async def await_outcome(api: ApiClient, name: str) -> str:
     """Wait until a pod runs, or the scheduler has said why not; return what happened."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         pod = msgspec.json.decode(await api.get(f"{PODS}/{name}"))
         if pod["status"].get("phase") == "Running":
-            given = msgspec.json.decode(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
-            cards = [f"{c}: {g['environment']['ACCELKIT_VISIBLE_DEVICES']}" for c, g in given.items()]
+            containers = msgspec.json.decode(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
+            cards = [f"{c}: {g['environment']['ACCELKIT_VISIBLE_DEVICES']}" for c, g in containers.items()]
             return f"Running on {pod['spec']['nodeName']}, cards {'; '.join(cards)}"
         if pod["status"].get("phase") == "Failed":
             return f"Failed: {pod['status'].get('message', '')}"
@@ -73,7 +73,7 @@ async def outcome(api: ApiClient, name: str) -> str:
     return f"still undecided after {WAIT_SECONDS} s"
 
 
-async def examples(kubeconfig: Path) -> None:
+async def create_examples(kubeconfig: Path) -> None:
     """Create the examples one after the other, and say where each pod went."""
     async with ApiClient(load_connection(kubeconfig)) as api:
         for title, name in (
@@ -81,25 +81,25 @@ async def examples(kubeconfig: Path) -> None:
             ("A pod takes a whole card beside them", "whole-card.yaml"),
             ("A pod with two containers, one of them split over two cards", "two-containers.yaml"),
         ):
-            step(title)
-            for pod in await apply(api, name):
-                print(f"  {pod:<15} {await outcome(api, pod)}", flush=True)
+            announce(title)
+            for pod in await create_pods(api, name):
+                print(f"  {pod:<15} {await await_outcome(api, pod)}", flush=True)
 
 
 def main() -> int:
     """Run the demonstration; return the exit code."""
     started = time.monotonic()
     paths = SandboxPaths(default_root(os.environ))
-    step("Start an embedded cluster: real control plane, three simulated nodes, two of them with cards")
+    announce("Start an embedded cluster: real control plane, three simulated nodes, two of them with cards")
     run("accelkit", "sandbox", "up")
-    step("Install accelkit on it")
+    announce("Install accelkit on it")
     run("ansible-playbook", "site.yml", "-i", "inventories/sandbox")
     try:
-        asyncio.run(examples(paths.kubeconfig("admin")))
+        asyncio.run(create_examples(paths.kubeconfig("admin")))
     except AccelkitError as exc:
         print(f"Error: {exc}", file=sys.stderr)
         return 1
-    step("What the cards hold now")
+    announce("What the cards hold now")
     facts = paths.read_facts()
     if facts is None:
         print("Error: the cluster is gone; `make demo` starts it again", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Bring the whole product up on a real kind cluster and take it away again, by molecule; `make e2e` runs it.
 
-What molecule needs of this machine is looked at first, so that a missing piece is one sentence and not a failed task.
+What molecule needs is checked first, so that a missing program is one sentence and not a failed task.
 `KIND_NODE_IMAGE` names the image of the nodes (kind's own default without it), `DOCKER_HOST` the Docker daemon, and
 `ACCELKIT_BASE_IMAGE` the base of our image, which is otherwise pulled or, where that fails, made of Debian packages.
 """
@@ -21,10 +21,13 @@ BASE = "docker.io/library/python:3.13-slim"
 
 def main() -> int:
     """Run molecule where it can work; return the exit status."""
-    problem = missing()
-    base = "" if problem else base_image()
-    if problem or not base:
-        problem = problem or "there is no base image, for the reason above; another one is named in ACCELKIT_BASE_IMAGE"
+    problem = find_problem()
+    if problem is not None:
+        print(f"error: {problem}", file=sys.stderr)
+        return 1
+    base = find_base_image()
+    if base is None:
+        problem = "there is no base image, for the reason above; another one is named in ACCELKIT_BASE_IMAGE"
         print(f"error: {problem}", file=sys.stderr)
         return 1
     environment = {
@@ -36,8 +39,8 @@ def main() -> int:
     return subprocess.run(["molecule", "test"], cwd=REPOSITORY, env=environment, check=False).returncode
 
 
-def missing() -> str:
-    """Return what keeps molecule from working here and what to do about it; empty where nothing does."""
+def find_problem() -> str | None:
+    """Return what keeps molecule from working here and what to do about it; None where nothing does."""
     for tool, advice in {
         "docker": "install it by `make programs`, or put its client on PATH and name the daemon in DOCKER_HOST",
         "kind": "install kind from https://kind.sigs.k8s.io and put it on PATH",
@@ -46,33 +49,33 @@ def missing() -> str:
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH; {advice}"
     daemon = os.environ.get("DOCKER_HOST", "its default socket")
-    if not answers("docker", "info"):
+    if not succeeds("docker", "info"):
         return f"no Docker daemon answers at {daemon}; start it, or name another one in DOCKER_HOST"
     image = os.environ.get("KIND_NODE_IMAGE")
     if (
         image
-        and not answers("docker", "image", "inspect", image)
-        and not answers("docker", "manifest", "inspect", image)
+        and not succeeds("docker", "image", "inspect", image)
+        and not succeeds("docker", "manifest", "inspect", image)
     ):
         return (
             f"KIND_NODE_IMAGE is {image}, which Docker neither has nor finds; load it, or unset it for kind's default"
         )
-    return ""
+    return None
 
 
-def base_image() -> str:
-    """Return the name of a base image that Docker has; empty where none can be had."""
+def find_base_image() -> str | None:
+    """Return the name of a base image that Docker has, pulled or built where needed; None where that fails."""
     if named := os.environ.get("ACCELKIT_BASE_IMAGE"):
         return named
-    if answers("docker", "image", "inspect", BASE) or answers("docker", "pull", BASE, seconds=PULL_SECONDS):
+    if succeeds("docker", "image", "inspect", BASE) or succeeds("docker", "pull", BASE, seconds=PULL_SECONDS):
         return BASE
-    made = subprocess.run(
+    built = subprocess.run(
         [sys.executable, REPOSITORY / "scripts" / "base_image.py"], stdout=subprocess.PIPE, text=True, check=False
     )
-    return made.stdout.splitlines()[-1] if made.returncode == 0 else ""
+    return built.stdout.splitlines()[-1] if built.returncode == 0 else None
 
 
-def answers(*command: str, seconds: float = PROBE_SECONDS) -> bool:
+def succeeds(*command: str, seconds: float = PROBE_SECONDS) -> bool:
     """Return whether a command succeeds in time."""
     try:
         return subprocess.run(command, capture_output=True, timeout=seconds, check=False).returncode == 0

@@ -25,7 +25,7 @@ DOWNLOAD_SECONDS = 300
 
 def main() -> int:
     """Bring in what is missing; return the exit status."""
-    missing = [name for name in WANTED if not present(COLLECTIONS / name)]
+    missing = [name for name in WANTED if not is_installed(COLLECTIONS / name)]
     if missing:
         print(f"{' '.join(missing)}: downloading the wheel {WHEEL} (55 MB), of which these folders are kept")
         try:
@@ -38,12 +38,12 @@ def main() -> int:
             return 1
     print(f"{' '.join(WANTED)}: present in {COLLECTIONS.relative_to(REPOSITORY)}")
     link = COLLECTIONS / "accelkit" / "kubernetes"
-    print(f"accelkit.kubernetes: {'present' if linked(link) else 'linked to this checkout'}")
+    print(f"accelkit.kubernetes: {'present' if link_checkout(link) else 'linked to this checkout'}")
     return 0
 
 
-def present(folder: Path) -> bool:
-    """Return whether a collection lies there as this wheel has it."""
+def is_installed(folder: Path) -> bool:
+    """Tell whether a folder holds a collection from this wheel."""
     stamp = folder / ".from"
     return stamp.is_file() and stamp.read_text() == WHEEL
 
@@ -65,8 +65,8 @@ def unpack(names: list[str]) -> None:
             (place / ".from").write_text(WHEEL)
 
 
-def linked(link: Path) -> bool:
-    """Point `link` at the checkout; return whether it already did."""
+def link_checkout(link: Path) -> bool:
+    """Point `link` at the checkout; tell whether it already did."""
     if link.is_symlink() and link.resolve() == REPOSITORY:
         return True
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Regenerates the messages, stubs and type hints of src/accelkit/node/_proto from the .proto files there.
+"""Regenerate the messages, stubs and type hints of src/accelkit/node/_proto from the .proto files there.
 
 Run it in the development environment (grpcio-tools and mypy-protobuf), without arguments. The compiler is given
 the path inside the package, so that the generated imports are absolute and the file names are our own in protobuf's
@@ -19,7 +19,7 @@ PACKAGE = SOURCES / "accelkit" / "node" / "_proto"
 
 
 def main() -> int:
-    """Runs the compiler; returns its exit status."""
+    """Run the compiler; return its exit status."""
     # The compiler looks for the type hint plug-ins on PATH, and they stand beside this interpreter.
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     well_known = resources.files("grpc_tools") / "_proto"

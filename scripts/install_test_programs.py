@@ -1,7 +1,7 @@
 """Install the programs that tests and checks run and pip does not bring; `make programs` runs it.
 
-On Debian and its kin, as root, missing programs come from apt. Elsewhere, or without root, this says which are missing
-and what brings them. The binaries of the control plane are built by `accelkit sandbox build`, not here.
+On Debian and systems made from it, as root, missing programs come from apt. Elsewhere, or without root, this says which
+are missing and how to install them. The binaries of the control plane are built by `accelkit sandbox build`, not here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Program:
 
     Args:
         names: what satisfies the tests.
-        package: Debian's package; empty where Debian 12 has none that will do.
+        package: Debian's package; None where Debian 12 has none that is new enough.
         purpose: who runs it.
     """
 
     names: tuple[str, ...]
-    package: str
+    package: str | None
     purpose: str
 
     @property
@@ -42,7 +42,7 @@ class Program:
 
 PROGRAMS = (
     Program(("git",), "git", "make lint"),
-    Program(("go",), "", "a registry of the tests, and the control plane where KUBEBUILDER_ASSETS names none"),
+    Program(("go",), None, "a registry of the tests, and the control plane where KUBEBUILDER_ASSETS names none"),
     Program(("busybox",), "busybox-static", "shells of hosts"),
     Program(("docker-registry",), "docker-registry", "registries of the tests"),
     Program(("curl", "wget"), "curl", "probes of hosts"),
@@ -66,7 +66,7 @@ def main() -> int:
             return 1
         missing = [program for program in missing if program.missing]
     for program in missing:
-        print(f"error: {program} is not on PATH; {advice(program)}", file=sys.stderr)
+        print(f"error: {program} is not on PATH; {advise(program)}", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -79,8 +79,8 @@ def install(packages: list[str]) -> None:
         subprocess.run(command, env=environment, timeout=SECONDS, check=True)
 
 
-def advice(program: Program) -> str:
-    """Return what brings a program here."""
+def advise(program: Program) -> str:
+    """Return how to install a program."""
     if not program.package:
         return ELSEWHERE[program.names[0]]
     if shutil.which("apt-get"):

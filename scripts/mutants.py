@@ -1,9 +1,9 @@
 """Change the code a little, run the tests, and count how often they notice.
 
-A room is a folder of src/accelkit with all below it. From each room a sample of mutants is drawn, the same for the same
-seed, and each is given to the tests of its room: those in the folder of that name below tests/unit, else in the nearest
-folder above it. A mutant dies when a test fails or the deadline passes. Everything happens in copies of the checkout.
-The exit status is 1 where less than the wanted share dies in a room.
+A package is a folder of src/accelkit with all below it. From each a sample of mutants is drawn, the same for the same
+seed, and each is given to the tests of its package: those in the folder of that name below tests/unit, else in the
+nearest folder above it. A mutant dies when a test fails or the deadline passes. Everything happens in copies of the
+checkout. The exit status is 1 where less than the wanted share dies in a package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from mutations import Mutant, mutants_of
+from mutations import Mutant, find_mutants
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = Path("src/accelkit")
@@ -78,7 +78,7 @@ class Checkout:
         source = path.read_bytes()
         path.write_bytes(mutant.apply(source))
         try:
-            return self.passes(_nearest_first(self.folder, tests, mutant.path), seconds)
+            return self.passes(_sort_nearest_first(self.folder, tests, mutant.path), seconds)
         finally:
             path.write_bytes(source)
 
@@ -108,49 +108,51 @@ class Checkout:
         return code == 0
 
 
-def rooms() -> list[str]:
+def list_packages() -> list[str]:
     """Return the folders right below the package that hold modules, and `.` for the modules beside them."""
     folders = (each for each in (REPOSITORY / SOURCE).iterdir() if each.is_dir() and any(each.rglob("*.py")))
     return [".", *sorted(each.name for each in folders)]
 
 
-def modules_of(room: str) -> list[Path]:
-    """Return the modules of a room, relative to the checkout."""
-    folder = REPOSITORY / SOURCE / room
+def find_modules(package: str) -> list[Path]:
+    """Return the modules of a package, relative to the checkout."""
+    folder = REPOSITORY / SOURCE / package
     if not folder.is_dir():
-        raise MutantsError(f"there is no folder {SOURCE / room}; rooms are {', '.join(rooms())}")
-    found = folder.glob("*.py") if room == "." else folder.rglob("*.py")
+        raise MutantsError(f"there is no folder {SOURCE / package}; packages are {', '.join(list_packages())}")
+    found = folder.glob("*.py") if package == "." else folder.rglob("*.py")
     return sorted(each.relative_to(REPOSITORY) for each in found if GENERATED not in each.parts)
 
 
-def tests_of(room: str) -> list[Path]:
-    """Return the test files of a room, relative to the checkout."""
-    folder = TESTS / room
+def find_tests(package: str) -> list[Path]:
+    """Return the test files of a package, relative to the checkout."""
+    folder = TESTS / package
     while not any((REPOSITORY / folder).rglob("test_*.py")):
         folder = folder.parent
     return sorted(each.relative_to(REPOSITORY) for each in (REPOSITORY / folder).rglob("test_*.py"))
 
 
-def sample_of(room: str, count: int, seed: int) -> list[Mutant]:
-    """Draw mutants of a room, the same ones for the same seed and the same code."""
-    everything = [each for path in modules_of(room) for each in mutants_of(path, (REPOSITORY / path).read_bytes())]
-    chosen = random.Random(f"{seed} {room}").sample(everything, min(count, len(everything)))  # noqa: S311 - no secret
+def draw_sample(package: str, count: int, seed: int) -> list[Mutant]:
+    """Draw mutants of a package, the same ones for the same seed and the same code."""
+    everything = [
+        each for path in find_modules(package) for each in find_mutants(path, (REPOSITORY / path).read_bytes())
+    ]
+    chosen = random.Random(f"{seed} {package}").sample(everything, min(count, len(everything)))  # noqa: S311 - no secret
     return sorted(chosen)
 
 
-def judge_room(room: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkout]) -> list[Mutant]:
-    """Return the mutants of a room that survive its tests.
+def judge_package(package: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkout]) -> list[Mutant]:
+    """Return the mutants of a package that survive its tests.
 
     Raises:
         MutantsError: the tests fail without any mutant.
     """
-    tests = tests_of(room)
+    tests = find_tests(package)
     began = time.monotonic()
     # All copies at once: that is how the mutants run, and it leaves compiled tests in each.
     with ThreadPoolExecutor(len(checkouts)) as pool:
         passed = list(pool.map(lambda each: each.passes(tests, BASELINE_SECONDS, write_bytecode=True), checkouts))
     if not all(passed):
-        raise MutantsError(f"the tests of {room} fail without a mutant; run pytest {_folder_of(tests)}")
+        raise MutantsError(f"the tests of {package} fail without a mutant; run pytest {_find_folder(tests)}")
     deadline = max(SHORTEST_DEADLINE_SECONDS, SLACK * (time.monotonic() - began))
     free = queue.SimpleQueue[Checkout]()
     for checkout in checkouts:
@@ -168,38 +170,40 @@ def judge_room(room: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkou
 
 
 def main() -> int:
-    """Judge the rooms; return the exit status."""
+    """Judge the packages; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
+        "--package",
         "--room",
         action="append",
         metavar="FOLDER",
+        dest="packages",
         help="a folder below src/accelkit, such as placement or kernelcache/signatures; may be repeated (default: all)",
     )
-    parser.add_argument("--sample", type=int, default=20, help="mutants of each room (default: %(default)s)")
+    parser.add_argument("--sample", type=int, default=20, help="mutants of each package (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="another seed draws other mutants (default: %(default)s)")
     options = parser.parse_args()
     enough = True
     try:
         with _checkouts() as checkouts:
-            for room in options.room or rooms():
-                enough &= _report(room, sample_of(room, options.sample, options.seed), checkouts)
+            for package in options.packages or list_packages():
+                enough &= _report(package, draw_sample(package, options.sample, options.seed), checkouts)
     except MutantsError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
     return 0 if enough else 1
 
 
-def _report(room: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkout]) -> bool:
-    """Judge and print one room; tell whether enough of its mutants died."""
+def _report(package: str, mutants: Sequence[Mutant], checkouts: Sequence[Checkout]) -> bool:
+    """Judge and print one package; tell whether enough of its mutants died."""
     if not mutants:
-        print(f"{room}: nothing to change", flush=True)
+        print(f"{package}: nothing to change", flush=True)
         return True
     began = time.monotonic()
-    survivors = judge_room(room, mutants, checkouts)
+    survivors = judge_package(package, mutants, checkouts)
     dead = len(mutants) - len(survivors)
     share = 100 * dead // len(mutants)
-    print(f"{room}: {share} % died ({dead} of {len(mutants)}, {time.monotonic() - began:.0f} s)", flush=True)
+    print(f"{package}: {share} % died ({dead} of {len(mutants)}, {time.monotonic() - began:.0f} s)", flush=True)
     for each in survivors:
         print(f"  survived {each}", flush=True)
     return share >= WANTED_PERCENT
@@ -212,7 +216,7 @@ def _checkouts() -> Iterator[list[Checkout]]:
         yield [Checkout(each) for each in folders]
 
 
-def _nearest_first(folder: Path, tests: Sequence[Path], module: Path) -> list[Path]:
+def _sort_nearest_first(folder: Path, tests: Sequence[Path], module: Path) -> list[Path]:
     """Begin with the tests that name the module, as most mutants die there."""
     name = ".".join(module.relative_to("src").with_suffix("").parts).encode()
     return sorted(tests, key=lambda each: name not in (folder / each).read_bytes())
@@ -226,7 +230,7 @@ def _end_session(pid: int) -> None:
         return
 
 
-def _folder_of(tests: Sequence[Path]) -> str:
+def _find_folder(tests: Sequence[Path]) -> str:
     return os.path.commonpath([each.parent for each in tests])
 
 

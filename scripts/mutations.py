@@ -46,7 +46,7 @@ class Mutant:
         return f"{self.path}:{self.line}: {_one_line(self.before)}  ->  {_one_line(self.after)}"
 
 
-def mutants_of(path: Path, source: bytes) -> list[Mutant]:
+def find_mutants(path: Path, source: bytes) -> list[Mutant]:
     """Return every mutant of a file, in the order of its lines."""
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -126,7 +126,7 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
         case ast.AnnAssign():
             yield from [node.value] if node.value is not None else []
         case ast.Raise():
-            # What an error says is for people; what it holds besides is not.
+            # The message of an error is for people; its other arguments are not.
             yield from (child for child in ast.walk(node) if isinstance(child, ast.Compare | ast.BoolOp))
         case ast.Call():
             yield from [node.func, *node.args]

@@ -22,7 +22,7 @@ PROBE_SECONDS = 60
 def main() -> int:
     """Run pytest where the other Python differs in its last number only; return the exit status."""
     python, *arguments = sys.argv[1:]
-    ours, theirs = sys.version_info[:3], version(python)
+    ours, theirs = sys.version_info[:3], read_version(python)
     if theirs is None or theirs == ours or theirs[:2] != ours[:2]:
         found = "not there" if theirs is None else ".".join(map(str, theirs))
         print(f"{python} is {found} and .venv has {'.'.join(map(str, ours))}: there is nothing to compare")
@@ -37,7 +37,7 @@ def main() -> int:
     return subprocess.run(tests, cwd=REPOSITORY, env=environment, check=False).returncode
 
 
-def version(python: str) -> tuple[int, ...] | None:
+def read_version(python: str) -> tuple[int, ...] | None:
     """Return the version of a Python; None where it does not run."""
     ask = "import sys; print(*sys.version_info[:3])"
     try:

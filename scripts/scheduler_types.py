@@ -147,7 +147,7 @@ def git(folder: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def newest_tags(folder: Path) -> dict[int, str]:
+def find_newest_tags(folder: Path) -> dict[int, str]:
     """Return the newest release tag of each minor version."""
     newest: dict[int, tuple[int, str]] = {}
     for tag in (git(folder, "tag") or "").split():
@@ -162,18 +162,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kube_scheduler", type=Path)
     parser.add_argument("component_base", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     releases: dict[str, Any] = {}
     types: dict[str, Any] = {}
-    for minor, tag in newest_tags(given.kube_scheduler).items():
+    for minor, tag in find_newest_tags(options.kube_scheduler).items():
         formats: dict[str, str] = {}
-        for name, root, structs in Release(given.kube_scheduler, given.component_base, tag).formats():
+        for name, root, structs in Release(options.kube_scheduler, options.component_base, tag).formats():
             digest = hashlib.sha256(json.dumps([root, structs]).encode()).hexdigest()[:12]
             types[digest] = {"root": root, "structs": structs}
             formats[name] = digest
         releases[f"1.{minor}"] = {"module": f"k8s.io/kube-scheduler {tag}", "formats": formats}
     if not releases:
-        parser.error(f"{given.kube_scheduler} is no clone with release tags")
+        parser.error(f"{options.kube_scheduler} is no clone with release tags")
     TARGET.write_text(json.dumps({"releases": releases, "types": dict(sorted(types.items()))}, indent=1) + "\n")
     print(f"{len(releases)} releases, {len(types)} sets of types: {TARGET}")
     return 0

@@ -1,4 +1,4 @@
-"""What a cluster is, written to a file, so that it can be compared later: objects, nodes, and files on the nodes.
+"""Write the state of a cluster to a file, to compare it later: objects, nodes, and files on the nodes.
 
 Usage: snapshot.py take FILE, or snapshot.py compare FILE SECONDS
 """
@@ -30,7 +30,7 @@ LISTING = (
     "-printf '%p %y %m %U:%G %l\\n' ; done | sort; "
     "find {folders} -type f ! -name {excluded} -exec sha256sum {{}} + 2>/dev/null | sort -k 2"
 )
-# What changes by itself all the time.
+# Fields that change by themselves.
 VOLATILE = frozenset(
     {
         "managedFields",
@@ -44,7 +44,7 @@ VOLATILE = frozenset(
         "endpoints.kubernetes.io/last-change-trigger-time",
     }
 )
-# Kinds that come and go, and nodes, which are taken with what their kubelets say.
+# Kinds that come and go, and nodes, which are taken with their status.
 PASSING = ("events", "events.events.k8s.io", "componentstatuses", "nodes")
 
 
@@ -53,14 +53,14 @@ def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def stable(value: object) -> object:
-    """Return a value without what changes by itself."""
+def drop_volatile(value: object) -> object:
+    """Return a value without the fields that change by themselves."""
     if isinstance(value, dict):
-        return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
-    return [stable(entry) for entry in value] if isinstance(value, list) else value
+        return {key: drop_volatile(entry) for key, entry in value.items() if key not in VOLATILE}
+    return [drop_volatile(entry) for entry in value] if isinstance(value, list) else value
 
 
-def objects() -> dict[str, object]:
+def list_objects() -> dict[str, object]:
     """Return all objects that the API server lists, whole, by kind, namespace and name."""
     resources = run("kubectl", "api-resources", "--verbs=list", "-o", "name").split()
     kinds = ",".join(kind for kind in resources if kind not in PASSING)
@@ -78,11 +78,11 @@ def objects() -> dict[str, object]:
         if kind == "Pod":
             # The kubelet makes a static pod's mirror anew where its manifest was away.
             del item["status"], metadata["uid"], metadata["creationTimestamp"]
-        found[f"{item['apiVersion']} {kind} {namespace} {metadata['name']}"] = stable(item)
+        found[f"{item['apiVersion']} {kind} {namespace} {metadata['name']}"] = drop_volatile(item)
     return found
 
 
-def take() -> dict[str, object]:
+def take_snapshot() -> dict[str, object]:
     """Return the cluster of KUBECONFIG as it is now, and the files on its nodes, which are containers."""
     nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json"))["items"]
     for node in nodes:
@@ -90,8 +90,8 @@ def take() -> dict[str, object]:
         node["status"]["images"].sort(key=lambda image: sorted(image["names"] or ()))
     listing = LISTING.format(folders=" ".join(FOLDERS), excluded=EXCEPT)
     return {
-        "nodes": stable(nodes),
-        "objects": objects(),
+        "nodes": drop_volatile(nodes),
+        "objects": list_objects(),
         "files": {
             node["metadata"]["name"]: run("docker", "exec", node["metadata"]["name"], "sh", "-c", listing).splitlines()
             for node in nodes
@@ -99,24 +99,24 @@ def take() -> dict[str, object]:
     }
 
 
-def difference(before: object, after: object) -> str:
-    """Return the unified diff of two snapshots, empty where they are equal."""
+def compare(before: object, after: object) -> list[str]:
+    """Return the lines of the unified diff of two snapshots; there are none where they are equal."""
     first, second = (json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (before, after))
-    return "\n".join(difflib.unified_diff(first, second, "before", "after", lineterm="", n=6))
+    return list(difflib.unified_diff(first, second, "before", "after", lineterm="", n=6))
 
 
 def main() -> int:
     """Take a snapshot, or wait until the cluster equals one; return the exit status."""
     match sys.argv[1:]:
         case ["take", file]:
-            Path(file).write_text(json.dumps(take()))
+            Path(file).write_text(json.dumps(take_snapshot()))
             return 0
         case ["compare", file, seconds]:
             before, deadline = json.loads(Path(file).read_text()), time.monotonic() + float(seconds)
             # A kubelet reports the images that it has every minute or so, and deleted objects take their time.
-            while (found := difference(before, take())) and time.monotonic() < deadline:
+            while (found := compare(before, take_snapshot())) and time.monotonic() < deadline:
                 time.sleep(2)
-            print(found or "the cluster is as it was")
+            print("\n".join(found) if found else "the cluster is as it was")
             return bool(found)
         case _:
             print(__doc__, file=sys.stderr)

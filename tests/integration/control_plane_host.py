@@ -85,7 +85,7 @@ def make_root(root: Path, scheduler: Path, kubeconfig: Path, port: int) -> None:
 
 
 def tree(root: Path) -> dict[str, tuple[str, int, int, str]]:
-    """What lies on a host: kind and mode, owner, and content by its digest."""
+    """Return the files of a host: kind and mode, owner, and the digest of the content."""
     found = {}
     for path in sorted((*root.glob("etc/**/*"), *root.glob("var/**/*"))):
         status = path.lstat()
@@ -95,7 +95,7 @@ def tree(root: Path) -> dict[str, tuple[str, int, int, str]]:
 
 
 class Down:
-    """Which hosts have no scheduler that is healthy, and how many at most had none at once."""
+    """The hosts without a healthy scheduler, and how many there were at most at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -132,7 +132,7 @@ class StaticPod(threading.Thread):
     def run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except Exception as exc:  # noqa: BLE001 - told to the test by end()
+        except Exception as exc:  # noqa: BLE001 - end() raises it in the test
             self.problem = exc
         finally:
             self._halt()

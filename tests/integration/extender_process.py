@@ -176,7 +176,7 @@ class World:
         self._nodes: list[str] = []
 
     async def node(self, cards: int = 8, memory: int = 80, *, annotation: str | None = None, **body: Any) -> str:
-        """Create a node that nobody schedules to, with equal cards of so many GiB."""
+        """Create an unschedulable node, with equal cards of so many GiB."""
         name = body.get("name") or f"{self.prefix}-n{next(_numbers)}"
         text = inventory(name, cards, memory) if annotation is None else annotation
         annotations = {INVENTORY_ANNOTATION: text} if text else {}
@@ -214,7 +214,7 @@ class World:
         return msgspec.json.decode(await self.api.get(f"{PODS}/{pod['metadata']['name']}"), type=dict[str, Any])
 
     async def bind_past(self, pod: dict[str, Any], node: str, annotations: dict[str, str] | None = None) -> None:
-        """Bind as somebody else would."""
+        """Bind without the extender, as another program would."""
         meta = pod["metadata"]
         metadata = {"name": meta["name"], "namespace": "default", "annotations": annotations or {}}
         binding = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node}}
@@ -297,7 +297,7 @@ async def known(extender: Client, world: World, *shape: int, **options: Any) -> 
 
 
 async def heard(extender: Client, world: World) -> None:
-    """Wait until the extender has heard of all pods: the last of them says so."""
+    """Wait until the extender has seen all pods, by creating one more and waiting for it."""
     nowhere = f"{world.prefix}-nowhere"
     await world.pod(1, node_name=nowhere, annotations=assignment("none", 1))
     await extender.shows(nowhere, lambda view: view["cards"])

@@ -128,7 +128,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 if writer in self._muted:
-                    # The answer has come, so the request has taken effect; nobody will hear of it.
+                    # The answer has come, so the request has taken effect, but the client does not get it.
                     break
                 writer.write(data)
                 await writer.drain()
@@ -136,7 +136,7 @@ class Proxy:
 
 
 def refusal(status: int, reason: str) -> bytes:
-    """A refusal as the API server words it."""
+    """Return a refusal in the API server's format."""
     body = json.dumps({"kind": "Status", "code": status, "reason": reason, "message": f"{reason} by the test"}).encode()
     head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body

@@ -22,8 +22,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import default_cache_dir
-from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, prepare
-from accelkit.sandbox.processes import identify, of_sandbox
+from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare
+from accelkit.sandbox.processes import find_sandbox_processes, identify
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -66,7 +66,7 @@ def short_root():
         yield root
     finally:
         accelkit_sandbox("down", "--root", root)
-        left = of_sandbox(root)
+        left = find_sandbox_processes(root)
         shutil.rmtree(folder)
         assert left == []
 
@@ -195,7 +195,7 @@ def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
     os.kill(SandboxPaths(root).read_facts().supervisor_pid, signal.SIGKILL)
     code, said = accelkit_sandbox("down", "--root", root)
     assert code == 0, said
-    assert of_sandbox(root) == []
+    assert find_sandbox_processes(root) == []
     assert not root.exists()
 
 
@@ -204,7 +204,7 @@ def test_a_component_that_ends_takes_all_others_with_it(programs, root):
     assert code == 0, said
     paths = SandboxPaths(root)
     os.kill(paths.read_facts().processes["etcd"], signal.SIGKILL)
-    assert eventually(lambda: of_sandbox(root), lambda processes: not processes) == []
+    assert eventually(lambda: find_sandbox_processes(root), lambda processes: not processes) == []
     facts = paths.read_facts()
     assert facts.state == "failed"
     assert facts.message.startswith("etcd ended")
@@ -214,13 +214,13 @@ def test_a_component_that_ends_takes_all_others_with_it(programs, root):
 
 def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
     said = []
-    options = Options(extender_port=free_port(), apiserver_args=("--no-such-option",))
+    options = SandboxOptions(extender_port=free_port(), apiserver_args=("--no-such-option",))
     paths = SandboxPaths(root)
     with pytest.raises(SandboxError, match=r"kube-apiserver ended while starting:[^$]*no-such-option") as failure:
         lifecycle.up(paths, options, None, said.append, os.environ)
     assert "accelkit sandbox down" in failure.value.next_step
     assert said == ["starting etcd", "starting kube-apiserver", "sandbox stopped"]
-    assert of_sandbox(root) == []
+    assert find_sandbox_processes(root) == []
     assert (paths.logs / "kube-apiserver.log").exists()
 
 

@@ -6,11 +6,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
-from mutations import mutants_of
+from mutations import find_mutants
 
 
 def changes(source):
-    return [(each.line, each.before, each.after) for each in mutants_of(Path("m.py"), source.encode())]
+    return [(each.line, each.before, each.after) for each in find_mutants(Path("m.py"), source.encode())]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_no_test_should_fix_is_left_alone(source):
 def test_every_mutant_of_a_real_file_is_python_and_differs():
     path = Path(__file__).parents[2] / "src/accelkit/errors.py"
     source = path.read_bytes()
-    mutants = mutants_of(path, source)
+    mutants = find_mutants(path, source)
     assert mutants
     for each in mutants:
         changed = each.apply(source)

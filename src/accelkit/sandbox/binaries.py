@@ -73,49 +73,49 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, say: Callable[
     Raises:
         SandboxError: nothing was found and Go is absent, too old, failed or hung, or `cache_dir` is not writable.
     """
-    on_path = _executables(environ.get("PATH", ""))
+    on_path = _find_executables(environ.get("PATH", ""))
     if assets := environ.get("KUBEBUILDER_ASSETS"):
-        found = _executables(assets)
+        found = _find_executables(assets)
         missing = [name for name in _REQUIRED if name not in found]
         if not missing:
-            return _binaries(on_path | found, "KUBEBUILDER_ASSETS")
+            return _choose_binaries(on_path | found, "KUBEBUILDER_ASSETS")
         say(f"KUBEBUILDER_ASSETS={assets} has no executable {', '.join(missing)}: looking elsewhere")
     if on_path.keys() >= set(_REQUIRED):
-        return _binaries(on_path, "PATH")
+        return _choose_binaries(on_path, "PATH")
 
     # What is hashed is what gets written out and built, so a build is never filed under another state's name.
     sources = {name: (_MODULE / name).read_bytes() for name in ("go.sum", "main.go", "go.mod")}
     target = cache_dir.absolute() / hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     source: _Source = "cache"
-    if not _built(target):
-        go = _go(environ)
+    if not _is_built(target):
+        go = _find_go(environ)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(target.with_suffix(".lock"), say):
-                if not _built(target):
+            with _lock(target.with_suffix(".lock"), say):
+                if not _is_built(target):
                     _build(target, sources, go, environ, say)
                     source = "build"
         except OSError as error:
             message = f"cannot build the Kubernetes control plane in {cache_dir}: {error}"
             raise SandboxError(message, next_step="set ACCELKIT_CACHE to a writable folder with space") from error
-    return _binaries(_executables(str(target)), source)
+    return _choose_binaries(_find_executables(str(target)), source)
 
 
-def _executables(search_path: str) -> dict[str, Path]:
+def _find_executables(search_path: str) -> dict[str, Path]:
     found = {name: shutil.which(name, path=search_path) for name in _NAMES}
     return {name: Path(where).absolute() for name, where in found.items() if where}
 
 
-def _binaries(found: Mapping[str, Path], source: _Source) -> Binaries:
+def _choose_binaries(found: Mapping[str, Path], source: _Source) -> Binaries:
     etcd, apiserver, controller_manager, scheduler = (found[name] for name in _REQUIRED)
     return Binaries(etcd, apiserver, controller_manager, scheduler, found.get("kubectl"), source)
 
 
-def _built(target: Path) -> bool:
-    return len(_executables(str(target))) == len(_NAMES)
+def _is_built(target: Path) -> bool:
+    return len(_find_executables(str(target))) == len(_NAMES)
 
 
-def _go(environ: Mapping[str, str]) -> str:
+def _find_go(environ: Mapping[str, str]) -> str:
     """The path of a `go` that is new enough; raises SandboxError where there is none."""
     seen = ""
     if go := shutil.which("go", path=environ.get("PATH", "")):
@@ -133,7 +133,7 @@ def _go(environ: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, say: _Say) -> Iterator[None]:
+def _lock(path: Path, say: _Say) -> Iterator[None]:
     """Holds the lock file; the file stays, since a process may be waiting on it when we leave."""
     with path.open("wb") as lock:
         try:
@@ -161,7 +161,7 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
         run = functools.partial(_run, environ={**environ, **settings}, log=log, say=say)
 
-        version, ldflags = _version_and_ldflags(sources["go.mod"].decode())
+        version, ldflags = _read_version_and_ldflags(sources["go.mod"].decode())
         say(f"building the Kubernetes {version} control plane: takes 5 to 15 minutes, once")
         in_module = [go, "-C", str(module)]
         run([*in_module, "mod", "download"], doing="downloading Go modules")
@@ -176,7 +176,7 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
     say(f"built the Kubernetes {version} control plane in {time.monotonic() - start:.0f} s: {target}")
 
 
-def _version_and_ldflags(go_mod: str) -> tuple[str, str]:
+def _read_version_and_ldflags(go_mod: str) -> tuple[str, str]:
     """The pinned Kubernetes version, and linker flags that stamp it in as Kubernetes' own build scripts do."""
     version, major, minor = re.findall(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", go_mod)[0]
     # Modules do not tell their commit, and the unset value is a git placeholder that would show up in User-Agents.

@@ -1,4 +1,4 @@
-"""Keys of service accounts, and kubeconfigs that carry certificates."""
+"""The certificates and keys of the control plane, and kubeconfigs that carry them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,64 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from accelkit.install.certificates import Authority, KeyPair, encode_private_key
+from accelkit.sandbox.layout import SandboxPaths, write_atomically
 
-__all__ = ["Authority", "KeyPair", "kubeconfig", "service_account_keys"]
+__all__ = ["Authority", "KeyPair", "encode_kubeconfig", "generate_service_account_keys", "write_certificates"]
+
+_SERVER_NAMES = (
+    *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+    *("127.0.0.1", "10.96.0.1"),
+)
+# The user and, where it has one, the group of each client certificate.
+_USERS = {
+    "admin": ("admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager",),
+    "kube-scheduler": ("system:kube-scheduler",),
+}
 
 
-def service_account_keys() -> KeyPair:
+def write_certificates(paths: SandboxPaths, server: str) -> None:
+    """Make the authority, all certificates and the kubeconfigs."""
+    authority = Authority("accelkit-sandbox")
+    write_atomically(paths.pki / "ca.crt", authority.certificate)
+    pairs = {
+        "apiserver": authority.issue_server("kube-apiserver", _SERVER_NAMES),
+        "sa": generate_service_account_keys(),
+    }
+    for name, identity in _USERS.items():
+        pair = authority.issue_client(*identity)
+        write_atomically(paths.kubeconfig(name), encode_kubeconfig(server, authority.certificate, identity[0], pair))
+    for name, pair in pairs.items():
+        _write_pair(paths, name, pair)
+
+
+def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
+    write_atomically(paths.pki / f"{name}.crt", pair.certificate)
+    write_atomically(paths.pki / f"{name}.key", pair.key)
+
+
+def generate_service_account_keys() -> KeyPair:
     """Return a key pair for service account tokens; the public key stands in the certificate's place."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return KeyPair(public, encode_private_key(key))
 
 
-def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
+def encode_kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
     """Return a kubeconfig with everything in it; JSON, which is YAML too."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "sandbox", "cluster": {"server": server, "certificate-authority-data": _b64(authority)}}],
+        "clusters": [
+            {"name": "sandbox", "cluster": {"server": server, "certificate-authority-data": _encode_base64(authority)}}
+        ],
         "users": [
             {
                 "name": user,
-                "user": {"client-certificate-data": _b64(pair.certificate), "client-key-data": _b64(pair.key)},
+                "user": {
+                    "client-certificate-data": _encode_base64(pair.certificate),
+                    "client-key-data": _encode_base64(pair.key),
+                },
             }
         ],
         "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": user}}],
@@ -38,5 +75,5 @@ def kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
-def _b64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

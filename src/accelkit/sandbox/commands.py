@@ -13,7 +13,7 @@ from accelkit.output import output_option, print_value
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 from accelkit.sandbox.fake_host.command import fake_host
-from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, Options, SandboxPaths, default_root
+from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, SandboxOptions, SandboxPaths, default_root
 from accelkit.sandbox.nodes_command import nodes
 from accelkit.sandbox.supervisor import Supervisor
 
@@ -58,7 +58,7 @@ def sandbox() -> None:
 )
 def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_grace: float, timeout: float) -> None:
     """Start the sandbox and wait until it is ready."""
-    options = Options(extender_port, plugin_grace, timeout)
+    options = SandboxOptions(extender_port, plugin_grace, timeout)
     facts = lifecycle.up(_paths(root), options, nodes_file, click.echo, os.environ)
     click.echo(f"nodes: {', '.join(facts.nodes)}")
     click.echo(f"use it:  export KUBECONFIG={facts.kubeconfig}")
@@ -93,7 +93,7 @@ def status(root: Path | None, output: str) -> None:
 
 @sandbox.command(short_help="Find or build the control plane's binaries.")
 def build() -> None:
-    """Find the control plane's binaries, or build them from source; say where they are."""
+    """Find the control plane's binaries, or build them from source, and print where they are."""
     binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
     click.echo(f"control plane binaries: {binaries.etcd.parent} (from {binaries.source})")
 

@@ -1,4 +1,4 @@
-"""The control plane's processes: what each is started with, and how one sees that it is ready."""
+"""The control plane's processes: the options of each, and probes that tell when it is ready."""
 
 from __future__ import annotations
 
@@ -12,25 +12,14 @@ from pathlib import Path
 import aiohttp
 
 from accelkit.errors import ApiError
-from accelkit.install.certificates import Authority, KeyPair
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import collection, member
 from accelkit.sandbox.binaries import Binaries
-from accelkit.sandbox.certificates import kubeconfig, service_account_keys
-from accelkit.sandbox.layout import ROOT_VARIABLE, Options, SandboxPaths, write_atomically
+from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths
 from accelkit.sandbox.processes import Child
 
 _SERVICES = "10.96.0.0/16"
-_SERVER_NAMES = (
-    *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
-    *("127.0.0.1", "10.96.0.1"),
-)
-USERS = {
-    "admin": ("admin", "system:masters"),
-    "kube-controller-manager": ("system:kube-controller-manager", ""),
-    "kube-scheduler": ("system:kube-scheduler", ""),
-}
 
 
 @dataclass(frozen=True)
@@ -56,24 +45,7 @@ class Ports:
                 one.close()
 
 
-def write_certificates(paths: SandboxPaths, server: str) -> None:
-    """Make the authority, all certificates and the kubeconfigs."""
-    authority = Authority("accelkit-sandbox")
-    write_atomically(paths.pki / "ca.crt", authority.certificate)
-    pairs = {"apiserver": authority.issue_server("kube-apiserver", _SERVER_NAMES), "sa": service_account_keys()}
-    for name, (user, group) in USERS.items():
-        pair = authority.issue_client(user, group)
-        write_atomically(paths.kubeconfig(name), kubeconfig(server, authority.certificate, user, pair))
-    for name, pair in pairs.items():
-        _write_pair(paths, name, pair)
-
-
-def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
-    write_atomically(paths.pki / f"{name}.crt", pair.certificate)
-    write_atomically(paths.pki / f"{name}.key", pair.key)
-
-
-def plain_scheduler_config(paths: SandboxPaths) -> str:
+def render_scheduler_config(paths: SandboxPaths) -> str:
     """Return the configuration kube-scheduler starts with, before anybody adds an extender."""
     return (
         "# kube-scheduler of the accelkit sandbox\n"
@@ -86,10 +58,10 @@ def plain_scheduler_config(paths: SandboxPaths) -> str:
     )
 
 
-def etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     """Return etcd, in memory as far as it can be: the sandbox does not outlive its machine."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
-    return _child(
+    return _make_child(
         paths,
         binaries.etcd,
         "etcd",
@@ -100,10 +72,10 @@ def etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     )
 
 
-def apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: Options) -> Child:
+def make_apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: SandboxOptions) -> Child:
     """Return kube-apiserver, with the authorizers of a real cluster."""
     pki = paths.pki
-    return _child(
+    return _make_child(
         paths,
         binaries.kube_apiserver,
         "kube-apiserver",
@@ -119,10 +91,10 @@ def apiserver(paths: SandboxPaths, binaries: Binaries, ports: Ports, options: Op
     )
 
 
-def controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     """Return kube-controller-manager."""
     pki = paths.pki
-    return _child(
+    return _make_child(
         paths,
         binaries.kube_controller_manager,
         "kube-controller-manager",
@@ -130,14 +102,14 @@ def controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Ports) ->
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
-        # A laptop that sleeps, or two busy cores, must not make all nodes unreachable.
+        # Nodes stay reachable on a laptop that sleeps and on two busy cores.
         "--node-monitor-grace-period=60s",
     )
 
 
-def scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
+def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     """Return kube-scheduler; all but its address is in its configuration file."""
-    return _child(
+    return _make_child(
         paths,
         binaries.kube_scheduler,
         "kube-scheduler",
@@ -146,7 +118,7 @@ def scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
     )
 
 
-def answers(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
+def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
     """Return a probe: whether `url` answers 200. Without an authority its certificate is not verified."""
     context = ssl.create_default_context(cafile=authority)
     if authority is None:
@@ -165,7 +137,7 @@ def answers(url: str, authority: Path | None = None) -> Callable[[], Awaitable[b
     return probe
 
 
-def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
+def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
     """Return a probe: whether kube-controller-manager has made the service account that pods get."""
 
     async def probe() -> bool:
@@ -179,10 +151,10 @@ def default_account_exists(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]
     return probe
 
 
-def environment(paths: SandboxPaths) -> dict[str, str]:
-    """Return the environment of the sandbox's processes: ours, and whose they are."""
+def build_environment(paths: SandboxPaths) -> dict[str, str]:
+    """Return the environment of the sandbox's processes: ours, with the sandbox's root."""
     return {**os.environ, ROOT_VARIABLE: str(paths.root)}
 
 
-def _child(paths: SandboxPaths, executable: Path, name: str, *arguments: str) -> Child:
-    return Child(name, [str(executable), *arguments], paths.logs / f"{name}.log", environment(paths))
+def _make_child(paths: SandboxPaths, executable: Path, name: str, *arguments: str) -> Child:
+    return Child(name, [str(executable), *arguments], paths.logs / f"{name}.log", build_environment(paths))

@@ -1,4 +1,4 @@
-"""Where the sandbox keeps its things, and the facts it tells others: `sandbox.json`."""
+"""The folders and files of a sandbox, and the facts that others read from it: `sandbox.json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from accelkit.errors import SandboxError
 
 FACTS_VERSION: Final = 1
 DEFAULT_EXTENDER_PORT: Final = 32766
-# Set for every process of a sandbox, so that `down` knows its own in any state.
+# Set for every process of a sandbox, so that `down` finds them in any state.
 ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
 
 # sun_path of sockaddr_un, less the closing zero byte.
@@ -22,8 +22,8 @@ _SOCKET_BYTES = 107
 _LONGEST_SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
-class Options(msgspec.Struct, frozen=True):
-    """What `accelkit sandbox up` was told; kept in `options.json` for the processes it starts."""
+class SandboxOptions(msgspec.Struct, frozen=True):
+    """The options of `accelkit sandbox up`; kept in `options.json` for the processes it starts."""
 
     extender_port: int = DEFAULT_EXTENDER_PORT
     plugin_grace: float = 10.0
@@ -31,17 +31,17 @@ class Options(msgspec.Struct, frozen=True):
     apiserver_args: tuple[str, ...] = ()
 
 
-class Facts(msgspec.Struct):
-    """What others need to know of a sandbox; paths are absolute.
+SandboxState = Literal["starting", "ready", "failed"]
 
-    `state` is "starting", "ready" or "failed"; `processes` are process ids by name.
-    """
+
+class Facts(msgspec.Struct):
+    """What others need to know of a sandbox; paths are absolute, `processes` are process ids by name."""
 
     image: str
     extender_port: int
     supervisor_pid: int
     version: int = FACTS_VERSION
-    state: str = "starting"
+    state: SandboxState = "starting"
     message: str = ""
     binaries: str = ""
     kubectl: str = ""
@@ -64,12 +64,12 @@ class SandboxPaths:
 
     @property
     def facts(self) -> Path:
-        """What others read."""
+        """The facts that others read."""
         return self.root / "sandbox.json"
 
     @property
     def options(self) -> Path:
-        """What `up` was told."""
+        """The options of `up`."""
         return self.root / "options.json"
 
     @property
@@ -94,12 +94,12 @@ class SandboxPaths:
 
     @property
     def scheduler_config(self) -> Path:
-        """What kube-scheduler runs with; it is restarted when this changes."""
+        """The configuration of kube-scheduler, which is restarted when it changes."""
         return self.root / "kube-scheduler" / "config.yaml"
 
     @property
     def scheduler_state(self) -> Path:
-        """Which configuration the running kube-scheduler has."""
+        """The state of kube-scheduler, and which configuration it runs with."""
         return self.root / "kube-scheduler" / "state.json"
 
     @property
@@ -118,14 +118,14 @@ class SandboxPaths:
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def read_options(self) -> Options:
-        """Return what `up` was told.
+    def read_options(self) -> SandboxOptions:
+        """Return the options of `up`.
 
         Raises:
             SandboxError: there is no sandbox here.
         """
         try:
-            return msgspec.json.decode(self.options.read_bytes(), type=Options)
+            return msgspec.json.decode(self.options.read_bytes(), type=SandboxOptions)
         except (OSError, msgspec.MsgspecError) as exc:
             raise SandboxError(f"there is no sandbox in {self.root}", next_step="run `accelkit sandbox up`") from exc
 
@@ -156,10 +156,10 @@ def check_length(paths: SandboxPaths, nodes: Iterable[str]) -> None:
 
 
 def check_owner(paths: SandboxPaths) -> None:
-    """Refuse a root that is somebody else's; one that does not exist is nobody's.
+    """Refuse a root that belongs to another user; one that does not exist passes.
 
     Raises:
-        SandboxError: it belongs to another user, or that cannot be told.
+        SandboxError: it belongs to another user, or its owner cannot be found out.
     """
     try:
         owner = paths.root.stat().st_uid
@@ -177,7 +177,7 @@ def prepare(paths: SandboxPaths) -> None:
     """Make the root folder and those below it, for their owner alone.
 
     Raises:
-        SandboxError: it belongs to somebody else, or cannot be made.
+        SandboxError: it belongs to another user, or cannot be made.
     """
     try:
         paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)

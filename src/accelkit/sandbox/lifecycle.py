@@ -1,4 +1,4 @@
-"""Up, down and status: what a person does with a sandbox."""
+"""Start, stop and show a sandbox: `accelkit sandbox up`, `down` and `status`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelkit.sandbox.binaries import default_cache_dir, find_binaries
 from accelkit.sandbox.layout import (
     ROOT_VARIABLE,
     Facts,
-    Options,
+    SandboxOptions,
     SandboxPaths,
     check_length,
     check_owner,
@@ -27,14 +27,14 @@ from accelkit.sandbox.layout import (
     write_atomically,
 )
 from accelkit.sandbox.nodes import load_nodes
-from accelkit.sandbox.processes import end_all, of_sandbox, tail
+from accelkit.sandbox.processes import end_all, find_sandbox_processes, tail
 
 _Say = Callable[[str], None]
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _SWEEPS = 3
-# What the supervisor itself says of its progress, as accelkit.logs formats it.
+# The supervisor's own lines of progress, as accelkit.logs formats them.
 _PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor supervisor\.py:\d+ (.*)")
 
 
@@ -47,7 +47,7 @@ class ProcessView(msgspec.Struct, frozen=True):
     memory_mib: int
 
 
-class Status(msgspec.Struct, frozen=True):
+class SandboxStatus(msgspec.Struct, frozen=True):
     """The facts and the processes; `running` is whether the supervisor is alive."""
 
     running: bool
@@ -55,11 +55,13 @@ class Status(msgspec.Struct, frozen=True):
     processes: list[ProcessView]
 
 
-def up(paths: SandboxPaths, options: Options, nodes: Path | None, say: _Say, environ: Mapping[str, str]) -> Facts:
+def up(
+    paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, say: _Say, environ: Mapping[str, str]
+) -> Facts:
     """Start a sandbox and wait until it is ready; one that runs already is left alone.
 
     Raises:
-        SandboxError: why it did not start. Nothing of it runs then; its folder stays, for the logs.
+        SandboxError: it did not start. Nothing of it runs then; its folder stays, for the logs.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
@@ -70,7 +72,7 @@ def up(paths: SandboxPaths, options: Options, nodes: Path | None, say: _Say, env
     if paths.root.exists():
         down(paths, lambda _: None)
     _check_port(options.extender_port)
-    # In the foreground, so that the minutes of a first build are seen.
+    # In the foreground, so that the progress of a first build is seen.
     find_binaries(environ, cache_dir=default_cache_dir(environ), say=say)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
@@ -101,7 +103,7 @@ def down(paths: SandboxPaths, say: _Say) -> None:
     Raises:
         SandboxError: a process does not end, the folder is not a sandbox's or cannot be deleted.
     """
-    processes = of_sandbox(paths.root)
+    processes = find_sandbox_processes(paths.root)
     if not paths.root.exists() and not processes:
         say(f"there is no sandbox in {paths.root}")
         return
@@ -117,7 +119,7 @@ def down(paths: SandboxPaths, say: _Say) -> None:
     say(f"the sandbox in {paths.root} is gone")
 
 
-def status(paths: SandboxPaths) -> Status:
+def status(paths: SandboxPaths) -> SandboxStatus:
     """Return what is known of a sandbox.
 
     Raises:
@@ -128,27 +130,29 @@ def status(paths: SandboxPaths) -> Status:
         if paths.facts.exists():
             raise SandboxError(f"{paths.facts} cannot be read", next_step="run `accelkit sandbox down`, then up")
         raise SandboxError(f"there is no sandbox in {paths.root}", next_step="run `accelkit sandbox up`")
-    # A pid alone says little: it may be another's by now.
-    ours = {process.pid for process in of_sandbox(paths.root)}
+    # A pid alone is not enough: another process may have it by now.
+    ours = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
-        ProcessView(name, pid, pid in ours, _memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
+        ProcessView(name, pid, pid in ours, _read_memory_mib(pid) if pid in ours else 0) for name, pid in pids.items()
     ]
-    return Status(facts.supervisor_pid in ours, facts, processes)
+    return SandboxStatus(facts.supervisor_pid in ours, facts, processes)
 
 
 def _stop(paths: SandboxPaths, say: _Say) -> None:
     facts = paths.read_facts()
-    supervisor = [process for process in of_sandbox(paths.root) if facts and process.pid == facts.supervisor_pid]
+    supervisor = [
+        process for process in find_sandbox_processes(paths.root) if facts and process.pid == facts.supervisor_pid
+    ]
     if supervisor:
         say("stopping the supervisor and what it started")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
     # Whatever is left of a supervisor that was killed; more than once, for what these start before they end.
     for _ in range(_SWEEPS):
-        if not (left := of_sandbox(paths.root)):
+        if not (left := find_sandbox_processes(paths.root)):
             return
         end_all(left, patience_seconds=5.0)
-    if left := of_sandbox(paths.root):
+    if left := find_sandbox_processes(paths.root):
         pids = ", ".join(str(process.pid) for process in left)
         raise SandboxError(f"processes of {paths.root} do not end: {pids}", next_step="try again as their owner")
 
@@ -159,7 +163,7 @@ def _await_ready(
     deadline = time.monotonic() + seconds
     shown = 0
     while True:
-        # Asked first, so that the last words of one that ends are read below.
+        # Asked first, so that the last lines of one that ends are read below.
         ended = supervisor.poll() is not None
         # Up to the last line break: what follows is still being written.
         lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
@@ -197,11 +201,11 @@ def _check_port(port: int) -> None:
 
 
 def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
-    return any(process.pid == pid for process in of_sandbox(paths.root))
+    return any(process.pid == pid for process in find_sandbox_processes(paths.root))
 
 
 def _is_ours(paths: SandboxPaths) -> bool:
-    # Deleting a folder is for ever: one with our files or all our folders, or with nothing but these; no other.
+    # Deleting cannot be undone: only a folder with our files or all our folders, or with nothing but these.
     if not paths.root.is_dir():
         return False
     if paths.options.exists() or paths.facts.exists() or all(folder.is_dir() for folder in paths.folders):
@@ -209,7 +213,7 @@ def _is_ours(paths: SandboxPaths) -> bool:
     return set(paths.root.iterdir()) <= set(paths.folders)
 
 
-def _memory_mib(pid: int) -> int:
+def _read_memory_mib(pid: int) -> int:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError):

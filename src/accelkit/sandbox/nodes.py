@@ -1,6 +1,6 @@
 """The simulated nodes of the embedded cluster: how many, and which cards they have.
 
-A nodes file is YAML; sizes may be written with units, and alike cards as one entry with a count:
+A nodes file is YAML; sizes may be written with units, and equal cards as one entry with a count:
 
     nodes:
       - name: node-1
@@ -25,9 +25,9 @@ from ruamel.yaml.error import YAMLError
 from accelkit.errors import QuantityError, SandboxError
 from accelkit.model.units import parse_size
 
-__all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "cards_file", "load_nodes"]
+__all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
 
-# What Node Feature Discovery says of a node with a PCI device of a vendor.
+# The label that Node Feature Discovery gives to a node with a PCI device of a vendor.
 PRESENT_LABEL = "feature.node.kubernetes.io/pci-simulated.present"
 
 _GIB = 2**30
@@ -79,17 +79,17 @@ class _NodesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_nodes(path: Path | None) -> list[NodeSpec]:
-    """The nodes that `path` describes, or the default three without one.
+    """Loads the nodes that `path` describes, or the default three without one.
 
     Raises:
-        SandboxError: the file cannot be read or says something impossible; the message names the file and the place.
+        SandboxError: the file cannot be read or holds something impossible; the message names the file and the place.
     """
     if path is None:
-        return _default_nodes()
+        return _make_default_nodes()
     try:
         document: Any = YAML(typ="safe", pure=True).load(path.read_text())
         entries = msgspec.convert(document, _NodesFile).nodes
-        specs = [_node(entry) for entry in entries]
+        specs = [_read_node(entry) for entry in entries]
     except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError, QuantityError, SandboxError) as exc:
         raise SandboxError(f"the nodes file {path} cannot be used: {exc}") from exc
     if not specs:
@@ -99,20 +99,20 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
     return specs
 
 
-def cards_file(spec: NodeSpec) -> bytes:
-    """The content of `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
+def encode_cards(spec: NodeSpec) -> bytes:
+    """Encodes `etc/accelkit/simulated-cards.json` below the node's root, which the node agent reads."""
     cards = [{**msgspec.to_builtins(card), "index": index} for index, card in enumerate(spec.cards)]
     return msgspec.json.format(msgspec.json.encode({"version": 1, "cards": cards})) + b"\n"
 
 
-def _default_nodes() -> list[NodeSpec]:
+def _make_default_nodes() -> list[NodeSpec]:
     mixed = [_CardEntry("16GiB", count=2), _CardEntry("32GiB", count=2)]
     eight = _CardEntry("16GiB", count=8)
     entries = [_NodeEntry("node-1", [eight]), _NodeEntry("node-2", mixed), _NodeEntry("node-3")]
-    return [_node(entry) for entry in entries]
+    return [_read_node(entry) for entry in entries]
 
 
-def _node(entry: _NodeEntry) -> NodeSpec:
+def _read_node(entry: _NodeEntry) -> NodeSpec:
     if not _DNS_LABEL.fullmatch(entry.name):
         raise SandboxError(
             f"{entry.name!r} is no name for a node", next_step="use at most 63 of a-z, 0-9 and -, as in node-1"
@@ -121,7 +121,7 @@ def _node(entry: _NodeEntry) -> NodeSpec:
         raise SandboxError(f"{entry.name}: cpu and pods are at least 1")
     cards: list[SimulatedCard] = []
     for card in entry.cards:
-        cards.extend(_cards(entry.name, card, first=len(cards)))
+        cards.extend(_read_cards(entry.name, card, first=len(cards)))
     if len(cards) > _MOST_CARDS:
         raise SandboxError(f"{entry.name} has more than {_MOST_CARDS} cards")
     return NodeSpec(
@@ -134,7 +134,7 @@ def _node(entry: _NodeEntry) -> NodeSpec:
     )
 
 
-def _cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCard]:
+def _read_cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCard]:
     if not 1 <= entry.count <= _MOST_CARDS:
         raise SandboxError(f"{node}: count is between 1 and {_MOST_CARDS}")
     if entry.id and entry.count > 1:
@@ -143,7 +143,7 @@ def _cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCard]:
     model = entry.model or f"sim-{max(1, round(memory_bytes / _GIB))}g"
     return [
         SimulatedCard(
-            id=_card_id(node, entry.id or f"sim-{node}-{index}"),
+            id=_check_card_id(node, entry.id or f"sim-{node}-{index}"),
             model=model,
             memory_bytes=memory_bytes,
             numa=entry.numa,
@@ -152,7 +152,7 @@ def _cards(node: str, entry: _CardEntry, *, first: int) -> list[SimulatedCard]:
     ]
 
 
-def _card_id(node: str, card_id: str) -> str:
+def _check_card_id(node: str, card_id: str) -> str:
     if len(card_id) > _CARD_ID_LENGTH or not _CARD_ID.fullmatch(card_id):
         raise SandboxError(
             f"{node}: {card_id!r} is no card id",

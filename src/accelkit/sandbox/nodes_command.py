@@ -13,6 +13,7 @@ import click
 from accelkit.errors import SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.sandbox.failures import find_first
 from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxPaths
 from accelkit.sandbox.nodes import load_nodes
@@ -66,10 +67,4 @@ async def _run(root: Path) -> None:
                     )
                     group.create_task(node, name=spec.name)
         except* SandboxError as failures:
-            # One line for the person who reads it; the others are of the same cause, or are found next time.
-            raise _first(failures) from None
-
-
-def _first(failures: BaseExceptionGroup[SandboxError]) -> SandboxError:
-    first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+            raise find_first(failures) from None

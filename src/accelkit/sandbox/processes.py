@@ -1,7 +1,7 @@
-"""Child processes: started with a log of their own, watched, and ended for certain.
+"""Child processes: each is started with a log of its own, watched, and ended with its session.
 
-A process is known by its pid together with the time it was started: pids are used again, and nothing but our own is
-ever signalled.
+A process is identified by its pid together with its start time: pids are used again, and only our own processes are
+signalled.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def identify(pid: int) -> Identity | None:
     return None if fields[0] == "Z" else Identity(pid, int(fields[19]))
 
 
-def of_sandbox(root: Path) -> list[Identity]:
+def find_sandbox_processes(root: Path) -> list[Identity]:
     """Return every process that carries this sandbox's root in its environment, save ourselves and our ancestors.
 
     A shell that has the variable, and runs `accelkit sandbox down`, is not of the sandbox.
     """
     wanted = os.fsencode(f"{ROOT_VARIABLE}={root}")
-    lineage = _lineage(os.getpid())
+    lineage = _trace_ancestors(os.getpid())
     found: list[Identity] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in lineage:
@@ -119,17 +119,17 @@ class Child:
         self._identity: Identity | None = None
 
     @property
-    def pid(self) -> int:
-        """The process id, 0 where it was never started."""
-        return 0 if self._process is None else self._process.pid
+    def pid(self) -> int | None:
+        """The process id while it runs, None before and after."""
+        return self._process.pid if self._process is not None and self.running else None
 
     @property
     def running(self) -> bool:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
-    async def start(self) -> None:
-        """Start it.
+    async def start(self) -> int:
+        """Start it; return its process id.
 
         Raises:
             SandboxError: the executable cannot be run.
@@ -148,13 +148,20 @@ class Child:
             except OSError as exc:
                 raise SandboxError(f"{self._command[0]} cannot be run: {exc.strerror}") from exc
         self._identity = identify(self._process.pid)
+        return self._process.pid
 
     async def wait(self) -> int:
-        """Wait until it ends; return its exit code."""
-        return 0 if self._process is None else await self._process.wait()
+        """Wait until it ends; return its exit code.
+
+        Raises:
+            SandboxError: it was never started.
+        """
+        if self._process is None:
+            raise SandboxError(f"{self.name} was not started")
+        return await self._process.wait()
 
     async def ready(self, probe: Callable[[], Awaitable[bool]], *, seconds: float) -> None:
-        """Wait until `probe` says yes.
+        """Wait until `probe` succeeds.
 
         Raises:
             SandboxError: it ended, or the time is up.
@@ -196,7 +203,7 @@ class Child:
                 raise SandboxError(f"{self.name} ({process.pid}) does not end by SIGKILL") from exc
 
 
-def _lineage(pid: int) -> set[int]:
+def _trace_ancestors(pid: int) -> set[int]:
     found = {pid}
     while pid > 1:
         try:

@@ -1,7 +1,7 @@
-"""The supervisor: starts the control plane in order, keeps kube-scheduler on its configuration, ends all of it.
+"""The supervisor starts the control plane in order, keeps kube-scheduler on its configuration, and ends all of it.
 
 kube-scheduler is restarted whenever its configuration file changes, as a kubelet restarts a static pod; `state.json`
-beside that file says which configuration the running one has. The simulated nodes are one process, started again
+beside that file shows which configuration the running one has. The simulated nodes are one process, started again
 when it ends. Any other component that ends makes the sandbox fail as a whole.
 """
 
@@ -13,8 +13,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -22,7 +20,9 @@ from accelkit import __version__
 from accelkit.errors import SandboxError
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import Binaries
-from accelkit.sandbox.layout import Facts, Options, SandboxPaths, write_atomically
+from accelkit.sandbox.certificates import write_certificates
+from accelkit.sandbox.failures import find_first
+from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, SandboxState, write_atomically
 from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import Child, tail
 
@@ -49,18 +49,19 @@ class Supervisor:
     """One sandbox, from its first process to its last.
 
     Args:
-        paths: where it lives; the folder is prepared.
-        options: what `up` was told.
+        paths: its folder, which is prepared.
+        options: the options of `up`.
         binaries: the control plane's executables.
     """
 
-    def __init__(self, paths: SandboxPaths, options: Options, binaries: Binaries) -> None:
+    def __init__(self, paths: SandboxPaths, options: SandboxOptions, binaries: Binaries) -> None:
         self._paths = paths
         self._options = options
         self._binaries = binaries
         self._ports = control_plane.Ports.free()
         self._children: list[Child] = []
         self._scheduler_serves = asyncio.Event()
+        self._scheduler = SchedulerState(pid=0, config_sha256="", ready=False, restarts=-1)
         server = f"https://127.0.0.1:{self._ports.apiserver}"
         self._facts = Facts(
             image=IMAGE,
@@ -84,20 +85,17 @@ class Supervisor:
             SandboxError: something did not start, or ended.
             OSError: a file below the root cannot be written.
         """
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        stopping = asyncio.create_task(stop.wait())
         running = asyncio.create_task(self._run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
         try:
-            await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
+            await running
+        except asyncio.CancelledError:
+            log.info("stopping the sandbox")
         except (SandboxError, OSError) as exc:
             self._tell(state="failed", message=str(exc))
             raise
         finally:
-            await _cancel(stopping, running)
             for child in reversed(self._children):
                 try:
                     await child.stop()
@@ -112,44 +110,43 @@ class Supervisor:
         nodes = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
         self._facts.nodes = [node.name for node in nodes]
         self._tell()
-        control_plane.write_certificates(paths, self._facts.api_server)
-        write_atomically(paths.scheduler_config, control_plane.plain_scheduler_config(paths).encode(), 0o644)
+        write_certificates(paths, self._facts.api_server)
+        write_atomically(paths.scheduler_config, control_plane.render_scheduler_config(paths).encode(), 0o644)
         server = self._facts.api_server
-        etcd = await self._start(control_plane.etcd(paths, binaries, ports), f"http://127.0.0.1:{ports.etcd}/readyz")
+        etcd = await self._start(
+            control_plane.make_etcd(paths, binaries, ports), f"http://127.0.0.1:{ports.etcd}/readyz"
+        )
         apiserver = await self._start(
-            control_plane.apiserver(paths, binaries, ports, self._options), f"{server}/readyz"
+            control_plane.make_apiserver(paths, binaries, ports, self._options), f"{server}/readyz"
         )
         # The rest needs the API server alone, so it starts side by side.
-        manager = control_plane.controller_manager(paths, binaries, ports)
+        manager = control_plane.make_controller_manager(paths, binaries, ports)
         log.info("starting %s", manager.name)
         self._children.append(manager)
         await manager.start()
-        scheduler = control_plane.scheduler(paths, binaries, ports)
+        scheduler = control_plane.make_scheduler(paths, binaries, ports)
         simulated = Child(
             "nodes",
             [sys.executable, "-m", "accelkit", "sandbox", "nodes", "--root", str(paths.root)],
             paths.logs / "nodes.log",
-            control_plane.environment(paths),
+            control_plane.build_environment(paths),
         )
         self._children += [scheduler, simulated]
-        tasks = [
-            asyncio.create_task(self._keep_scheduler(scheduler)),
-            asyncio.create_task(self._keep_nodes(simulated)),
-            asyncio.create_task(self._await_ready(manager)),
-            asyncio.create_task(self._watch([etcd, apiserver, manager])),
-        ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await _cancel(*tasks)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_scheduler(scheduler))
+                group.create_task(self._keep_nodes(simulated))
+                group.create_task(self._await_ready(manager))
+                for child in (etcd, apiserver, manager):
+                    group.create_task(self._watch(child))
+        except* (SandboxError, OSError) as failures:
+            raise find_first(failures) from None
 
     async def _await_ready(self, manager: Child) -> None:
-        probe = control_plane.answers(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
+        probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
         await manager.ready(probe, seconds=_START_SECONDS)
-        # Without it the API server refuses every pod, and "ready" would be a promise too early.
-        await manager.ready(control_plane.default_account_exists(self._paths), seconds=_START_SECONDS)
+        # Without the account the API server refuses every pod.
+        await manager.ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
         await self._scheduler_serves.wait()
         self._tell(state="ready")
 
@@ -159,13 +156,11 @@ class Supervisor:
         await child.start()
         self._tell()
         authority = self._paths.pki / "ca.crt" if child.name == "kube-apiserver" else None
-        await child.ready(control_plane.answers(url, authority), seconds=_START_SECONDS)
+        await child.ready(control_plane.probe_http(url, authority), seconds=_START_SECONDS)
         return child
 
-    async def _watch(self, children: Sequence[Child]) -> None:
-        waits = {asyncio.create_task(child.wait()): child for child in children}
-        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        child = waits[done.pop()]
+    async def _watch(self, child: Child) -> None:
+        await child.wait()
         raise SandboxError(f"{child.name} ended:\n{tail(child.log)}\nits log is {child.log}")
 
     async def _keep_nodes(self, child: Child) -> None:
@@ -180,71 +175,63 @@ class Supervisor:
             delay = min(high, 2 * delay)
 
     async def _keep_scheduler(self, child: Child) -> None:
-        low, high = _BACK_OFF_SECONDS
-        delay = low
-        state = SchedulerState(pid=0, config_sha256="", ready=False, restarts=-1)
         while True:
-            digest = self._config_digest()
-            # What was wrong with another configuration is not said of this one.
-            error = state.error if digest == state.config_sha256 else ""
-            log.info("starting %s", child.name)
-            await child.start()
-            state = SchedulerState(child.pid, digest, ready=False, restarts=state.restarts + 1, error=error)
-            self._tell_scheduler(state)
-            changed = asyncio.create_task(self._config_changed(digest))
-            try:
-                error = await self._attend_scheduler(child, state, changed)
-                state = msgspec.structs.replace(state, error=error)
-                self._tell_scheduler(state)
-                self._tell()
-                if error:
-                    log.warning("kube-scheduler failed, again in %.0f s or when its configuration changes", delay)
-                    await asyncio.wait({changed}, timeout=delay)
-                delay = low if changed.done() else min(high, 2 * delay)
-            finally:
-                await _cancel(changed)
+            digest = self._compute_config_digest()
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(self._serve_scheduler(child, digest))
+                await self._wait_for_change(digest)
+                serving.cancel()
+            # The old process is still there, so "ready" is taken back before it ends.
+            self._tell_scheduler(ready=False, error="")
+            self._tell()
             await child.stop()
 
-    async def _attend_scheduler(self, child: Child, state: SchedulerState, changed: asyncio.Task[None]) -> str:
-        """Follow kube-scheduler; return its last log lines once it fails, or "" once its configuration changes."""
-        probe = control_plane.answers(self._facts.scheduler_url + "/readyz")
-        starting = asyncio.create_task(child.ready(probe, seconds=_START_SECONDS))
-        ended = asyncio.create_task(child.wait())
-        try:
-            await asyncio.wait({changed, starting}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done() and starting.exception() is None:
-                self._tell_scheduler(msgspec.structs.replace(state, ready=True, error=""))
+    async def _serve_scheduler(self, child: Child, digest: str | None) -> None:
+        """Run kube-scheduler with one configuration until cancelled; start it again whenever it fails."""
+        probe = control_plane.probe_http(self._facts.scheduler_url + "/readyz")
+        delay, high = _BACK_OFF_SECONDS
+        while True:
+            log.info("starting %s", child.name)
+            pid = await child.start()
+            restarts = self._scheduler.restarts + 1
+            self._tell_scheduler(pid=pid, config_sha256=digest or "", ready=False, restarts=restarts)
+            try:
+                await child.ready(probe, seconds=_START_SECONDS)
+            except SandboxError:
+                # Its log, below, says why.
+                pass
+            else:
+                self._tell_scheduler(ready=True, error="")
                 self._tell()
                 self._scheduler_serves.set()
-                await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if changed.done():
-                return ""
-            return tail(child.log) or f"kube-scheduler failed without a word in {child.log}"
-        finally:
-            await _cancel(starting, ended)
+                await child.wait()
+            error = tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
+            self._tell_scheduler(ready=False, error=error)
+            self._tell()
+            log.warning("kube-scheduler failed, again in %.0f s or when its configuration changes", delay)
+            await asyncio.sleep(delay)
+            delay = min(high, 2 * delay)
+            await child.stop()
 
-    async def _config_changed(self, digest: str) -> None:
-        while self._config_digest() == digest:  # noqa: ASYNC110 - other programs write the file, no event tells
+    async def _wait_for_change(self, digest: str | None) -> None:
+        while self._compute_config_digest() == digest:  # noqa: ASYNC110 - other programs write the file, no event tells
             await asyncio.sleep(_POLL_SECONDS)
         log.info("kube-scheduler's configuration has changed")
 
-    def _config_digest(self) -> str:
+    def _compute_config_digest(self) -> str | None:
+        """Return the digest of kube-scheduler's configuration, None while it cannot be read."""
         try:
             return hashlib.sha256(self._paths.scheduler_config.read_bytes()).hexdigest()
         except OSError:
-            return ""
+            return None
 
-    def _tell_scheduler(self, state: SchedulerState) -> None:
-        write_atomically(self._paths.scheduler_state, msgspec.json.encode(state))
+    def _tell_scheduler(self, **changes: object) -> None:
+        self._scheduler = msgspec.structs.replace(self._scheduler, **changes)
+        write_atomically(self._paths.scheduler_state, msgspec.json.encode(self._scheduler))
 
-    def _tell(self, *, state: str = "", message: str = "") -> None:
+    def _tell(self, *, state: SandboxState | None = None, message: str | None = None) -> None:
+        """Write the facts for others, with another state or message where one is given."""
         self._facts.state = state or self._facts.state
         self._facts.message = message or self._facts.message
-        self._facts.processes = {child.name: child.pid for child in self._children if child.running}
+        self._facts.processes = {child.name: child.pid for child in self._children if child.pid is not None}
         write_atomically(self._paths.facts, msgspec.json.format(msgspec.json.encode(self._facts), indent=2))
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""`accelkit sandbox fake-host`: a host's files with cards that are not there."""
+"""`accelkit sandbox fake-host` writes the files of a host with simulated cards."""
 
 from __future__ import annotations
 

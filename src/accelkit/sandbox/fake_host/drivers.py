@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from accelkit.sandbox.fake_host.host import FakeCard, FakeHost
+from accelkit.sandbox.fake_host.files import FakeCard, HostFiles
+
+__all__ = ["DRIVER_ENTRIES", "write_driver", "write_kfd"]
 
 # Major numbers of device nodes, as the kernel or the drivers have them.
 _NVIDIA, _DRM, _ACCEL, _KFD, _GCU = 195, 226, 261, 511, 239
 _FIRST_RENDER = 128
 _XGMI = 11
 # What drivers add to the folder of a PCI device.
-SHOWN = ("drm", "accel", "enflame", "unique_id", "product_name", "mem_info_vram_total", "mem_info_vram_used", "ras")
+DRIVER_ENTRIES = (
+    "drm",
+    "accel",
+    "enflame",
+    "unique_id",
+    "product_name",
+    "mem_info_vram_total",
+    "mem_info_vram_used",
+    "ras",
+)
 
 
-def show(host: FakeHost, card: FakeCard) -> None:
+def write_driver(host: HostFiles, card: FakeCard) -> None:
     """Write what a card's driver shows once it is bound."""
-    _SHOW[card.vendor](host, card)
+    _WRITERS[card.vendor](host, card)
 
 
-def _nvidia(host: FakeHost, card: FakeCard) -> None:
+def _write_nvidia(host: HostFiles, card: FakeCard) -> None:
     lines = {
         "Model": f"\t\t {card.model.name}",
         "IRQ": f"  \t\t {64 + card.number}",
@@ -31,25 +40,25 @@ def _nvidia(host: FakeHost, card: FakeCard) -> None:
     }
     text = "\n".join(f"{key}: {value}" for key, value in lines.items())
     host.write(f"proc/driver/nvidia/gpus/{card.bdf}/information", text)
-    host.node(f"nvidia{card.number}", _NVIDIA, card.number)
-    host.node("nvidiactl", _NVIDIA, 255)
-    host.node("nvidia-uvm", _NVIDIA + 10, 0)
+    host.make_device_node(f"nvidia{card.number}", _NVIDIA, card.number)
+    host.make_device_node("nvidiactl", _NVIDIA, 255)
+    host.make_device_node("nvidia-uvm", _NVIDIA + 10, 0)
 
 
-def _amd(host: FakeHost, card: FakeCard) -> None:
+def _write_amd(host: HostFiles, card: FakeCard) -> None:
     folder = host.device(card.bdf)
-    host.write(folder / "unique_id", f"{_unique_id(host, card):016x}")
+    host.write(folder / "unique_id", f"{_compute_unique_id(host, card):016x}")
     host.write(folder / "product_name", card.model.name)
     host.write(folder / "mem_info_vram_total", str(card.model.memory_bytes))
     host.write(folder / "mem_info_vram_used", "0")
     host.write(folder / "ras/umc_err_count", "ue: 0\nce: 0")
-    _drm(host, card)
-    host.node("kfd", _KFD, 0)
+    _write_drm(host, card)
+    host.make_device_node("kfd", _KFD, 0)
     write_kfd(host)
 
 
-def _intel(host: FakeHost, card: FakeCard) -> None:
-    _drm(host, card)
+def _write_intel(host: HostFiles, card: FakeCard) -> None:
+    _write_drm(host, card)
     if card.model.memory_file:
         drm = f"drm/card{card.order}"
         host.write(host.device(card.bdf) / drm / "lmem_total_bytes", str(card.model.memory_bytes))
@@ -60,34 +69,34 @@ def _intel(host: FakeHost, card: FakeCard) -> None:
         host.write("sys/fs/cgroup/dmem.capacity", "\n".join(regions))
 
 
-def _gaudi(host: FakeHost, card: FakeCard) -> None:
+def _write_gaudi(host: HostFiles, card: FakeCard) -> None:
     folder, name = host.device(card.bdf), f"accel{card.number}"
     host.write(folder / "accel" / name / "dev", f"{_ACCEL}:{2 * card.number}")
     host.write(folder / "module_id", str(card.number))
     host.write(folder / "device_type", card.model.name)
     host.write(folder / "status", "Operational")
     host.link(f"sys/class/accel/{name}", folder / "accel" / name)
-    host.node(f"accel/{name}", _ACCEL, 2 * card.number)
-    host.node(f"accel/accel_controlD{card.number}", _ACCEL, 2 * card.number + 1)
+    host.make_device_node(f"accel/{name}", _ACCEL, 2 * card.number)
+    host.make_device_node(f"accel/accel_controlD{card.number}", _ACCEL, 2 * card.number + 1)
 
 
-def _enflame(host: FakeHost, card: FakeCard) -> None:
+def _write_enflame(host: HostFiles, card: FakeCard) -> None:
     host.write(host.device(card.bdf) / "enflame" / f"gcu{card.number}" / "dev", f"{_GCU}:{card.number}")
-    host.node(f"gcu{card.number}", _GCU, card.number)
-    host.node("gcuctl", _GCU, 255)
+    host.make_device_node(f"gcu{card.number}", _GCU, card.number)
+    host.make_device_node("gcuctl", _GCU, 255)
 
 
-def _drm(host: FakeHost, card: FakeCard) -> None:
+def _write_drm(host: HostFiles, card: FakeCard) -> None:
     # DRM numbers the cards of all vendors together.
     folder = host.device(card.bdf)
     for name, minor in (("card", card.order), ("renderD", _FIRST_RENDER + card.order)):
         entry = f"{name}{minor}"
         host.write(folder / "drm" / entry / "dev", f"{_DRM}:{minor}")
         host.link(f"sys/class/drm/{entry}", folder / "drm" / entry)
-        host.node(f"dri/{entry}", _DRM, minor)
+        host.make_device_node(f"dri/{entry}", _DRM, minor)
 
 
-def write_kfd(host: FakeHost) -> None:
+def write_kfd(host: HostFiles) -> None:
     """Write the compute driver's topology anew: a node for the processor, then one for each card it drives."""
     cards = [card for card in host.cards if card.vendor == "amd" and card.bdf not in host.without_driver]
     nodes = "sys/class/kfd/kfd/topology/nodes"
@@ -105,25 +114,31 @@ def write_kfd(host: FakeHost) -> None:
             "domain": int(domain, 16),
             "drm_render_minor": _FIRST_RENDER + card.order,
             "hive_id": 0x5EED if card.model.fabric else 0,
-            "unique_id": _unique_id(host, card),
+            "unique_id": _compute_unique_id(host, card),
         }
-        host.write(f"{nodes}/{here}/properties", _lines(properties))
+        host.write(f"{nodes}/{here}/properties", _format_properties(properties))
         bank = {"heap_type": 1, "size_in_bytes": card.model.memory_bytes, "width": 8192}
-        host.write(f"{nodes}/{here}/mem_banks/0/properties", _lines(bank))
+        host.write(f"{nodes}/{here}/mem_banks/0/properties", _format_properties(bank))
         if not card.model.fabric:
             continue
         ends = [there for there, other in enumerate(cards, 1) if there != here and other.model == card.model]
         for number, there in enumerate(ends):
             link = {"type": _XGMI, "node_from": here, "node_to": there, "weight": 15}
-            host.write(f"{nodes}/{here}/io_links/{number}/properties", _lines(link))
+            host.write(f"{nodes}/{here}/io_links/{number}/properties", _format_properties(link))
 
 
-def _lines(properties: dict[str, int]) -> str:
+def _format_properties(properties: dict[str, int]) -> str:
     return "\n".join(f"{key} {value}" for key, value in properties.items())
 
 
-def _unique_id(host: FakeHost, card: FakeCard) -> int:
+def _compute_unique_id(host: HostFiles, card: FakeCard) -> int:
     return int(host.machine_id[:12], 16) << 16 | card.number
 
 
-_SHOW = {"nvidia": _nvidia, "amd": _amd, "intel": _intel, "gaudi": _gaudi, "enflame": _enflame}
+_WRITERS = {
+    "nvidia": _write_nvidia,
+    "amd": _write_amd,
+    "intel": _write_intel,
+    "gaudi": _write_gaudi,
+    "enflame": _write_enflame,
+}

@@ -1,4 +1,4 @@
-"""The cards that a fake host can have: what sysfs and the drivers say of each model."""
+"""The cards that a fake host can have: what sysfs and the drivers show of each model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ MODELS: Final[Mapping[str, Mapping[str, FakeModel]]] = {
 }
 
 
-def model_of(vendor: str, name: str) -> FakeModel:
+def find_model(vendor: str, name: str) -> FakeModel:
     """Return a model by its vendor and its name.
 
     Raises:

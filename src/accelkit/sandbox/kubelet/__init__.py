@@ -1,4 +1,4 @@
-"""A kubelet whose containers are simulated, but whose device manager, sockets and habits are the real one's."""
+"""A kubelet whose containers are simulated, but whose device manager and sockets behave as the real one's."""
 
 from accelkit.sandbox.kubelet.kubelet import run_node
 

@@ -1,4 +1,4 @@
-"""One simulated node from its registration to its end.
+"""One simulated node, from its registration to its end.
 
 The node's root folder is its `/`: the sockets, the pods' logs and the description of its cards are in it. Everything
 else that a kubelet knows is on the API server, or in the checkpoint of the device manager.
@@ -23,11 +23,11 @@ from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, load_ch
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
-from accelkit.sandbox.kubelet.node_status import NodeStatus, node_labels, node_object
+from accelkit.sandbox.kubelet.node_status import NodeStatusBuilder, build_node, build_node_labels
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
-from accelkit.sandbox.kubelet.pods.credentials import certificate_authority
+from accelkit.sandbox.kubelet.pods.credentials import read_certificate_authority
 from accelkit.sandbox.kubelet.pods.pods import Pods
-from accelkit.sandbox.nodes import NodeSpec, cards_file
+from accelkit.sandbox.nodes import NodeSpec, encode_cards
 
 __all__ = ["run_node"]
 
@@ -66,7 +66,7 @@ async def run_node(
         SandboxError: the node cannot register or listen.
     """
     changed = asyncio.Event()
-    # The choice among equal devices: any will do, but the same each time.
+    # Chooses among equal devices, in the same way each time.
     chance = random.Random(spec.name)  # noqa: S311 - no secret
     manager = DeviceManager(clock=time.monotonic, grace_seconds=plugin_grace_seconds, chance=chance)
     node = NodeContext(
@@ -75,7 +75,7 @@ async def run_node(
         image=image,
         api=api,
         manager=manager,
-        authority=certificate_authority(admin_kubeconfig),
+        authority=read_certificate_authority(admin_kubeconfig),
         environ=environ,
         now=_now,
     )
@@ -84,7 +84,7 @@ async def run_node(
     load_checkpoint(plugin_folder / CHECKPOINT_NAME, manager)
     pods = Pods(node, plugin_folder / CHECKPOINT_NAME)
     plugins = PluginServer(plugin_folder, manager, on_change=changed.set)
-    pod_resources = PodResourcesServer(root / "var/lib/kubelet/pod-resources", manager, active_pods=pods.active)
+    pod_resources = PodResourcesServer(root / "var/lib/kubelet/pod-resources", manager, active_pods=pods.list_active)
     await _register(api, spec)
     try:
         await pod_resources.start()
@@ -103,7 +103,7 @@ def _prepare(root: Path, spec: NodeSpec, plugin_folder: Path) -> None:
     try:
         for folder in (etc, root / "dev", root / "var/log/pods", plugin_folder):
             folder.mkdir(parents=True, exist_ok=True)
-        (etc / "simulated-cards.json").write_bytes(cards_file(spec))
+        (etc / "simulated-cards.json").write_bytes(encode_cards(spec))
     except OSError as exc:
         raise SandboxError(f"the root of {spec.name} cannot be made in {root}: {exc}") from exc
 
@@ -111,28 +111,29 @@ def _prepare(root: Path, spec: NodeSpec, plugin_folder: Path) -> None:
 async def _register(api: ApiClient, spec: NodeSpec) -> None:
     try:
         async with asyncio.timeout(_REGISTRATION_SECONDS):
-            await _persist(lambda: _adopt(api, spec), what=f"registration of {spec.name}")
+            await _retry_until_done(lambda: _create_or_update(api, spec), what=f"registration of {spec.name}")
     except TimeoutError as exc:
         raise SandboxError(f"{spec.name} cannot register at {api.server}") from exc
 
 
-async def _adopt(api: ApiClient, spec: NodeSpec) -> None:
-    await patch_or_create(api, NODES, spec.name, {"metadata": {"labels": node_labels(spec)}}, node_object(spec))
+async def _create_or_update(api: ApiClient, spec: NodeSpec) -> None:
+    labels = {"metadata": {"labels": build_node_labels(spec)}}
+    await patch_or_create(api, NODES, spec.name, labels, build_node(spec))
 
 
 async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, changed: asyncio.Event) -> None:
-    status = NodeStatus(spec, now=_now, clock=time.monotonic)
+    status = NodeStatusBuilder(spec, now=_now, clock=time.monotonic)
     while True:
         changed.clear()
-        patch = status.patch(manager.resources())
+        patch = status.build_patch(manager.collect_resources())
         try:
             await api.patch(f"{node_path(spec.name)}/status", patch)
         except ApiError as exc:
             log.warning("status not written node=%s reason=%s", spec.name, exc)
             await asyncio.sleep(_STATUS_RETRY_SECONDS)
             continue
-        status.written(patch)
-        expiry = manager.next_expiry()
+        status.acknowledge(patch)
+        expiry = manager.find_next_expiry()
         delay = _STATUS_SECONDS if expiry is None else min(_STATUS_SECONDS, max(0.0, expiry - time.monotonic()))
         try:
             async with asyncio.timeout(delay):
@@ -143,7 +144,7 @@ async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, c
 
 async def _keep_lease(api: ApiClient, name: str) -> None:
     while True:
-        await _persist(lambda: _renew(api, name), what=f"lease of {name}")
+        await _retry_until_done(lambda: _renew(api, name), what=f"lease of {name}")
         await asyncio.sleep(_LEASE_SECONDS)
 
 
@@ -154,7 +155,7 @@ async def _renew(api: ApiClient, name: str) -> None:
     await patch_or_create(api, _LEASES, name, {"spec": spec}, lease)
 
 
-async def _persist(attempt: Callable[[], Awaitable[None]], *, what: str) -> None:
+async def _retry_until_done(attempt: Callable[[], Awaitable[None]], *, what: str) -> None:
     while True:
         try:
             await attempt()
@@ -165,5 +166,6 @@ async def _persist(attempt: Callable[[], Awaitable[None]], *, what: str) -> None
             return
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _now() -> datetime:
+    # metav1.Time has whole seconds.
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,10 +1,11 @@
-"""The Node object of a simulated node: who it is, what it has, that it is alive."""
+"""The Node object of a simulated node, and the status that its kubelet reports."""
 
 from __future__ import annotations
 
 import platform
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from accelkit import __version__
@@ -12,7 +13,7 @@ from accelkit.sandbox.kubelet.devices.device_values import NodeResources
 from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
 from accelkit.sandbox.nodes import PRESENT_LABEL, NodeSpec
 
-__all__ = ["NodeStatus", "node_labels", "node_object"]
+__all__ = ["NodeStatusBuilder", "build_node", "build_node_labels"]
 
 _HEARTBEAT_SECONDS = 300.0
 _EPHEMERAL_STORAGE = "100Gi"
@@ -20,9 +21,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _VERSION = "v1.34.4"
 
 
-def node_labels(spec: NodeSpec) -> dict[str, str]:
-    """The labels the node registers with; those of its specification win."""
-    arch = _architecture()
+def build_node_labels(spec: NodeSpec) -> dict[str, str]:
+    """Builds the labels with which a node registers; those of its specification win."""
+    arch = _read_architecture()
     labels = {
         "kubernetes.io/hostname": spec.name,
         "kubernetes.io/os": "linux",
@@ -36,28 +37,28 @@ def node_labels(spec: NodeSpec) -> dict[str, str]:
     return {**labels, **spec.labels}
 
 
-def node_object(spec: NodeSpec) -> dict[str, Any]:
-    """The Node as it is created; its status comes afterwards."""
+def build_node(spec: NodeSpec) -> dict[str, Any]:
+    """Builds the Node as it is created; its status is written afterwards."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": spec.name, "labels": node_labels(spec)},
+        "metadata": {"name": spec.name, "labels": build_node_labels(spec)},
         "spec": {"providerID": f"simulated://{spec.name}"},
     }
 
 
-class NodeStatus:
+class NodeStatusBuilder:
     """Builds status patches that name our own keys only.
 
     A resource that is removed is written as 0 until that has arrived, and not again: whoever deletes its key from the
     node afterwards does not get it back.
 
     Args:
-        now: the time as RFC 3339 text.
-        clock: seconds that only grow.
+        now: tells the time in UTC, in whole seconds.
+        clock: tells seconds that only grow.
     """
 
-    def __init__(self, spec: NodeSpec, *, now: Callable[[], str], clock: Callable[[], float]) -> None:
+    def __init__(self, spec: NodeSpec, *, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
         self._spec = spec
         self._now = now
         self._clock = clock
@@ -65,8 +66,8 @@ class NodeStatus:
         self._heartbeat = (clock(), self._since)
         self._removed: set[str] = set()
 
-    def patch(self, resources: NodeResources) -> dict[str, Any]:
-        """The merge patch of the node's status subresource."""
+    def build_patch(self, resources: NodeResources) -> dict[str, Any]:
+        """Builds the merge patch of the node's status subresource."""
         self._removed |= resources.removed
         self._removed -= resources.capacity.keys()
         own = {
@@ -77,22 +78,22 @@ class NodeStatus:
             **dict.fromkeys(sorted(self._removed), "0"),
         }
         status = {
-            "capacity": own | _texts(resources.capacity),
-            "allocatable": own | _texts(resources.allocatable),
-            "conditions": self._conditions(),
+            "capacity": own | _format_numbers(resources.capacity),
+            "allocatable": own | _format_numbers(resources.allocatable),
+            "conditions": self._build_conditions(),
             "addresses": [
                 {"type": "InternalIP", "address": NODE_ADDRESS},
                 {"type": "Hostname", "address": self._spec.name},
             ],
-            "nodeInfo": _node_info(self._spec.name),
+            "nodeInfo": _build_node_info(self._spec.name),
         }
         return {"status": status}
 
-    def written(self, patch: Mapping[str, Any]) -> None:
-        """A patch has arrived: what it set to 0 as removed is not mentioned again."""
+    def acknowledge(self, patch: Mapping[str, Any]) -> None:
+        """Takes note that a patch has arrived: what it set to 0 as removed is not mentioned again."""
         self._removed -= patch["status"]["capacity"].keys()
 
-    def _conditions(self) -> list[dict[str, str]]:
+    def _build_conditions(self) -> list[dict[str, str | datetime]]:
         # An unchanged patch changes nothing on the API server, so heartbeats are rare, as the real kubelet's are.
         if self._clock() - self._heartbeat[0] >= _HEARTBEAT_SECONDS:
             self._heartbeat = (self._clock(), self._now())
@@ -109,15 +110,15 @@ class NodeStatus:
         ]
 
 
-def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
+def _format_numbers(numbers: Mapping[str, int]) -> dict[str, str]:
     return {resource: str(number) for resource, number in sorted(numbers.items())}
 
 
-def _node_info(name: str) -> dict[str, str]:
+def _build_node_info(name: str) -> dict[str, str]:
     # Stable for a name, as the identities of a machine are.
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.simulated"))
     return {
-        "architecture": _architecture(),
+        "architecture": _read_architecture(),
         "bootID": identity,
         "containerRuntimeVersion": f"simulated://{__version__}",
         "kernelVersion": platform.release(),
@@ -130,5 +131,5 @@ def _node_info(name: str) -> dict[str, str]:
     }
 
 
-def _architecture() -> str:
+def _read_architecture() -> str:
     return _ARCHITECTURES.get(platform.machine(), platform.machine())

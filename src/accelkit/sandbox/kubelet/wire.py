@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from accelkit.kube.paths import pod_path
@@ -71,7 +73,7 @@ class VolumeMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mount_path: str
 
 
-class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResourceRequirements(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Quantities by resource name."""
 
     limits: dict[str, int | str] = {}
@@ -87,7 +89,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     args: list[str] = []
     env: list[EnvVar] = []
     ports: list[ContainerPort] = []
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     volume_mounts: list[VolumeMount] = []
     readiness_probe: Probe | None = None
     restart_policy: str = ""
@@ -105,7 +107,7 @@ class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A volume; kinds other than host paths are not told apart."""
+    """A volume; only the paths of host paths are read."""
 
     name: str
     host_path: HostPath | None = None
@@ -126,7 +128,7 @@ class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is known of the pod."""
 
     phase: str = "Pending"
-    start_time: str | None = None
+    start_time: datetime | None = None
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

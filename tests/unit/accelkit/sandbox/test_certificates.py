@@ -15,8 +15,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from accelkit.sandbox.certificates import Authority, kubeconfig, service_account_keys
-from accelkit.sandbox.control_plane import write_certificates
+from accelkit.sandbox.certificates import (
+    Authority,
+    encode_kubeconfig,
+    generate_service_account_keys,
+    write_certificates,
+)
 from accelkit.sandbox.layout import SandboxPaths, prepare
 
 
@@ -77,14 +81,14 @@ def test_a_certificate_is_valid_now_and_goes_with_its_key():
 
 
 def test_service_account_keys_belong_together():
-    pair = service_account_keys()
+    pair = generate_service_account_keys()
     assert load_pem_public_key(pair.certificate) == load_pem_private_key(pair.key, None).public_key()
 
 
 def test_a_kubeconfig_has_all_that_it_needs_in_it():
     authority = Authority("a")
     pair = authority.issue_client("u")
-    document = json.loads(kubeconfig("https://s", authority.certificate, "u", pair))
+    document = json.loads(encode_kubeconfig("https://s", authority.certificate, "u", pair))
     (context,), (cluster,), (user,) = document["contexts"], document["clusters"], document["users"]
     assert context["name"] == document["current-context"]
     assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}

@@ -11,7 +11,15 @@ import pytest
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox import layout
-from accelkit.sandbox.layout import Facts, Options, SandboxPaths, check_length, default_root, prepare, write_atomically
+from accelkit.sandbox.layout import (
+    Facts,
+    SandboxOptions,
+    SandboxPaths,
+    check_length,
+    default_root,
+    prepare,
+    write_atomically,
+)
 
 SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
@@ -110,6 +118,6 @@ def test_options_come_back_and_their_absence_says_what_to_do(tmp_path):
     paths = SandboxPaths(tmp_path)
     with pytest.raises(SandboxError, match="run `accelkit sandbox up`"):
         paths.read_options()
-    options = Options(extender_port=1, apiserver_args=("--v=1",))
+    options = SandboxOptions(extender_port=1, apiserver_args=("--v=1",))
     write_atomically(paths.options, msgspec.json.encode(options))
     assert paths.read_options() == options

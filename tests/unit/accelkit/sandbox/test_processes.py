@@ -16,7 +16,7 @@ import pytest
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
-from accelkit.sandbox.processes import Child, Identity, end_all, identify, of_sandbox, send, tail
+from accelkit.sandbox.processes import Child, Identity, end_all, find_sandbox_processes, identify, send, tail
 
 DEADLINE = 20
 
@@ -207,14 +207,14 @@ def test_end_all_kills_what_outlives_its_patience():
 
 def test_processes_are_found_by_the_root_in_their_environment(tmp_path):
     with echo(**{ROOT_VARIABLE: str(tmp_path)}) as ours, echo(**{ROOT_VARIABLE: f"{tmp_path}-other"}):
-        assert of_sandbox(tmp_path) == [identify(ours.pid)]
+        assert find_sandbox_processes(tmp_path) == [identify(ours.pid)]
 
 
 def test_whoever_asks_is_not_of_the_sandbox_nor_are_its_ancestors(tmp_path):
     text = f"""
 from pathlib import Path
-from accelkit.sandbox.processes import of_sandbox
-print(len(of_sandbox(Path({str(tmp_path)!r}))))
+from accelkit.sandbox.processes import find_sandbox_processes
+print(len(find_sandbox_processes(Path({str(tmp_path)!r}))))
 """
     # The shell has something left to do, so it stays as the parent.
     command = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", text]

@@ -1,4 +1,4 @@
-"""What the kubelet remembers across its restarts: the devices of each container, and which resources it knew.
+"""The state that the kubelet keeps across its restarts: the devices of each container, and which resources it knew.
 
 A known resource comes back without its plugin, so its devices cannot be allocated until the plugin registers again,
 and it is removed when none does. Running pods keep what they hold. The file lies where the real kubelet keeps its own.
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
-from accelkit.sandbox.kubelet.devices.device_values import Grant
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse
 
 __all__ = ["CHECKPOINT_NAME", "load_checkpoint", "save_checkpoint"]
 
@@ -26,7 +26,7 @@ class _Entry(msgspec.Struct, kw_only=True):
     container: str
     resource: str
     device_ids: list[str]
-    grant: Grant
+    response: AllocateResponse
 
 
 class _Checkpoint(msgspec.Struct, kw_only=True):
@@ -42,12 +42,12 @@ def save_checkpoint(path: Path, manager: DeviceManager) -> None:
             pod_uid=pod_uid,
             container=container,
             resource=resource,
-            device_ids=sorted(held.device_ids),
-            grant=held.grant,
+            device_ids=sorted(allocation.device_ids),
+            response=allocation.response,
         )
-        for pod_uid, container, resource, held in manager.allocations()
+        for pod_uid, container, resource, allocation in manager.list_allocations()
     ]
-    resources = sorted(manager.healthy_devices())
+    resources = sorted(manager.list_healthy_devices())
     temporary = path.with_suffix(".new")
     temporary.write_bytes(msgspec.json.encode(_Checkpoint(resources=resources, entries=entries)))
     temporary.replace(path)
@@ -65,5 +65,5 @@ def load_checkpoint(path: Path, manager: DeviceManager) -> None:
     for resource in checkpoint.resources:
         manager.restore_resource(resource)
     for entry in checkpoint.entries:
-        held = Held(frozenset(entry.device_ids), entry.grant)
-        manager.restore(entry.pod_uid, entry.container, entry.resource, held)
+        allocation = DeviceAllocation(frozenset(entry.device_ids), entry.response)
+        manager.restore(entry.pod_uid, entry.container, entry.resource, allocation)

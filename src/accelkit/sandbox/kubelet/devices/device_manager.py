@@ -1,6 +1,6 @@
 """The kubelet's device manager, without its sockets: which container gets which devices.
 
-It keeps the real one's habits, since a device plugin has to live with them:
+It behaves as the real one does where a device plugin notices:
 
 * Devices of a plain init container are offered first to the containers after it, until an app container or a
   sidecar takes them. Only the pod allocated last has such devices.
@@ -23,25 +23,25 @@ from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError
 from accelkit.sandbox.kubelet.devices.device_values import (
-    ContainerAsk,
+    AllocateResponse,
     ContainerKind,
-    Device,
-    Grant,
+    DeviceRequest,
     NodeResources,
     PluginCalls,
+    PluginDevice,
     PluginOptions,
     is_extended_resource_name,
 )
 
-__all__ = ["DeviceManager", "Held"]
+__all__ = ["DeviceAllocation", "DeviceManager"]
 
 
 @dataclass(frozen=True)
-class Held:
-    """The devices of one resource that a container holds, and what the plugin gave with them."""
+class DeviceAllocation:
+    """The devices of one resource that a container holds, and the plugin's response to their allocation."""
 
     device_ids: frozenset[str]
-    grant: Grant
+    response: AllocateResponse
 
 
 @dataclass
@@ -65,26 +65,27 @@ class DeviceManager:
         self._grace_seconds = grace_seconds
         self._chance = chance
         self._endpoints: dict[str, _Endpoint] = {}
-        self._devices: dict[str, dict[str, Device]] = {}
+        self._devices: dict[str, dict[str, PluginDevice]] = {}
         self._healthy: dict[str, set[str]] = {}
         self._unhealthy: dict[str, set[str]] = {}
         self._allocated: dict[str, set[str]] = {}
-        self._held: dict[str, dict[str, dict[str, Held]]] = {}
-        self._reusable: tuple[str, dict[str, set[str]]] = ("", {})
+        self._allocations: dict[str, dict[str, dict[str, DeviceAllocation]]] = {}
+        # The pod allocated last, and the devices that its init containers have left by resource.
+        self._reusable: tuple[str | None, dict[str, set[str]]] = (None, {})
 
-    def plugin_connected(self, resource: str, options: PluginOptions, calls: PluginCalls) -> None:
-        """A plugin registered; it replaces an earlier one, whose devices stay until the new one lists its own."""
+    def connect_plugin(self, resource: str, options: PluginOptions, calls: PluginCalls) -> None:
+        """Takes in a plugin that has registered; the devices of an earlier one stay until the new one lists its own."""
         self._endpoints[resource] = _Endpoint(options, calls)
 
-    def devices_listed(self, resource: str, devices: Iterable[Device]) -> None:
-        """The plugin sent its whole list of devices."""
+    def update_devices(self, resource: str, devices: Iterable[PluginDevice]) -> None:
+        """Replaces the devices of a resource by the whole list that its plugin sent."""
         listed = {device.id: device for device in devices}
         self._devices[resource] = listed
         self._healthy[resource] = {device.id for device in listed.values() if device.healthy}
         self._unhealthy[resource] = listed.keys() - self._healthy[resource]
 
-    def plugin_disconnected(self, resource: str) -> None:
-        """The plugin's stream ended: its devices are unhealthy from now on, and its grace period starts."""
+    def disconnect_plugin(self, resource: str) -> None:
+        """Marks all devices of a plugin whose stream has ended as unhealthy, and starts its grace period."""
         endpoint = self._endpoints.get(resource)
         if endpoint is None:
             return
@@ -93,10 +94,10 @@ class DeviceManager:
             self._healthy[resource] = set()
         endpoint.stopped_at = self._clock()
 
-    def resources(self) -> NodeResources:
-        """The numbers for the node's status; forgets the resources whose grace period is over."""
+    def collect_resources(self) -> NodeResources:
+        """Returns the numbers for the node's status; forgets the resources whose grace period is over."""
         removed = frozenset(
-            resource for resource in self._healthy.keys() | self._unhealthy.keys() if self._expired(resource)
+            resource for resource in self._healthy.keys() | self._unhealthy.keys() if self._is_expired(resource)
         )
         for resource in removed:
             for table in (self._endpoints, self._healthy, self._unhealthy):
@@ -108,52 +109,52 @@ class DeviceManager:
         }
         return NodeResources(capacity=capacity, allocatable=allocatable, removed=removed)
 
-    def next_expiry(self) -> float | None:
-        """When, on the clock, `resources` will next forget one; None while all plugins are there."""
+    def find_next_expiry(self) -> float | None:
+        """Returns when, on the clock, `collect_resources` will next forget one; None while all plugins are there."""
         stops = [endpoint.stopped_at for endpoint in self._endpoints.values() if endpoint.stopped_at is not None]
         return min(stops) + self._grace_seconds if stops else None
 
-    async def allocate(self, pod_uid: str, container: ContainerAsk) -> None:
+    async def allocate(self, pod_uid: str, container: DeviceRequest) -> None:
         """Gives a container its devices; the containers of a pod come in the order in which they start.
 
         A container that has them keeps them. On failure nothing changes for this container.
 
         Raises:
-            DevicePluginError: with the real kubelet's words.
+            DevicePluginError: the allocation failed, with the real kubelet's message.
         """
         if self._reusable[0] != pod_uid:
             self._reusable = (pod_uid, {})
         reusable = self._reusable[1]
         try:
             for resource, number in sorted(container.limits.items()):
-                if self._known(resource):
+                if self._is_known(resource):
                     await self._allocate(pod_uid, container, resource, number, reusable.get(resource, set()))
                 elif number and is_extended_resource_name(resource):
                     raise DevicePluginError(f"cannot allocate unregistered device {resource}")
         finally:
             self._recompute()
-        for resource, held in self.held(pod_uid, container.name).items():
+        for resource, allocation in self.find_allocations(pod_uid, container.name).items():
             pool = reusable.setdefault(resource, set())
             if container.kind is ContainerKind.INIT:
-                pool |= held.device_ids
+                pool |= allocation.device_ids
             else:
-                pool -= held.device_ids
+                pool -= allocation.device_ids
 
     async def pre_start(self, pod_uid: str, container: str) -> None:
         """Tells the plugins that asked for it that a container is about to start."""
-        for resource, held in sorted(self.held(pod_uid, container).items()):
+        for resource, allocation in sorted(self.find_allocations(pod_uid, container).items()):
             endpoint = self._endpoints.get(resource)
             if endpoint is not None and endpoint.options.pre_start:
-                await _calls(resource, endpoint).pre_start(sorted(held.device_ids))
+                await _require_calls(resource, endpoint).pre_start(sorted(allocation.device_ids))
 
     def release(self, pod_uid: str) -> None:
-        """Frees all devices of a pod; a pod that holds none is fine."""
-        self._held.pop(pod_uid, None)
+        """Frees all devices of a pod, if it holds any."""
+        self._allocations.pop(pod_uid, None)
         self._recompute()
 
-    def restore(self, pod_uid: str, container: str, resource: str, held: Held) -> None:
-        """Takes over what a container holds since before a restart of the kubelet."""
-        self._held.setdefault(pod_uid, {}).setdefault(container, {})[resource] = held
+    def restore(self, pod_uid: str, container: str, resource: str, allocation: DeviceAllocation) -> None:
+        """Takes over an allocation from before a restart of the kubelet."""
+        self._allocations.setdefault(pod_uid, {}).setdefault(container, {})[resource] = allocation
         self._recompute()
 
     def restore_resource(self, resource: str) -> None:
@@ -161,57 +162,55 @@ class DeviceManager:
         self._healthy[resource], self._unhealthy[resource] = set(), set()
         self._endpoints[resource] = _Endpoint(PluginOptions(), None, stopped_at=self._clock())
 
-    def allocations(self) -> list[tuple[str, str, str, Held]]:
-        """All that is held, as pod UID, container, resource and devices."""
+    def list_allocations(self) -> list[tuple[str, str, str, DeviceAllocation]]:
+        """Returns every allocation, as pod UID, container, resource and devices."""
         return [
-            (pod_uid, container, resource, held)
-            for pod_uid, containers in self._held.items()
+            (pod_uid, container, resource, allocation)
+            for pod_uid, containers in self._allocations.items()
             for container, resources in containers.items()
-            for resource, held in resources.items()
+            for resource, allocation in resources.items()
         ]
 
-    def held(self, pod_uid: str, container: str) -> Mapping[str, Held]:
-        """What a container holds, by resource."""
-        return self._held.get(pod_uid, {}).get(container, {})
+    def find_allocations(self, pod_uid: str, container: str) -> Mapping[str, DeviceAllocation]:
+        """Returns the allocations of a container, by resource."""
+        return self._allocations.get(pod_uid, {}).get(container, {})
 
-    def holders(self) -> frozenset[str]:
-        """The UIDs of the pods that hold devices."""
-        return frozenset(self._held)
+    def list_holders(self) -> frozenset[str]:
+        """Returns the UIDs of the pods that hold devices."""
+        return frozenset(self._allocations)
 
-    def allocated(self, resource: str) -> frozenset[str]:
-        """The devices of a resource that pods hold."""
-        return frozenset(self._allocated.get(resource, ()))
-
-    def device(self, resource: str, device_id: str) -> Device | None:
-        """A device as its plugin listed it last."""
+    def find_device(self, resource: str, device_id: str) -> PluginDevice | None:
+        """Returns a device as its plugin listed it last."""
         return self._devices.get(resource, {}).get(device_id)
 
-    def healthy_devices(self) -> dict[str, list[Device]]:
-        """The healthy devices of each resource, sorted by id."""
+    def list_healthy_devices(self) -> dict[str, list[PluginDevice]]:
+        """Returns the healthy devices of each resource, sorted by id."""
         return {
             resource: [self._devices[resource][device_id] for device_id in sorted(ids)]
             for resource, ids in sorted(self._healthy.items())
         }
 
     async def _allocate(
-        self, pod_uid: str, container: ContainerAsk, resource: str, required: int, reusable: set[str]
+        self, pod_uid: str, container: DeviceRequest, resource: str, required: int, reusable: set[str]
     ) -> None:
-        held = self.held(pod_uid, container.name).get(resource)
-        before = frozenset[str]() if held is None else held.device_ids
-        if held is not None and len(before) != required:
+        allocation = self.find_allocations(pod_uid, container.name).get(resource)
+        before = frozenset[str]() if allocation is None else allocation.device_ids
+        if allocation is not None and len(before) != required:
             raise DevicePluginError(
                 f'pod "{pod_uid}" container "{container.name}" changed request for resource "{resource}" '
                 f"from {len(before)} to {required}"
             )
         self._check_health(resource, before)
-        if held is not None or required == 0:
+        if allocation is not None or required == 0:
             return
         chosen = await self._choose(resource, required, reusable)
         endpoint = self._endpoints.get(resource)
         if endpoint is None:
             raise DevicePluginError(f"unknown Device Plugin {resource}")
-        grant = await _calls(resource, endpoint).allocate(sorted(chosen))
-        self._held.setdefault(pod_uid, {}).setdefault(container.name, {})[resource] = Held(frozenset(chosen), grant)
+        response = await _require_calls(resource, endpoint).allocate(sorted(chosen))
+        self._allocations.setdefault(pod_uid, {}).setdefault(container.name, {})[resource] = DeviceAllocation(
+            frozenset(chosen), response
+        )
 
     def _check_health(self, resource: str, before: frozenset[str]) -> None:
         if resource not in self._healthy:
@@ -224,7 +223,7 @@ class DeviceManager:
             )
 
     async def _choose(self, resource: str, required: int, reusable: set[str]) -> set[str]:
-        chosen = self._some(reusable, required)
+        chosen = self._draw(reusable, required)
         if len(chosen) == required:
             return chosen
         in_use = self._allocated.get(resource, set()) | chosen
@@ -234,32 +233,32 @@ class DeviceManager:
                 f"requested number of devices unavailable for {resource}. "
                 f"Requested: {required - len(chosen)}, Available: {len(available)}"
             )
-        preferred = await self._preferred(resource, available | chosen, chosen, required)
-        chosen |= self._some(preferred & available, required - len(chosen))
-        chosen |= self._some(available - chosen, required - len(chosen))
+        preferred = await self._ask_preference(resource, available | chosen, chosen, required)
+        chosen |= self._draw(preferred & available, required - len(chosen))
+        chosen |= self._draw(available - chosen, required - len(chosen))
         return chosen
 
-    async def _preferred(self, resource: str, available: set[str], must_include: set[str], size: int) -> set[str]:
+    async def _ask_preference(self, resource: str, available: set[str], must_include: set[str], size: int) -> set[str]:
         endpoint = self._endpoints.get(resource)
         if endpoint is None:
             raise DevicePluginError(f"endpoint not found in cache for a registered resource: {resource}")
         if not endpoint.options.preferred:
             return set()
-        calls = _calls(resource, endpoint)
+        calls = _require_calls(resource, endpoint)
         try:
-            answer = await calls.preferred(available=sorted(available), must_include=sorted(must_include), size=size)
+            answer = await calls.prefer(available=sorted(available), must_include=sorted(must_include), size=size)
         except DevicePluginError as exc:
             raise DevicePluginError(f"device plugin GetPreferredAllocation rpc failed with err: {exc}") from exc
         return set(answer)
 
-    def _some(self, pool: set[str], number: int) -> set[str]:
+    def _draw(self, pool: set[str], number: int) -> set[str]:
         # Sorted, so that the same seed makes the same choice whatever the order of the set.
         return set(self._chance.sample(sorted(pool), min(number, len(pool))))
 
-    def _known(self, resource: str) -> bool:
+    def _is_known(self, resource: str) -> bool:
         return resource in self._healthy or resource in self._allocated
 
-    def _expired(self, resource: str) -> bool:
+    def _is_expired(self, resource: str) -> bool:
         endpoint = self._endpoints.get(resource)
         return endpoint is None or (
             endpoint.stopped_at is not None and self._clock() - endpoint.stopped_at >= self._grace_seconds
@@ -267,14 +266,14 @@ class DeviceManager:
 
     def _recompute(self) -> None:
         allocated: dict[str, set[str]] = {}
-        for containers in self._held.values():
+        for containers in self._allocations.values():
             for resources in containers.values():
-                for resource, held in resources.items():
-                    allocated.setdefault(resource, set()).update(held.device_ids)
+                for resource, allocation in resources.items():
+                    allocated.setdefault(resource, set()).update(allocation.device_ids)
         self._allocated = allocated
 
 
-def _calls(resource: str, endpoint: _Endpoint) -> PluginCalls:
+def _require_calls(resource: str, endpoint: _Endpoint) -> PluginCalls:
     if endpoint.calls is None or endpoint.stopped_at is not None:
         raise DevicePluginError(f"endpoint of {resource} has been stopped")
     return endpoint.calls

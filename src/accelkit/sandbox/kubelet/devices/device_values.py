@@ -14,13 +14,13 @@ from typing import Protocol
 import msgspec
 
 __all__ = [
-    "ContainerAsk",
+    "AllocateResponse",
     "ContainerKind",
-    "Device",
-    "Grant",
-    "GrantedMount",
+    "DeviceRequest",
     "NodeResources",
     "PluginCalls",
+    "PluginDevice",
+    "PluginMount",
     "PluginOptions",
     "is_extended_resource_name",
 ]
@@ -34,7 +34,7 @@ _QUOTA_PREFIX = "requests."
 
 
 class ContainerKind(StrEnum):
-    """How long a container holds its devices, as the device manager sees it."""
+    """The kind of a container, which decides for how long it holds its devices."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -42,7 +42,7 @@ class ContainerKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
+class PluginDevice:
     """One device as its plugin lists it; `numa` holds the NUMA nodes, none where the plugin tells none."""
 
     id: str
@@ -59,15 +59,15 @@ class PluginOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerAsk:
-    """One container: `limits` maps a resource to a number of devices."""
+class DeviceRequest:
+    """What one container requests: `limits` maps a resource to a number of devices."""
 
     name: str
     kind: ContainerKind
     limits: Mapping[str, int]
 
 
-class GrantedMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PluginMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A mount that a plugin asks the kubelet for."""
 
     container_path: str
@@ -75,12 +75,12 @@ class GrantedMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     read_only: bool = False
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin's Allocate gives to a container; `devices` are host paths."""
+class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin's answer to Allocate for one container; `devices` are host paths."""
 
     environment: dict[str, str] = {}
     devices: tuple[str, ...] = ()
-    mounts: tuple[GrantedMount, ...] = ()
+    mounts: tuple[PluginMount, ...] = ()
     annotations: dict[str, str] = {}
     cdi_devices: tuple[str, ...] = ()
 
@@ -97,18 +97,18 @@ class NodeResources:
 class PluginCalls(Protocol):
     """The calls to one connected plugin; each raises DevicePluginError."""
 
-    async def preferred(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """Which of `available` the plugin would rather give; a hint."""
+    async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
+        """Calls GetPreferredAllocation; the answer is a hint."""
 
-    async def allocate(self, device_ids: Sequence[str]) -> Grant:
-        """What a container that gets these devices needs."""
+    async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
+        """Calls Allocate; returns what a container that gets these devices needs."""
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
-        """Readies the devices before a container starts."""
+        """Calls PreStartContainer, before a container starts."""
 
 
 def is_extended_resource_name(name: str) -> bool:
-    """Whether Kubernetes takes `name` as that of an extended resource, as `accelkit.io/memory` is one."""
+    """Tells whether Kubernetes takes `name` as that of an extended resource, such as `accelkit.io/memory`."""
     prefix, slash, rest = name.partition("/")
     if not slash or "kubernetes.io/" in name or name.startswith(_QUOTA_PREFIX):
         return False

@@ -11,7 +11,7 @@ import grpc
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import DevicePluginStub
-from accelkit.sandbox.kubelet.devices.device_values import Device, Grant, GrantedMount, PluginOptions
+from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, PluginDevice, PluginMount, PluginOptions
 
 __all__ = ["PluginConnection"]
 
@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 
 _HEALTHY = "Healthy"
 _CONNECT_SECONDS = 10.0
-# The real kubelet waits for these two for ever; a simulation must not.
+# The real kubelet waits for Allocate and GetPreferredAllocation without a limit; a simulation must not.
 _ALLOCATE_SECONDS = 60.0
 _PREFERRED_SECONDS = 30.0
 _PRE_START_SECONDS = 30.0
@@ -40,42 +40,42 @@ class PluginConnection:
         """Dials and asks for the options."""
         call = self._plugin.GetDevicePluginOptions(pb.Empty(), timeout=_CONNECT_SECONDS, wait_for_ready=True)
         try:
-            options = await _answer(call)
+            options = await _await_answer(call)
         except DevicePluginError as exc:
             raise DevicePluginError(f"failed to dial device plugin: {self._socket}: {exc}") from exc
         return PluginOptions(preferred=options.get_preferred_allocation_available, pre_start=options.pre_start_required)
 
-    async def lists(self) -> AsyncIterator[list[Device]]:
-        """Each whole list of devices that the plugin sends; always ends by DevicePluginError."""
+    async def follow_devices(self) -> AsyncIterator[list[PluginDevice]]:
+        """Yields each whole list of devices that the plugin sends; always ends by DevicePluginError."""
         try:
             async for response in self._plugin.ListAndWatch(pb.Empty()):
-                yield [_device(device) for device in response.devices]
+                yield [_read_device(device) for device in response.devices]
         except grpc.aio.AioRpcError as exc:
-            raise _failure(exc) from exc
+            raise _convert_error(exc) from exc
         raise DevicePluginError("EOF")
 
-    async def preferred(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """GetPreferredAllocation for one container."""
+    async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
+        """Calls GetPreferredAllocation for one container."""
         container = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
         )
         request = pb.PreferredAllocationRequest(container_requests=[container])
-        response = await _answer(self._plugin.GetPreferredAllocation(request, timeout=_PREFERRED_SECONDS))
+        response = await _await_answer(self._plugin.GetPreferredAllocation(request, timeout=_PREFERRED_SECONDS))
         return list(response.container_responses[0].deviceIDs) if response.container_responses else []
 
-    async def allocate(self, device_ids: Sequence[str]) -> Grant:
-        """Allocate for one container."""
+    async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
+        """Calls Allocate for one container."""
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=device_ids)])
-        response = await _answer(self._plugin.Allocate(request, timeout=_ALLOCATE_SECONDS))
+        response = await _await_answer(self._plugin.Allocate(request, timeout=_ALLOCATE_SECONDS))
         if not response.container_responses:
             raise DevicePluginError("no containers return in allocation response")
-        return _grant(response.container_responses[0])
+        return _read_response(response.container_responses[0])
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
-        """PreStartContainer for one container."""
+        """Calls PreStartContainer for one container."""
         request = pb.PreStartContainerRequest(devices_ids=device_ids)
         try:
-            await _answer(self._plugin.PreStartContainer(request, timeout=_PRE_START_SECONDS))
+            await _await_answer(self._plugin.PreStartContainer(request, timeout=_PRE_START_SECONDS))
         except DevicePluginError as exc:
             raise DevicePluginError(f"device plugin PreStartContainer rpc failed with err: {exc}") from exc
 
@@ -84,17 +84,17 @@ class PluginConnection:
         await self._channel.close()
 
 
-def _device(device: pb.Device) -> Device:
+def _read_device(device: pb.Device) -> PluginDevice:
     numa = tuple(node.ID for node in device.topology.nodes)
-    return Device(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
+    return PluginDevice(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
 
 
-def _grant(response: pb.ContainerAllocateResponse) -> Grant:
-    return Grant(
+def _read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
+    return AllocateResponse(
         environment=dict(response.envs),
         devices=tuple(device.host_path for device in response.devices),
         mounts=tuple(
-            GrantedMount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            PluginMount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
             for mount in response.mounts
         ),
         annotations=dict(response.annotations),
@@ -102,14 +102,14 @@ def _grant(response: pb.ContainerAllocateResponse) -> Grant:
     )
 
 
-async def _answer(call: Awaitable[Answer]) -> Answer:
+async def _await_answer(call: Awaitable[Answer]) -> Answer:
     try:
         return await call
     except grpc.aio.AioRpcError as exc:
-        raise _failure(exc) from exc
+        raise _convert_error(exc) from exc
 
 
-def _failure(exc: grpc.aio.AioRpcError) -> DevicePluginError:
-    # The words of Go's gRPC, which people search for.
+def _convert_error(exc: grpc.aio.AioRpcError) -> DevicePluginError:
+    # As Go's gRPC writes it, which people search for.
     code = exc.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
     return DevicePluginError(f"rpc error: code = {code} desc = {exc.details()}")

@@ -42,7 +42,7 @@ class PluginServer:
 
     Args:
         folder: the node's `var/lib/kubelet/device-plugins`.
-        manager: gets what the plugins say.
+        manager: is told of plugins and their devices.
         on_change: called in the event loop after the node's resources may have changed.
     """
 
@@ -97,7 +97,7 @@ class PluginServer:
             self._current.pop(resource, None)
             await connection.close()
             raise
-        self._manager.plugin_connected(resource, options, connection)
+        self._manager.connect_plugin(resource, options, connection)
         stream = asyncio.create_task(self._follow(connection), name=f"plugin {resource}")
         self._streams.add(stream)
         stream.add_done_callback(self._streams.discard)
@@ -105,8 +105,8 @@ class PluginServer:
     async def _follow(self, connection: PluginConnection) -> None:
         resource = connection.resource
         try:
-            async for devices in connection.lists():
-                self._manager.devices_listed(resource, devices)
+            async for devices in connection.follow_devices():
+                self._manager.update_devices(resource, devices)
                 self._on_change()
         except DevicePluginError as exc:
             log.warning("list of plugin ended resource=%s reason=%s", resource, exc)
@@ -114,7 +114,7 @@ class PluginServer:
             current = self._current.pop(resource, None)
             if current is not None:
                 await current.close()
-                self._manager.plugin_disconnected(resource)
+                self._manager.disconnect_plugin(resource)
                 self._on_change()
         finally:
             await connection.close()

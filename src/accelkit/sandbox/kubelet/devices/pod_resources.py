@@ -18,7 +18,7 @@ from accelkit.node._proto.podresources_pb2_grpc import (
     add_PodResourcesListerServicer_to_server,
 )
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values import Device
+from accelkit.sandbox.kubelet.devices.device_values import PluginDevice
 from accelkit.sandbox.kubelet.devices.plugins import check_socket_path
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
@@ -67,50 +67,51 @@ class _Lister(PodResourcesListerServicer):
     async def List(  # noqa: N802 - the name in the interface
         self,
         request: pb.ListPodResourcesRequest,  # noqa: ARG002 - the interface has it
-        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the same
+        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the interface has it
     ) -> pb.ListPodResourcesResponse:
-        return pb.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._active_pods()])
+        return pb.ListPodResourcesResponse(pod_resources=[self._build_pod(pod) for pod in self._active_pods()])
 
     async def Get(  # noqa: N802 - the name in the interface
         self, request: pb.GetPodResourcesRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.GetPodResourcesResponse:
         for pod in self._active_pods():
             if (pod.metadata.name, pod.metadata.namespace) == (request.pod_name, request.pod_namespace):
-                return pb.GetPodResourcesResponse(pod_resources=self._pod(pod))
-        return await _not_found(context, request)
+                return pb.GetPodResourcesResponse(pod_resources=self._build_pod(pod))
+        return await _abort_not_found(context, request)
 
     async def GetAllocatableResources(  # noqa: N802 - the name in the interface
         self,
         request: pb.AllocatableResourcesRequest,  # noqa: ARG002 - the interface has it
-        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the same
+        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the interface has it
     ) -> pb.AllocatableResourcesResponse:
         entries = [
             entry
-            for resource, devices in self._manager.healthy_devices().items()
+            for resource, devices in self._manager.list_healthy_devices().items()
             for device in devices
-            for entry in _entries(resource, device)
+            for entry in _iterate_entries(resource, device)
         ]
         return pb.AllocatableResourcesResponse(devices=entries)
 
-    def _pod(self, pod: Pod) -> pb.PodResources:
+    def _build_pod(self, pod: Pod) -> pb.PodResources:
         containers = [*(each for each in pod.spec.init_containers if each.sidecar), *pod.spec.containers]
         return pb.PodResources(
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
-            containers=[self._container(pod, container) for container in containers],
+            containers=[self._build_container(pod, container) for container in containers],
         )
 
-    def _container(self, pod: Pod, container: Container) -> pb.ContainerResources:
-        entries = [
-            entry
-            for resource, held in sorted(self._manager.held(pod.metadata.uid, container.name).items())
-            for device_id in sorted(held.device_ids)
-            for entry in _entries(resource, self._manager.device(resource, device_id) or Device(id=device_id))
+    def _build_container(self, pod: Pod, container: Container) -> pb.ContainerResources:
+        allocations = self._manager.find_allocations(pod.metadata.uid, container.name)
+        devices = [
+            (resource, self._manager.find_device(resource, device_id) or PluginDevice(id=device_id))
+            for resource, allocation in sorted(allocations.items())
+            for device_id in sorted(allocation.device_ids)
         ]
+        entries = [entry for resource, device in devices for entry in _iterate_entries(resource, device)]
         return pb.ContainerResources(name=container.name, devices=entries)
 
 
-def _entries(resource: str, device: Device) -> Iterator[pb.ContainerDevices]:
+def _iterate_entries(resource: str, device: PluginDevice) -> Iterator[pb.ContainerDevices]:
     if not device.numa:
         yield pb.ContainerDevices(resource_name=resource, device_ids=[device.id])
     for node in device.numa:
@@ -118,7 +119,7 @@ def _entries(resource: str, device: Device) -> Iterator[pb.ContainerDevices]:
         yield pb.ContainerDevices(resource_name=resource, device_ids=[device.id], topology=topology)
 
 
-async def _not_found(context: grpc.aio.ServicerContext[Any, Any], request: pb.GetPodResourcesRequest) -> NoReturn:
+async def _abort_not_found(context: grpc.aio.ServicerContext[Any, Any], request: pb.GetPodResourcesRequest) -> NoReturn:
     # An error without a code of its own is UNKNOWN in Go's server.
     await context.abort(
         grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} in namespace {request.pod_namespace} not found"

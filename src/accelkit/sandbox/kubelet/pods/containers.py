@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from accelkit.errors import AccelkitError, DevicePluginError, SandboxError
@@ -14,7 +15,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.pods.pod_status import ContainerState
 from accelkit.sandbox.kubelet.pods.probes import follow_readiness
-from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
+from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, build_process_spec, strip_tag
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["ContainerRunner", "NodeContext", "PodContext"]
@@ -34,8 +35,8 @@ class NodeContext:
     Attributes:
         root: the folder that is the node's `/`.
         image: the image whose containers are run as processes; its tag does not matter.
-        authority: the API server's CA as base64 of PEM.
-        now: the time as RFC 3339 text.
+        authority: the API server's CA as base64 of PEM; None for plain HTTP.
+        now: tells the time in UTC, in whole seconds as Kubernetes writes it.
     """
 
     name: str
@@ -43,13 +44,13 @@ class NodeContext:
     image: str
     api: ApiClient
     manager: DeviceManager
-    authority: str
+    authority: str | None
     environ: Mapping[str, str]
-    now: Callable[[], str]
+    now: Callable[[], datetime]
 
     def runs_here(self, container: Container) -> bool:
-        """Whether the container is a process; all others are simulated."""
-        return repository(container.image) == repository(self.image)
+        """Tells whether the container is run as a process; all others are simulated."""
+        return strip_tag(container.image) == strip_tag(self.image)
 
 
 @dataclass(kw_only=True)
@@ -167,12 +168,14 @@ class ContainerRunner:
         self._pod.changed()
 
     def _spec(self) -> ProcessSpec:
-        held = self._node.manager.held(self._pod.pod.metadata.uid, self._container.name)
-        return process_spec(
+        allocations = self._node.manager.find_allocations(self._pod.pod.metadata.uid, self._container.name)
+        return build_process_spec(
             self._pod.pod,
             self._container,
             root=self._node.root,
             environ=self._node.environ,
-            granted={name: value for each in held.values() for name, value in each.grant.environment.items()},
+            plugin_environment={
+                name: value for each in allocations.values() for name, value in each.response.environment.items()
+            },
             kubeconfig=self._pod.kubeconfig,
         )

@@ -21,7 +21,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import collection, member
 from accelkit.sandbox.kubelet.wire import Pod
 
-__all__ = ["PodCredentials", "certificate_authority"]
+__all__ = ["PodCredentials", "read_certificate_authority"]
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +43,12 @@ class PodCredentials:
 
     Args:
         api: a client that may request tokens.
-        pod: whose they are.
+        pod: the pod that the token is bound to.
         folder: the pod's own; made with access for its owner alone.
-        authority: the API server's CA certificates as base64 of PEM, empty for plain HTTP.
+        authority: the API server's CA certificates as base64 of PEM; None for plain HTTP.
     """
 
-    def __init__(self, api: ApiClient, pod: Pod, *, folder: Path, authority: str) -> None:
+    def __init__(self, api: ApiClient, pod: Pod, *, folder: Path, authority: str | None) -> None:
         self._api = api
         self._pod = pod
         self._folder = folder
@@ -95,7 +95,7 @@ class PodCredentials:
 
     def _content(self) -> bytes:
         cluster = {"server": self._api.server}
-        if self._authority:
+        if self._authority is not None:
             cluster["certificate-authority-data"] = self._authority
         context = {"cluster": "sandbox", "user": "pod", "namespace": self._pod.metadata.namespace}
         # JSON is YAML.
@@ -118,8 +118,8 @@ class PodCredentials:
         temporary.replace(path)
 
 
-def certificate_authority(kubeconfig: Path) -> str:
-    """The CA certificates of a kubeconfig's first cluster as base64 of PEM, or an empty text where it has none.
+def read_certificate_authority(kubeconfig: Path) -> str | None:
+    """Reads the CA certificates of a kubeconfig's first cluster, as base64 of PEM; None where it has none.
 
     Raises:
         SandboxError: the kubeconfig cannot be read.
@@ -134,4 +134,4 @@ def certificate_authority(kubeconfig: Path) -> str:
             return base64.b64encode(file.read_bytes()).decode()
     except (OSError, YAMLError, LookupError, TypeError) as exc:
         raise SandboxError(f"kubeconfig {kubeconfig} cannot be used: {exc}") from exc
-    return ""
+    return None

@@ -1,4 +1,4 @@
-"""The status of a pod, built from the states of its containers, and its way to the API server."""
+"""The status of a pod, built from the states of its containers and written to the API server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from accelkit.errors import ApiError
@@ -13,7 +14,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.sandbox.kubelet.pods.processes import NODE_ADDRESS
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
-__all__ = ["Conditions", "ContainerState", "failed_admission", "pod_status", "write_status"]
+__all__ = ["Conditions", "ContainerState", "build_failed_status", "build_pod_status", "write_status"]
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ _TOO_MANY = 429
 
 @dataclass(kw_only=True)
 class ContainerState:
-    """What one container does; times are RFC 3339 texts."""
+    """The state of one container; its times are None until it has started and ended."""
 
     state: Literal["waiting", "running", "terminated"] = "waiting"
     reason: str = "PodInitializing"
@@ -31,47 +32,47 @@ class ContainerState:
     ready: bool = False
     exit_code: int = 0
     restarts: int = 0
-    started_at: str = ""
-    finished_at: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
     last: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, now: str, *, ready: bool) -> None:
-        """The container runs from now on."""
+    def run(self, now: datetime, *, ready: bool) -> None:
+        """Marks the container as running."""
         self.state, self.reason, self.message, self.started_at, self.ready = "running", "", "", now, ready
 
-    def end(self, now: str, exit_code: int) -> None:
-        """The container has ended."""
+    def end(self, now: datetime, exit_code: int) -> None:
+        """Marks the container as terminated."""
         self.state, self.exit_code, self.finished_at, self.ready = "terminated", exit_code, now, False
         self.started_at = self.started_at or now
         self.reason, self.message = ("Error" if exit_code else "Completed"), ""
 
     def wait(self, reason: str, message: str) -> None:
-        """The container waits to be started, again if it ran before."""
+        """Marks the container as waiting to be started, again if it ran before."""
         if self.state == "terminated":
-            self.last = self.wire(with_id="")
+            self.last = self.encode(container_id="")
         self.state, self.reason, self.message, self.ready = "waiting", reason, message, False
 
-    def wire(self, with_id: str) -> dict[str, Any]:
-        """The state as it is on the wire."""
+    def encode(self, container_id: str) -> dict[str, Any]:
+        """Returns the state as a ContainerState of the API."""
         match self.state:
             case "waiting":
                 return {"waiting": {"reason": self.reason, "message": self.message}}
             case "running":
                 return {"running": {"startedAt": self.started_at}}
             case "terminated":
-                ended = {"exitCode": self.exit_code, "reason": self.reason, "containerID": with_id}
+                ended = {"exitCode": self.exit_code, "reason": self.reason, "containerID": container_id}
                 return {"terminated": {**ended, "startedAt": self.started_at, "finishedAt": self.finished_at}}
 
 
 class Conditions:
     """The conditions of a pod, each with the time at which it last changed."""
 
-    def __init__(self, now: Callable[[], str]) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._since: dict[str, tuple[bool, str]] = {}
+        self._since: dict[str, tuple[bool, datetime]] = {}
 
-    def wire(self, values: Mapping[str, bool]) -> list[dict[str, str | None]]:
-        """The conditions with the given values as they are on the wire."""
+    def update(self, values: Mapping[str, bool]) -> list[dict[str, str | datetime | None]]:
+        """Sets the conditions; returns them as PodConditions of the API."""
         for kind, value in values.items():
             if kind not in self._since or self._since[kind][0] != value:
                 self._since[kind] = (value, self._now())
@@ -86,13 +87,13 @@ class Conditions:
         ]
 
 
-def pod_status(
-    pod: Pod, states: Mapping[str, ContainerState], conditions: Conditions, *, phase: str, start_time: str
+def build_pod_status(
+    pod: Pod, states: Mapping[str, ContainerState], conditions: Conditions, *, phase: str, start_time: datetime
 ) -> dict[str, Any]:
-    """The whole status of an admitted pod."""
+    """Builds the whole status of an admitted pod."""
     inits, apps = pod.spec.init_containers, pod.spec.containers
     initialized = all(
-        states[each.name].state == "running" if each.sidecar else _completed(states[each.name]) for each in inits
+        states[each.name].state == "running" if each.sidecar else _has_completed(states[each.name]) for each in inits
     )
     ended = phase in ("Succeeded", "Failed")
     ready = not ended and all(states[each.name].ready for each in apps)
@@ -110,14 +111,14 @@ def pod_status(
         "hostIPs": [{"ip": NODE_ADDRESS}],
         "podIP": NODE_ADDRESS,
         "podIPs": [{"ip": NODE_ADDRESS}],
-        "conditions": conditions.wire(values),
-        "initContainerStatuses": _statuses(pod, inits, states),
-        "containerStatuses": _statuses(pod, apps, states),
+        "conditions": conditions.update(values),
+        "initContainerStatuses": _build_statuses(pod, inits, states),
+        "containerStatuses": _build_statuses(pod, apps, states),
     }
 
 
-def failed_admission(message: str, *, now: str) -> dict[str, Any]:
-    """The status of a pod that the kubelet does not take."""
+def build_failed_status(message: str, *, now: datetime) -> dict[str, Any]:
+    """Builds the status of a pod that the kubelet does not admit."""
     return {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": now}
 
 
@@ -149,15 +150,17 @@ async def write_status(
             return True
 
 
-def _completed(state: ContainerState) -> bool:
+def _has_completed(state: ContainerState) -> bool:
     return state.state == "terminated" and state.exit_code == 0
 
 
-def _statuses(pod: Pod, containers: Iterable[Container], states: Mapping[str, ContainerState]) -> list[dict[str, Any]]:
-    return [_container_status(pod, each, states[each.name]) for each in containers]
+def _build_statuses(
+    pod: Pod, containers: Iterable[Container], states: Mapping[str, ContainerState]
+) -> list[dict[str, Any]]:
+    return [_build_container_status(pod, each, states[each.name]) for each in containers]
 
 
-def _container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
+def _build_container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
     identity = f"simulated://{pod.metadata.uid}/{container.name}/{state.restarts}"
     running = state.state == "running"
     plain_init = container in pod.spec.init_containers and not container.sidecar
@@ -166,9 +169,9 @@ def _container_status(pod: Pod, container: Container, state: ContainerState) -> 
         "image": container.image,
         "imageID": "",
         "containerID": "" if state.state == "waiting" else identity,
-        "ready": _completed(state) if plain_init else state.ready,
+        "ready": _has_completed(state) if plain_init else state.ready,
         "started": running,
         "restartCount": state.restarts,
-        "state": state.wire(identity),
+        "state": state.encode(identity),
         "lastState": state.last,
     }

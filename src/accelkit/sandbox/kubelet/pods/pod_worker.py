@@ -1,7 +1,7 @@
-"""The life of one admitted pod: its containers in order, its status, and its end.
+"""One admitted pod from its first container to its end: containers in order, and the status.
 
-A pod ends when its containers do, when it is deleted, when somebody sets its phase, or when a person writes the exit
-annotation on it; the processes are ended before the pod's status says so.
+A pod ends when its containers do, when it is deleted, when its phase is set from outside, or when it gets the
+exit annotation; the processes are ended before the pod's status shows it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, NodeContext, PodContext
 from accelkit.sandbox.kubelet.pods.credentials import PodCredentials
-from accelkit.sandbox.kubelet.pods.pod_status import Conditions, ContainerState, pod_status, write_status
+from accelkit.sandbox.kubelet.pods.pod_status import Conditions, ContainerState, build_pod_status, write_status
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
-__all__ = ["CONTAINERS_ANNOTATION", "EXIT_ANNOTATION", "PodWorker", "containers_annotation"]
+__all__ = ["CONTAINERS_ANNOTATION", "EXIT_ANNOTATION", "PodWorker", "encode_containers"]
 
 CONTAINERS_ANNOTATION = "sandbox.accelkit.io/containers"
 EXIT_ANNOTATION = "sandbox.accelkit.io/exit"
@@ -32,7 +32,7 @@ _SETTLE_SECONDS = 0.02
 
 
 class Ending(StrEnum):
-    """Why a pod ends before its containers do."""
+    """The reason why a pod ends before its containers do."""
 
     EXIT = "exit"
     TERMINAL = "terminal"
@@ -50,7 +50,7 @@ class PodWorker:
         self._end = asyncio.Event()
         # Without a restart of the kubelet in between, a pod that comes here is Pending.
         self._phase = "Running" if pod.status.phase == "Running" else "Pending"
-        self._given = containers_annotation(node, pod)
+        self._containers = encode_containers(node, pod)
         self._start_time = pod.status.start_time or node.now()
         self._conditions = Conditions(node.now)
         self._folder = node.root / "var/lib/kubelet/pods" / pod.metadata.uid
@@ -81,35 +81,33 @@ class PodWorker:
         elif EXIT_ANNOTATION in (pod.metadata.annotations or ()):
             self.end(Ending.EXIT)
 
-    def vanished(self) -> None:
-        """The pod is gone from the API server."""
+    def mark_vanished(self) -> None:
+        """Ends the pod, since it is gone from the API server."""
         self._context.grace_seconds = _VANISHED_GRACE_SECONDS
         self.end(Ending.VANISHED)
 
     def end(self, ending: Ending) -> None:
-        """Ends the pod for the first reason given."""
+        """Ends the pod; the first reason counts."""
         self._ending = self._ending or ending
         self._end.set()
 
     async def run(self) -> None:
         """Runs the pod to its end; cancelled, it ends the processes and leaves the pod's status alone."""
-        publishing = asyncio.create_task(self._publish(), name=f"status {self.pod.path}")
-        containers = asyncio.create_task(self._run_containers(), name=f"containers {self.pod.path}")
-        end = asyncio.create_task(self._end.wait())
         try:
-            await asyncio.wait({containers, end}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self._context.grace_seconds = _SHUTDOWN_GRACE_SECONDS
-            raise
+            async with asyncio.TaskGroup() as group:
+                publishing = group.create_task(self._publish(), name=f"status {self.pod.path}")
+                containers = group.create_task(self._run_containers(), name=f"containers {self.pod.path}")
+                end = group.create_task(self._end.wait())
+                try:
+                    await asyncio.wait({containers, end}, return_when=asyncio.FIRST_COMPLETED)
+                except asyncio.CancelledError:
+                    self._context.grace_seconds = _SHUTDOWN_GRACE_SECONDS
+                    raise
+                for task in (publishing, containers, end):
+                    task.cancel()
         finally:
-            for task in (publishing, containers, end):
-                task.cancel()
-            await asyncio.wait({publishing, containers, end})
             # The folder holds the token.
             shutil.rmtree(self._folder, ignore_errors=True)
-        if not containers.cancelled():
-            # Raises what went wrong in our own code.
-            containers.result()
         if self._ending not in (Ending.TERMINAL, Ending.VANISHED):
             await self._publish_end()
 
@@ -174,7 +172,7 @@ class PodWorker:
         for name, state in self._states().items():
             if state.state != "terminated" or (by_exit and name in self._apps):
                 state.end(self._node.now(), code if name in self._apps else 0)
-        # A sidecar is ended with its pod, whatever it thinks of that.
+        # A sidecar is ended with its pod, so its exit code does not count.
         sidecars = {each.name for each in self.pod.spec.init_containers if each.sidecar}
         failed = any(state.exit_code for name, state in self._states().items() if name not in sidecars)
         self._phase = "Failed" if failed else "Succeeded"
@@ -185,22 +183,24 @@ class PodWorker:
             return
 
     async def _write(self, status: Mapping[str, object]) -> None:
-        await write_status(self._node.api, self.pod, status, {CONTAINERS_ANNOTATION: self._given})
+        await write_status(self._node.api, self.pod, status, {CONTAINERS_ANNOTATION: self._containers})
 
     def _status(self) -> dict[str, object]:
-        return pod_status(self.pod, self._states(), self._conditions, phase=self._phase, start_time=self._start_time)
+        return build_pod_status(
+            self.pod, self._states(), self._conditions, phase=self._phase, start_time=self._start_time
+        )
 
 
-def containers_annotation(node: NodeContext, pod: Pod) -> str:
-    """What each container was given, as JSON for people and tests."""
-    given = {}
+def encode_containers(node: NodeContext, pod: Pod) -> str:
+    """Encodes what each container got from device plugins, as JSON for people and tests."""
+    containers = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
-        held = node.manager.held(pod.metadata.uid, container.name)
-        grants = [each.grant for _, each in sorted(held.items())]
-        given[container.name] = {
-            "environment": {name: value for grant in grants for name, value in grant.environment.items()},
-            "devices": [path for grant in grants for path in grant.devices],
-            "mounts": [mount for grant in grants for mount in grant.mounts],
-            "device_ids": {resource: sorted(each.device_ids) for resource, each in sorted(held.items())},
+        allocations = node.manager.find_allocations(pod.metadata.uid, container.name)
+        responses = [each.response for _, each in sorted(allocations.items())]
+        containers[container.name] = {
+            "environment": {name: value for response in responses for name, value in response.environment.items()},
+            "devices": [path for response in responses for path in response.devices],
+            "mounts": [mount for response in responses for mount in response.mounts],
+            "device_ids": {resource: sorted(each.device_ids) for resource, each in sorted(allocations.items())},
         }
-    return msgspec.json.encode(given).decode()
+    return msgspec.json.encode(containers).decode()

@@ -1,4 +1,4 @@
-"""The pods bound to one node: taken in one at a time, run, and their devices freed when they end.
+"""The pods bound to one node: admitted one at a time, run, and their devices freed when they end.
 
 The order of admission is the order of arrival; what a list brings is taken by age, then by name. A pod whose devices
 cannot be had fails with the real kubelet's reason and message. CPU and memory are not looked at.
@@ -15,13 +15,13 @@ from accelkit.kube.paths import PODS
 from accelkit.kube.reflector import Reflector
 from accelkit.model.units import parse_quantity
 from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
-from accelkit.sandbox.kubelet.devices.device_values import ContainerAsk, ContainerKind, is_extended_resource_name
+from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, DeviceRequest, is_extended_resource_name
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
-from accelkit.sandbox.kubelet.pods.pod_status import failed_admission, write_status
+from accelkit.sandbox.kubelet.pods.pod_status import build_failed_status, write_status
 from accelkit.sandbox.kubelet.pods.pod_worker import PodWorker
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
-__all__ = ["Pods", "container_asks"]
+__all__ = ["Pods", "read_container_requests"]
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class Pods:
         self._checkpoint = checkpoint
         self._known: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
-        # Pods that have ended here, though the API server may not have said so yet.
+        # Pods that have ended here, although the API server may not show it yet.
         self._ended: set[str] = set()
         self._arrivals: asyncio.Queue[str] = asyncio.Queue()
         self._deletions: set[str] = set()
         self._group = asyncio.TaskGroup()
 
-    def active(self) -> list[Pod]:
-        """The pods that have not ended, by namespace and name."""
+    def list_active(self) -> list[Pod]:
+        """Returns the pods that have not ended, by namespace and name."""
         pods = [pod for uid, pod in self._known.items() if not pod.terminal and uid not in self._ended]
         return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
@@ -60,7 +60,7 @@ class Pods:
             Pod,
             query={"fieldSelector": f"spec.nodeName={self._node.name}"},
             on_replace=self._replace,
-            on_event=self._event,
+            on_event=self._handle_event,
         )
         async with self._group:
             self._group.create_task(self._admit_all(), name="admission")
@@ -68,12 +68,12 @@ class Pods:
 
     def _replace(self, pods: list[Pod]) -> None:
         listed = {pod.metadata.uid for pod in pods}
-        for uid in (self._known.keys() | self._node.manager.holders()) - listed:
+        for uid in (self._known.keys() | self._node.manager.list_holders()) - listed:
             self._vanish(uid)
         for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
             self._take(pod)
 
-    def _event(self, kind: str, pod: Pod) -> None:
+    def _handle_event(self, kind: str, pod: Pod) -> None:
         if kind == "DELETED":
             self._vanish(pod.metadata.uid)
         else:
@@ -98,10 +98,10 @@ class Pods:
         self._ended.discard(uid)
         self._free(uid)
         if (worker := self._workers.get(uid)) is not None:
-            worker.vanished()
+            worker.mark_vanished()
 
     def _free(self, uid: str) -> None:
-        if uid in self._node.manager.holders():
+        if uid in self._node.manager.list_holders():
             self._node.manager.release(uid)
             save_checkpoint(self._checkpoint, self._node.manager)
 
@@ -111,21 +111,21 @@ class Pods:
             pod = self._known.get(uid)
             if pod is None or pod.terminal or pod.metadata.deletion_timestamp is not None:
                 continue
-            if uid in self._node.manager.holders() or await self._admit(pod):
+            if uid in self._node.manager.list_holders() or await self._admit(pod):
                 self._start(uid)
 
     async def _admit(self, pod: Pod) -> bool:
         """Allocates a pod's devices, or fails the pod."""
         uid = pod.metadata.uid
         try:
-            for ask in container_asks(pod):
-                await self._node.manager.allocate(uid, ask)
+            for request in read_container_requests(pod):
+                await self._node.manager.allocate(uid, request)
         except (DevicePluginError, QuantityError) as exc:
             message = f"Allocate failed due to {exc}, which is unexpected"
             log.info("pod refused pod=%s reason=%s", pod.path, message)
             self._ended.add(uid)
             self._node.manager.release(uid)
-            await write_status(self._node.api, pod, failed_admission(message, now=self._node.now()))
+            await write_status(self._node.api, pod, build_failed_status(message, now=self._node.now()))
             return False
         save_checkpoint(self._checkpoint, self._node.manager)
         return True
@@ -176,23 +176,24 @@ class Pods:
         self._deletions.discard(pod.metadata.uid)
 
 
-def container_asks(pod: Pod) -> list[ContainerAsk]:
-    """What each container of a pod asks for, in the order in which the kubelet looks at them.
+def read_container_requests(pod: Pod) -> list[DeviceRequest]:
+    """Returns what each container of a pod requests, in the order in which the kubelet looks at them.
 
     Raises:
         QuantityError: a quantity cannot be read.
     """
     inits = [
-        _ask(each, ContainerKind.SIDECAR if each.sidecar else ContainerKind.INIT) for each in pod.spec.init_containers
+        _read_container_request(each, ContainerKind.SIDECAR if each.sidecar else ContainerKind.INIT)
+        for each in pod.spec.init_containers
     ]
-    return [*inits, *(_ask(each, ContainerKind.APP) for each in pod.spec.containers)]
+    return [*inits, *(_read_container_request(each, ContainerKind.APP) for each in pod.spec.containers)]
 
 
-def _ask(container: Container, kind: ContainerKind) -> ContainerAsk:
+def _read_container_request(container: Container, kind: ContainerKind) -> DeviceRequest:
     # The kubelet reads limits; the API server sees to it that requests of these resources are equal.
     limits = {
         name: parse_quantity(amount)
         for name, amount in container.resources.limits.items()
         if is_extended_resource_name(name)
     }
-    return ContainerAsk(name=container.name, kind=kind, limits=limits)
+    return DeviceRequest(name=container.name, kind=kind, limits=limits)

@@ -1,4 +1,4 @@
-"""Readiness: asks a container's HTTP endpoint as often as its probe says, and tells when the answer changes."""
+"""Readiness probes: a container's HTTP endpoint is asked as often as its probe says, and changes are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def follow_readiness(container: Container, probe: Probe, on_ready: Callabl
         # Other kinds of probes are simulated: they pass.
         on_ready(True)  # noqa: FBT003 - the callback has one parameter
         return
-    url = probe_url(container, probe.http_get)
+    url = build_probe_url(container, probe.http_get)
     timeout = aiohttp.ClientTimeout(total=max(1, probe.timeout_seconds))
     ready, streak, last = False, 0, False
     await asyncio.sleep(probe.initial_delay_seconds)
@@ -39,8 +39,8 @@ async def follow_readiness(container: Container, probe: Probe, on_ready: Callabl
             await asyncio.sleep(max(1, probe.period_seconds))
 
 
-def probe_url(container: Container, probe: HttpGet) -> str:
-    """The URL that a probe asks.
+def build_probe_url(container: Container, probe: HttpGet) -> str:
+    """Builds the URL of a probe.
 
     Raises:
         SandboxError: the probe names a port that the container does not have.

@@ -20,7 +20,7 @@ from pathlib import Path
 from accelkit.errors import SandboxError
 from accelkit.sandbox.kubelet.wire import Container, EnvVar, Pod
 
-__all__ = ["NODE_ADDRESS", "ContainerProcess", "ProcessSpec", "process_spec", "repository"]
+__all__ = ["NODE_ADDRESS", "ContainerProcess", "ProcessSpec", "build_process_spec", "strip_tag"]
 
 # All simulated nodes and pods share this machine's loopback.
 NODE_ADDRESS = "127.0.0.1"
@@ -41,42 +41,42 @@ class ProcessSpec:
     environment: Mapping[str, str]
 
 
-def repository(image: str) -> str:
-    """The name of an image without its tag and digest: `a.io:5000/b` of `a.io:5000/b:1@sha256:…`."""
+def strip_tag(image: str) -> str:
+    """Returns the name of an image without its tag and digest: `a.io:5000/b` of `a.io:5000/b:1@sha256:…`."""
     name = image.partition("@")[0]
     last = name.rpartition("/")[2]
     return name[: len(name) - len(last) + last.find(":")] if ":" in last else name
 
 
-def process_spec(
+def build_process_spec(
     pod: Pod,
     container: Container,
     *,
     root: Path,
     environ: Mapping[str, str],
-    granted: Mapping[str, str],
+    plugin_environment: Mapping[str, str],
     kubeconfig: Path,
 ) -> ProcessSpec:
-    """What to run for a container.
+    """Builds the command and environment of a container.
 
     Args:
         pod: the pod, bound to its node.
         container: one of its containers.
         root: the folder that is the node's `/`.
         environ: the kubelet's own environment, of which little is passed on.
-        granted: variables that device plugins gave to the container.
+        plugin_environment: variables that device plugins gave to the container.
         kubeconfig: the pod's own.
 
     Raises:
-        SandboxError: the container asks for something a process cannot be given.
+        SandboxError: the container needs something that a process cannot have.
     """
     if container.command not in ([], ["accelkit"]):
         raise SandboxError(f"container {container.name}: the command of our image is accelkit, not {container.command}")
     host = str(root) if _mounts_host(pod, container) else _HOST_MOUNT
-    variables = dict(granted)
+    variables = dict(plugin_environment)
     for variable in container.env:
-        variables[variable.name] = _rooted(_value(pod, variable, variables), host)
-    arguments = [_rooted(_expand(argument, variables), host) for argument in container.args]
+        variables[variable.name] = _replace_host(_resolve_value(pod, variable, variables), host)
+    arguments = [_replace_host(_expand(argument, variables), host) for argument in container.args]
     inherited = {name: environ[name] for name in _INHERITED if name in environ}
     return ProcessSpec(
         command=(sys.executable, "-m", "accelkit", *arguments),
@@ -141,7 +141,7 @@ class ContainerProcess:
             return
 
 
-def _rooted(text: str, host: str) -> str:
+def _replace_host(text: str, host: str) -> str:
     # A function, because a path may have what a replacement text takes for a reference.
     return _HOST.sub(lambda _: host, text)
 
@@ -155,15 +155,15 @@ def _mounts_host(pod: Pod, container: Container) -> bool:
     )
 
 
-def _value(pod: Pod, variable: EnvVar, defined: Mapping[str, str]) -> str:
+def _resolve_value(pod: Pod, variable: EnvVar, defined: Mapping[str, str]) -> str:
     if variable.value_from is None:
         return _expand(variable.value, defined)
     if variable.value_from.field_ref is None:
         raise SandboxError(f"variable {variable.name}: only values and fields of the pod are known here")
-    return _field(pod, variable.value_from.field_ref.field_path)
+    return _read_field(pod, variable.value_from.field_ref.field_path)
 
 
-def _field(pod: Pod, path: str) -> str:
+def _read_field(pod: Pod, path: str) -> str:
     fields = {
         "metadata.name": pod.metadata.name,
         "metadata.namespace": pod.metadata.namespace,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from accelkit.errors import SandboxError
-from accelkit.sandbox.nodes import NodeSpec, SimulatedCard, cards_file, load_nodes
+from accelkit.sandbox.nodes import NodeSpec, SimulatedCard, encode_cards, load_nodes
 
 GIB = 2**30
 
@@ -84,7 +84,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 def test_the_node_agent_reads_the_cards_with_their_index():
-    document = json.loads(cards_file(load_nodes(None)[1]))
+    document = json.loads(encode_cards(load_nodes(None)[1]))
     assert document["version"] == 1
     assert document["cards"][2] == {
         "id": "sim-node-2-2",

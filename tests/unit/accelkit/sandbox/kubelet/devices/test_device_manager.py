@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from accelkit.errors import DevicePluginError
-from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, DeviceManager
 from accelkit.sandbox.kubelet.devices.device_values import (
-    ContainerAsk,
+    AllocateResponse,
     ContainerKind,
-    Device,
-    Grant,
+    DeviceRequest,
+    PluginDevice,
     PluginOptions,
     is_extended_resource_name,
 )
@@ -40,7 +40,7 @@ class Plugin:
         self.allocate_calls = []
         self.pre_start_calls = []
 
-    async def preferred(self, *, available, must_include, size):
+    async def prefer(self, *, available, must_include, size):
         self.preferred_calls.append((list(available), list(must_include), size))
         if self.fail == "preferred":
             raise DevicePluginError("no preference")
@@ -50,7 +50,7 @@ class Plugin:
         self.allocate_calls.append(list(device_ids))
         if self.fail == "allocate":
             raise DevicePluginError("no devices")
-        return Grant(environment={"IDS": ",".join(device_ids)})
+        return AllocateResponse(environment={"IDS": ",".join(device_ids)})
 
     async def pre_start(self, device_ids):
         self.pre_start_calls.append(list(device_ids))
@@ -64,23 +64,23 @@ class Node:
         self.plugin = plugin or Plugin()
         self.manager = DeviceManager(clock=self.clock, grace_seconds=300.0, chance=random.Random(seed))  # noqa: S311 - the choice is to be repeatable
         self.options = PluginOptions(preferred=preferred, pre_start=pre_start)
-        self.manager.plugin_connected(MEMORY, self.options, self.plugin)
+        self.manager.connect_plugin(MEMORY, self.options, self.plugin)
         self.ids = [f"card-{number:02}" for number in range(devices)]
         self.list()
 
     def list(self, unhealthy=()):
-        self.manager.devices_listed(MEMORY, [Device(id=name, healthy=name not in unhealthy) for name in self.ids])
+        self.manager.update_devices(MEMORY, [PluginDevice(id=name, healthy=name not in unhealthy) for name in self.ids])
 
     async def start(self, pod, name, kind, number, resource=MEMORY):
-        await self.manager.allocate(pod, ContainerAsk(name=name, kind=kind, limits={resource: number}))
+        await self.manager.allocate(pod, DeviceRequest(name=name, kind=kind, limits={resource: number}))
         return self.of(pod, name)
 
     def of(self, pod, name):
-        held = self.manager.held(pod, name)
+        held = self.manager.find_allocations(pod, name)
         return set(held[MEMORY].device_ids) if MEMORY in held else set()
 
     def used(self):
-        return self.manager.allocated(MEMORY)
+        return {each for *_, held in self.manager.list_allocations() for each in held.device_ids}
 
 
 async def test_a_container_gets_as_many_healthy_devices_as_it_asks_for():
@@ -92,7 +92,7 @@ async def test_a_container_gets_as_many_healthy_devices_as_it_asks_for():
 async def test_what_the_plugin_gave_is_kept_with_the_devices():
     node = Node(1)
     await node.start("p", "main", APP, 1)
-    assert node.manager.held("p", "main")[MEMORY].grant.environment == {"IDS": "card-00"}
+    assert node.manager.find_allocations("p", "main")[MEMORY].response.environment == {"IDS": "card-00"}
     assert node.plugin.allocate_calls == [["card-00"]]
 
 
@@ -296,7 +296,7 @@ async def test_a_released_pod_frees_its_devices():
     node.manager.release("p")
     assert node.used() == frozenset()
     assert len(await node.start("q", "main", APP, 4)) == 4
-    assert node.manager.holders() == {"q"}
+    assert node.manager.list_holders() == {"q"}
 
 
 async def test_releasing_one_pod_leaves_the_other_its_devices():
@@ -310,14 +310,14 @@ async def test_releasing_one_pod_leaves_the_other_its_devices():
 
 async def test_restored_devices_are_in_use():
     node = Node(4)
-    node.manager.restore("p", "main", MEMORY, Held(frozenset(["card-00"]), Grant()))
+    node.manager.restore("p", "main", MEMORY, DeviceAllocation(frozenset(["card-00"]), AllocateResponse()))
     assert "card-00" not in await node.start("q", "main", APP, 3)
 
 
 def test_unhealthy_devices_count_for_capacity_alone():
     node = Node(4)
     node.list(unhealthy=["card-01"])
-    resources = node.manager.resources()
+    resources = node.manager.collect_resources()
     assert resources.capacity == {MEMORY: 4}
     assert resources.allocatable == {MEMORY: 3}
 
@@ -325,8 +325,8 @@ def test_unhealthy_devices_count_for_capacity_alone():
 async def test_the_devices_of_a_plugin_that_went_away_are_unhealthy_and_stay_held():
     node = Node(4)
     held = await node.start("p", "main", APP, 2)
-    node.manager.plugin_disconnected(MEMORY)
-    resources = node.manager.resources()
+    node.manager.disconnect_plugin(MEMORY)
+    resources = node.manager.collect_resources()
     assert (resources.capacity, resources.allocatable) == ({MEMORY: 4}, {MEMORY: 0})
     assert node.of("p", "main") == held
     with pytest.raises(DevicePluginError, match="no healthy devices present"):
@@ -343,61 +343,61 @@ async def test_a_pod_that_holds_devices_fails_again_once_they_are_unhealthy():
 
 def test_after_the_grace_period_the_resource_is_removed_once():
     node = Node(4)
-    assert node.manager.next_expiry() is None
-    node.manager.plugin_disconnected(MEMORY)
-    assert node.manager.next_expiry() == 400.0
+    assert node.manager.find_next_expiry() is None
+    node.manager.disconnect_plugin(MEMORY)
+    assert node.manager.find_next_expiry() == 400.0
     node.clock.now = 399.0
-    assert node.manager.resources().removed == frozenset()
+    assert node.manager.collect_resources().removed == frozenset()
     node.clock.now = 400.0
-    gone = node.manager.resources()
+    gone = node.manager.collect_resources()
     assert (gone.capacity, gone.allocatable, gone.removed) == ({}, {}, {MEMORY})
-    again = node.manager.resources()
+    again = node.manager.collect_resources()
     assert (again.capacity, again.removed) == ({}, frozenset())
-    assert node.manager.next_expiry() is None
+    assert node.manager.find_next_expiry() is None
 
 
 async def test_a_removed_resource_that_a_pod_still_holds_cannot_be_allocated():
     node = Node(4)
     await node.start("p", "main", APP, 1)
-    node.manager.plugin_disconnected(MEMORY)
+    node.manager.disconnect_plugin(MEMORY)
     node.clock.now += 301
-    node.manager.resources()
+    node.manager.collect_resources()
     with pytest.raises(DevicePluginError, match="cannot allocate unregistered device"):
         await node.start("q", "main", APP, 1)
 
 
 def test_a_plugin_that_went_away_before_it_listed_anything_is_removed_too():
     node = Node(0)
-    node.manager.plugin_connected("example.com/other", PluginOptions(), Plugin())
-    node.manager.plugin_disconnected("example.com/other")
-    assert node.manager.resources().capacity == {MEMORY: 0, "example.com/other": 0}
+    node.manager.connect_plugin("example.com/other", PluginOptions(), Plugin())
+    node.manager.disconnect_plugin("example.com/other")
+    assert node.manager.collect_resources().capacity == {MEMORY: 0, "example.com/other": 0}
     node.clock.now += 301
-    assert node.manager.resources().removed == {"example.com/other"}
+    assert node.manager.collect_resources().removed == {"example.com/other"}
 
 
 def test_a_plugin_nobody_knows_cannot_go_away():
     node = Node(1)
-    node.manager.plugin_disconnected("example.com/none")
-    assert node.manager.resources().capacity == {MEMORY: 1}
+    node.manager.disconnect_plugin("example.com/none")
+    assert node.manager.collect_resources().capacity == {MEMORY: 1}
 
 
 async def test_a_plugin_that_registers_again_replaces_the_old_one():
     node = Node(4)
     held = await node.start("p", "main", APP, 2)
-    node.manager.plugin_disconnected(MEMORY)
+    node.manager.disconnect_plugin(MEMORY)
     successor = Plugin()
-    node.manager.plugin_connected(MEMORY, PluginOptions(), successor)
-    assert node.manager.resources().allocatable == {MEMORY: 0}
+    node.manager.connect_plugin(MEMORY, PluginOptions(), successor)
+    assert node.manager.collect_resources().allocatable == {MEMORY: 0}
     node.list()
     node.clock.now += 1000
-    assert node.manager.resources().allocatable == {MEMORY: 4}
+    assert node.manager.collect_resources().allocatable == {MEMORY: 4}
     assert await node.start("q", "main", APP, 2) == set(node.ids) - held
     assert len(successor.allocate_calls) == 1
 
 
 async def test_a_stopped_endpoint_is_not_called():
     node = Node(4)
-    node.manager.plugin_disconnected(MEMORY)
+    node.manager.disconnect_plugin(MEMORY)
     node.list()
     with pytest.raises(DevicePluginError, match="has been stopped"):
         await node.start("p", "main", APP, 1)
@@ -414,12 +414,14 @@ async def test_pre_start_is_called_only_where_the_plugin_wants_it():
 
 def test_devices_are_known_with_their_numa_nodes():
     node = Node(0)
-    node.manager.devices_listed(MEMORY, [Device(id="b", numa=(1,)), Device(id="a"), Device(id="c", healthy=False)])
-    assert [device.id for device in node.manager.healthy_devices()[MEMORY]] == ["a", "b"]
-    listed = node.manager.device(MEMORY, "b")
+    node.manager.update_devices(
+        MEMORY, [PluginDevice(id="b", numa=(1,)), PluginDevice(id="a"), PluginDevice(id="c", healthy=False)]
+    )
+    assert [device.id for device in node.manager.list_healthy_devices()[MEMORY]] == ["a", "b"]
+    listed = node.manager.find_device(MEMORY, "b")
     assert listed is not None
     assert listed.numa == (1,)
-    assert node.manager.device(MEMORY, "x") is None
+    assert node.manager.find_device(MEMORY, "x") is None
 
 
 @pytest.mark.parametrize("name", ["accelkit.io/memory", "nvidia.com/gpu", "a/b", "Enflame.com/x".lower()])

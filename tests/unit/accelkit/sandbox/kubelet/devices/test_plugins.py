@@ -24,7 +24,7 @@ from accelkit.node._proto.deviceplugin_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values import ContainerAsk, ContainerKind, GrantedMount
+from accelkit.sandbox.kubelet.devices.device_values import ContainerKind, DeviceRequest, PluginMount
 from accelkit.sandbox.kubelet.devices.plugins import PluginServer
 
 MEMORY = "accelkit.io/memory"
@@ -110,7 +110,7 @@ class Kubelet:
 
     async def until(self, capacity, allocatable):
         def reached():
-            now = self.manager.resources()
+            now = self.manager.collect_resources()
             return (now.capacity.get(MEMORY), now.allocatable.get(MEMORY)) == (capacity, allocatable)
 
         async with asyncio.timeout(DEADLINE), self.changed:
@@ -122,9 +122,9 @@ class Kubelet:
             await RegistrationStub(channel).Register(request, timeout=DEADLINE)
 
     async def allocate(self, number, pod="p"):
-        container = ContainerAsk(name="main", kind=ContainerKind.APP, limits={MEMORY: number})
+        container = DeviceRequest(name="main", kind=ContainerKind.APP, limits={MEMORY: number})
         await self.manager.allocate(pod, container)
-        return self.manager.held(pod, "main")[MEMORY]
+        return self.manager.find_allocations(pod, "main")[MEMORY]
 
 
 @pytest.fixture
@@ -154,11 +154,11 @@ async def test_what_allocate_answers_reaches_the_container(kubelet, folder):
     async with Plugin(folder, devices=1).serving():
         await kubelet.register()
         await kubelet.until(1, 1)
-        grant = (await kubelet.allocate(1)).grant
-    assert grant.environment == {"IDS": "card-0"}
-    assert grant.devices == ("/dev/sim0",)
-    assert grant.mounts == (GrantedMount(container_path="/c", host_path="/h", read_only=True),)
-    assert grant.cdi_devices == ("a.io/card=0",)
+        response = (await kubelet.allocate(1)).response
+    assert response.environment == {"IDS": "card-0"}
+    assert response.devices == ("/dev/sim0",)
+    assert response.mounts == (PluginMount(container_path="/c", host_path="/h", read_only=True),)
+    assert response.cdi_devices == ("a.io/card=0",)
 
 
 async def test_the_preferred_devices_are_asked_for_and_taken(kubelet, folder):
@@ -205,7 +205,7 @@ async def test_a_plugin_that_cannot_be_dialled_is_refused(kubelet, monkeypatch):
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await kubelet.register(endpoint="nobody.sock")
     assert "failed to dial device plugin" in failure.value.details()
-    assert kubelet.manager.resources().capacity == {}
+    assert kubelet.manager.collect_resources().capacity == {}
 
 
 def message(size):

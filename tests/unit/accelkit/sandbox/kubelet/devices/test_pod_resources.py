@@ -12,8 +12,8 @@ import pytest
 
 from accelkit.node._proto import podresources_pb2 as pb
 from accelkit.node._proto.podresources_pb2_grpc import PodResourcesListerStub
-from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager, Held
-from accelkit.sandbox.kubelet.devices.device_values import Device, Grant
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, PluginDevice
 from accelkit.sandbox.kubelet.devices.pod_resources import PodResourcesServer
 from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec
 
@@ -32,14 +32,14 @@ def pod(name):
 async def lister():
     manager = DeviceManager(clock=lambda: 0.0, grace_seconds=300.0, chance=random.Random(1))  # noqa: S311 - repeatable
     listed = [
-        Device(id="a", numa=(0,)),
-        Device(id="b", numa=(0, 1)),
-        Device(id="c"),
-        Device(id="d", healthy=False),
+        PluginDevice(id="a", numa=(0,)),
+        PluginDevice(id="b", numa=(0, 1)),
+        PluginDevice(id="c"),
+        PluginDevice(id="d", healthy=False),
     ]
-    manager.devices_listed(MEMORY, listed)
+    manager.update_devices(MEMORY, listed)
     for container, ids in {"init": ["a", "c"], "side": ["b"], "main": ["a", "c", "gone"]}.items():
-        manager.restore("uid-one", container, MEMORY, Held(frozenset(ids), Grant()))
+        manager.restore("uid-one", container, MEMORY, DeviceAllocation(frozenset(ids), AllocateResponse()))
     # Not tmp_path: the path of a UNIX socket is short.
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
     server = PodResourcesServer(folder, manager, active_pods=lambda: [pod("one"), pod("two")])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accelkit.errors import SandboxError
-from accelkit.sandbox.kubelet.pods.probes import probe_url
-from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, process_spec, repository
+from accelkit.sandbox.kubelet.pods.probes import build_probe_url
+from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, build_process_spec, strip_tag
 from accelkit.sandbox.kubelet.wire import (
     Container,
     ContainerPort,
@@ -34,7 +34,7 @@ def field(name, path):
     return EnvVar(name=name, value_from=EnvVarSource(field_ref=FieldRef(field_path=path)))
 
 
-def spec_of(container, *, host="/var/lib/kubelet", environ=None, granted=None):
+def spec_of(container, *, host="/var/lib/kubelet", environ=None, plugin_environment=None):
     pod = Pod(
         metadata=PodMeta(
             name="agent-x", namespace="accelkit", uid="u-1", labels={"app": "agent"}, annotations={"a.io/b": "note"}
@@ -46,12 +46,12 @@ def spec_of(container, *, host="/var/lib/kubelet", environ=None, granted=None):
             volumes=[Volume(name="host", host_path=HostPath(path=host)), Volume(name="scratch")],
         ),
     )
-    return process_spec(
+    return build_process_spec(
         pod,
         container,
         root=ROOT,
         environ=environ or {},
-        granted=granted or {},
+        plugin_environment=plugin_environment or {},
         kubeconfig=Path("/pod/kubeconfig"),
     )
 
@@ -73,7 +73,7 @@ def agent(*, mount="/host/var/lib/kubelet", **fields):
     ],
 )
 def test_the_repository_of_an_image_has_no_tag_and_no_digest(image, name):
-    assert repository(image) == name
+    assert strip_tag(image) == name
 
 
 def test_the_command_is_this_interpreters_accelkit_with_the_arguments():
@@ -137,13 +137,17 @@ def test_references_to_variables_defined_before_are_expanded():
         EnvVar(name="B", value="$(A)/$(LATER)/$$(A)/$(G)"),
         EnvVar(name="LATER", value="x"),
     ]
-    spec = spec_of(Container(name="c", env=env, args=["--b=$(B)", "$(LATER)", "$(NONE)"]), granted={"G": "g"})
+    spec = spec_of(
+        Container(name="c", env=env, args=["--b=$(B)", "$(LATER)", "$(NONE)"]), plugin_environment={"G": "g"}
+    )
     assert spec.environment["B"] == "1/$(LATER)/$(A)/g"
     assert spec.command[3:] == ("--b=1/$(LATER)/$(A)/g", "x", "$(NONE)")
 
 
 def test_what_a_device_plugin_granted_is_in_the_environment_and_the_manifest_wins():
-    spec = spec_of(Container(name="c", env=[EnvVar(name="B", value="own")]), granted={"A": "card", "B": "card"})
+    spec = spec_of(
+        Container(name="c", env=[EnvVar(name="B", value="own")]), plugin_environment={"A": "card", "B": "card"}
+    )
     assert (spec.environment["A"], spec.environment["B"]) == ("card", "own")
 
 
@@ -214,7 +218,7 @@ async def test_stopping_a_process_that_has_ended_tells_its_exit_code(tmp_path):
 
 def test_a_probe_asks_the_loopback_unless_it_names_a_host():
     container = Container(name="c", ports=[ContainerPort(name="web", container_port=8080)])
-    assert probe_url(container, HttpGet(port=1, path="/ready")) == "http://127.0.0.1:1/ready"
-    assert probe_url(container, HttpGet(port="web", path="x", scheme="HTTPS", host="h")) == "https://h:8080/x"
+    assert build_probe_url(container, HttpGet(port=1, path="/ready")) == "http://127.0.0.1:1/ready"
+    assert build_probe_url(container, HttpGet(port="web", path="x", scheme="HTTPS", host="h")) == "https://h:8080/x"
     with pytest.raises(SandboxError, match="no port named other"):
-        probe_url(container, HttpGet(port="other"))
+        build_probe_url(container, HttpGet(port="other"))

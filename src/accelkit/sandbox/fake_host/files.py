@@ -1,0 +1,71 @@
+"""The folder tree of a fake host, and the cards in it: what its PCI devices and its drivers are both written into."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelkit.sandbox.fake_host.models import FakeModel
+
+__all__ = ["FakeCard", "HostFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class FakeCard:
+    """One card: `number` counts the vendor's cards of the host, `order` all of them."""
+
+    vendor: str
+    model: FakeModel
+    bdf: str
+    number: int
+    order: int
+
+
+class HostFiles:
+    """Writes `sys`, `proc`, `dev` and `etc` below a root, and adds to what earlier calls wrote.
+
+    Args:
+        root: the folder, which is made where it is not there.
+        name: the host's; machine id and serial numbers follow from it, so that hosts differ and each stays the same.
+        device_nodes: whether to make character devices, which only root may; else they are empty files.
+    """
+
+    def __init__(self, root: Path, *, name: str = "fake-host", device_nodes: bool = False) -> None:
+        self.root = root
+        self.machine_id = hashlib.sha256(name.encode()).hexdigest()[:32]
+        self.cards: list[FakeCard] = []
+        self.without_driver: set[str] = set()
+        self._device_nodes = device_nodes
+        self.write("etc/machine-id", self.machine_id)
+        (root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
+
+    def device(self, bdf: str) -> Path:
+        """Return a PCI device's folder."""
+        return (self.root / "sys/bus/pci/devices" / bdf).resolve()
+
+    def write(self, path: str | Path, content: str) -> None:
+        """Write a file below the root, with a newline at its end."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content + "\n")
+
+    def link(self, path: str, target: Path) -> None:
+        """Make a relative link below the root, as sysfs has them."""
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.is_symlink():
+            place.symlink_to(os.path.relpath(target, place.parent.resolve()))
+
+    def make_device_node(self, name: str, major: int, minor: int) -> None:
+        """Make a device node in `dev`, where it is not there."""
+        path = self.root / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            return
+        if self._device_nodes:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+        else:
+            path.touch()
