@@ -84,7 +84,7 @@ def make_root(root: Path, scheduler: Path, kubeconfig: Path, port: int) -> None:
     (root / "etc/kubernetes/manifests/kube-scheduler.yaml").chmod(0o600)
 
 
-def tree(root: Path) -> dict[str, tuple[str, int, int, str]]:
+def read_files(root: Path) -> dict[str, tuple[str, int, int, str]]:
     """Return the files of a host: kind and mode, owner, and the digest of the content."""
     found = {}
     for path in sorted((*root.glob("etc/**/*"), *root.glob("var/**/*"))):

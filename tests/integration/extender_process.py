@@ -289,14 +289,14 @@ def used_by_card(view: dict[str, Any]) -> dict[str, int]:
     return {card["id"]: card["used_bytes"] // GIB for card in view["cards"] if card["used_bytes"]}
 
 
-async def known(extender: Client, world: World, *shape: int, **options: Any) -> str:
+async def create_known_node(extender: Client, world: World, *shape: int, **options: Any) -> str:
     """Create a node; return as soon as the extender knows its cards, or that they are unknown."""
     node = await world.node(*shape, **options)
     await extender.shows(node, lambda view: view["state"] != "none")
     return node
 
 
-async def heard(extender: Client, world: World) -> None:
+async def wait_until_seen(extender: Client, world: World) -> None:
     """Wait until the extender has seen all pods, by creating one more and waiting for it."""
     nowhere = f"{world.prefix}-nowhere"
     await world.pod(1, node_name=nowhere, annotations=assignment("none", 1))

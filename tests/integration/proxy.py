@@ -135,7 +135,7 @@ class Proxy:
         writer.transport.abort()
 
 
-def refusal(status: int, reason: str) -> bytes:
+def build_refusal(status: int, reason: str) -> bytes:
     """Return a refusal in the API server's format."""
     body = json.dumps({"kind": "Status", "code": status, "reason": reason, "message": f"{reason} by the test"}).encode()
     head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

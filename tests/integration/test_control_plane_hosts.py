@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BIN, REPOSITORY, Cluster, Sandbox
-from control_plane_host import Down, StaticPod, make_root, tree, until
+from control_plane_host import Down, StaticPod, make_root, read_files, until
 from ports import free_port
 
 from accelkit.kube.client import ApiClient
@@ -120,7 +120,7 @@ class Hosts:
         return {node for node, file in files.items() if file.exists() and not file.read_text()}
 
     def trees(self) -> dict[str, dict]:
-        return {node: tree(root) for node, root in self.roots.items()}
+        return {node: read_files(root) for node, root in self.roots.items()}
 
     def marked(self) -> list[str]:
         """The hosts whose scheduler is pointed at our configuration."""

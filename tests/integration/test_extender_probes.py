@@ -14,8 +14,8 @@ from extender_process import (
     Process,
     assignment,
     client_of,
+    create_known_node,
     inventory,
-    known,
     used_by_card,
     world_of,
 )
@@ -42,7 +42,7 @@ async def extender(process):
 
 
 async def test_64_concurrent_pods_take_exactly_what_fits(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     pods = await world.pods(64, 24)
     errors = await asyncio.gather(*(extender.bind(pod, node) for pod in pods))
     assert errors.count("") == 24
@@ -57,7 +57,7 @@ async def test_64_concurrent_pods_take_exactly_what_fits(extender, world):
 
 
 async def test_inspect_answers_while_a_pod_is_bound_and_not_allocated(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     pod = await world.pod(24)
     assert await extender.bind(pod, node) == ""
     view = await extender.node(node)
@@ -69,7 +69,7 @@ async def test_inspect_answers_while_a_pod_is_bound_and_not_allocated(extender, 
 
 
 async def test_repeated_bind_changes_nothing_and_succeeds(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     pod = await world.pod(24)
     assert set(await asyncio.gather(*(extender.bind(pod, node) for _ in range(16)))) == {""}
     first = await world.read(pod)
@@ -84,7 +84,7 @@ async def test_repeated_bind_changes_nothing_and_succeeds(extender, world):
 
 
 async def test_bound_pod_is_not_bound_elsewhere(extender, world):
-    node, other = await known(extender, world), await known(extender, world)
+    node, other = await create_known_node(extender, world), await create_known_node(extender, world)
     pod = await world.pod(24)
     assert await extender.bind(pod, node) == ""
     assert node in await extender.bind(pod, other)
@@ -95,7 +95,7 @@ async def test_bound_pod_is_not_bound_elsewhere(extender, world):
 
 
 async def test_two_nodes_at_once_take_one_pod_once(extender, world):
-    nodes = [await known(extender, world), await known(extender, world)]
+    nodes = [await create_known_node(extender, world), await create_known_node(extender, world)]
     pod = await world.pod(24)
     errors = await asyncio.gather(*(extender.bind(pod, node) for node in nodes))
     assert errors.count("") == 1
@@ -106,7 +106,7 @@ async def test_two_nodes_at_once_take_one_pod_once(extender, world):
 
 
 async def test_wrong_uid_reserves_nothing(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     pod = await world.pod(24)
     error = await extender.bind(pod, node, uid="11111111-2222-3333-4444-555555555555")
     assert "is another one now" in error
@@ -116,7 +116,7 @@ async def test_wrong_uid_reserves_nothing(extender, world):
 
 
 async def test_recreated_pod_of_the_same_name_is_another_one(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     pod = await world.pod(24)
     await world.delete(pod)
     assert "does not exist any more" in await extender.bind(pod, node)
@@ -128,7 +128,7 @@ async def test_recreated_pod_of_the_same_name_is_another_one(extender, world):
 
 @pytest.mark.parametrize("way", ["deleted", "deleted by force", "Succeeded", "Failed"])
 async def test_share_is_free_at_once(extender, world, way):
-    node = await known(extender, world, 1, 24)
+    node = await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     assert await extender.bind(first, node) == ""
     assert await extender.bind(second, node) == "insufficient accelkit.io/memory in one card"
@@ -141,7 +141,7 @@ async def test_share_is_free_at_once(extender, world, way):
 
 
 async def test_assignment_of_a_user_is_ignored_and_overwritten(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     lie = assignment(f"{node}-7", 1)
     pod = await world.pod(24, annotations=lie)
     fits = await extender.filter(pod, node)
@@ -156,7 +156,7 @@ async def test_assignment_of_a_user_is_ignored_and_overwritten(extender, world):
 
 @pytest.mark.parametrize("way", ["created on the node", "bound by another"])
 async def test_pod_bound_past_us_is_charged_in_the_worst_way(extender, world, way):
-    node = await known(extender, world, 2, 80)
+    node = await create_known_node(extender, world, 2, 80)
     if way == "bound by another":
         stray = await world.pod(60)
         await world.bind_past(stray, node)
@@ -176,7 +176,7 @@ async def test_pod_bound_past_us_is_charged_in_the_worst_way(extender, world, wa
 
 
 async def test_stray_whole_cards_leave_no_empty_card(extender, world):
-    node = await known(extender, world, 4, 80)
+    node = await create_known_node(extender, world, 4, 80)
     await world.pod(cards=1, node_name=node)
     await extender.shows(node, lambda view: view["unassigned"])
     assert await extender.bind(await world.pod(cards=1), node) == "insufficient free accelkit.io/cards"
@@ -184,7 +184,7 @@ async def test_stray_whole_cards_leave_no_empty_card(extender, world):
 
 
 async def test_assignment_of_a_binding_by_another_is_believed(extender, world):
-    node = await known(extender, world, 2, 80)
+    node = await create_known_node(extender, world, 2, 80)
     pod = await world.pod(60)
     await world.bind_past(pod, node, assignment(f"{node}-1", 60))
     await extender.shows(node, lambda view: used_by_card(view) == {f"{node}-1": 60})
@@ -196,7 +196,7 @@ async def test_assignment_of_a_binding_by_another_is_believed(extender, world):
     "text", ["{", '{"version": 2, "unit_bytes": 1, "cards": "of another shape"}', '{"version": 1}', "[]"]
 )
 async def test_unreadable_inventory_keeps_shares_and_gives_none(extender, world, text):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     kept, refused = await world.pods(2, 24)
     assert await extender.bind(kept, node) == ""
     await world.annotate(node, text)
@@ -212,7 +212,7 @@ async def test_unreadable_inventory_keeps_shares_and_gives_none(extender, world,
 
 
 async def test_node_unreadable_from_the_start_is_unknown(extender, world):
-    node = await known(extender, world, annotation="nonsense")
+    node = await create_known_node(extender, world, annotation="nonsense")
     view = await extender.node(node)
     assert (view["state"], view["cards"]) == ("unknown", [])
 
@@ -236,13 +236,13 @@ async def test_inventory_appears_grows_and_goes_at_runtime(extender, world):
 
 
 async def test_node_of_another_unit_takes_no_new_share(extender, world):
-    node = await known(extender, world, annotation=inventory("other-unit", unit_bytes=2**20))
+    node = await create_known_node(extender, world, annotation=inventory("other-unit", unit_bytes=2**20))
     refusal = await extender.bind(await world.pod(24), node)
     assert refusal == "node does not use the cluster's memory unit: it still has 1MiB"
 
 
 async def test_deleted_node_comes_back_with_its_pods(extender, world):
-    node = await known(extender, world, 1, 80)
+    node = await create_known_node(extender, world, 1, 80)
     pod = await world.pod(60)
     assert await extender.bind(pod, node) == ""
     await world.delete_node(node)
@@ -255,7 +255,7 @@ async def test_deleted_node_comes_back_with_its_pods(extender, world):
 
 
 async def test_pod_without_cards_is_bound_without_annotation(extender, world):
-    node = await known(extender, world)
+    node = await create_known_node(extender, world)
     pod = await world.pod(cards=0)
     assert {MEMORY, CARDS} & pod["spec"]["containers"][0]["resources"]["limits"].keys() == {CARDS}
     assert await extender.bind(pod, node) == ""

@@ -14,14 +14,14 @@ from extender_process import (
     Process,
     assignment,
     client_of,
-    heard,
-    known,
+    create_known_node,
     stages,
     until,
     used_by_card,
+    wait_until_seen,
     world_of,
 )
-from proxy import Fault, Proxy, refusal
+from proxy import Fault, Proxy, build_refusal
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -57,7 +57,7 @@ def bindings(fault: Fault, *, times: int = 1):
 
 
 async def test_api_server_away_and_back(extender, world, proxy):
-    node = await known(extender, world, 2, 80)
+    node = await create_known_node(extender, world, 2, 80)
     kept, gone, later = await world.pods(3, 24)
     assert [await extender.bind(pod, node) for pod in (kept, gone)] == ["", ""]
     await proxy.shut()
@@ -85,7 +85,7 @@ async def test_api_server_away_and_back(extender, world, proxy):
 
 
 async def test_lost_answer_keeps_the_share_until_it_is_known(extender, world, proxy):
-    node = await known(extender, world, 1, 24)
+    node = await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     proxy.decide = bindings(Fault.LOSE_ANSWER)
     error = await extender.bind(first, node)
@@ -102,9 +102,9 @@ async def test_lost_answer_keeps_the_share_until_it_is_known(extender, world, pr
 
 
 async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
-    node, other = await known(extender, world, 1, 24), await known(extender, world, 1, 24)
+    node, other = await create_known_node(extender, world, 1, 24), await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
-    await heard(extender, world)
+    await wait_until_seen(extender, world)
     name = first["metadata"]["name"]
     silent = True
 
@@ -123,7 +123,7 @@ async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
     assert await extender.bind(first, other) != ""
     # A repetition that is refused says nothing of the Binding before it.
     for status, reason in ((429, "TooManyRequests"), (409, "Conflict"), (403, "Forbidden")):
-        proxy.instead = {f"/{name}/binding?": refusal(status, reason)}
+        proxy.instead = {f"/{name}/binding?": build_refusal(status, reason)}
         # On a slow machine the extender has found out by now that nothing is heard.
         error = await extender.bind(first, node)
         assert reason in error or "has been away" in error
@@ -140,7 +140,7 @@ async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
 
 
 async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
-    *nodes, spare = [await known(extender, world, 1, 24) for _ in range(4)]
+    *nodes, spare = [await create_known_node(extender, world, 1, 24) for _ in range(4)]
     repeated, left, refused = await world.pods(3, 24)
     names = [pod["metadata"]["name"] for pod in (repeated, left, refused)]
     lost = set(names)
@@ -153,9 +153,9 @@ async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
             return Fault.LOSE_REQUEST if line.startswith("GET") else Fault.PASS
         return Fault.LOSE_REQUEST if "/binding?" in line else Fault.PASS
 
-    await heard(extender, world)
+    await wait_until_seen(extender, world)
     # The third is refused as one that another pod's UID would be, and then nobody can be asked.
-    proxy.instead = {f"/{names[2]}/binding?": refusal(409, "Conflict")}
+    proxy.instead = {f"/{names[2]}/binding?": build_refusal(409, "Conflict")}
     proxy.decide = decide
     started = time.monotonic()
     errors = [await extender.bind(pod, node) for pod, node in zip((repeated, left, refused), nodes, strict=True)]
@@ -180,7 +180,7 @@ async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
 
 
 async def test_lost_answer_amid_repetitions_at_once(extender, world, proxy):
-    node = await known(extender, world, 1, 24)
+    node = await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     heard = False
 

@@ -14,14 +14,14 @@ from extender_process import (
     Process,
     assignment,
     client_of,
+    create_known_node,
     inventory,
-    known,
     stages,
     until,
     used_by_card,
     world_of,
 )
-from proxy import Proxy, refusal
+from proxy import Proxy, build_refusal
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -53,7 +53,7 @@ async def cut_again_and_again(proxy) -> None:
 
 
 async def test_watches_cut_during_a_storm(extender, world, proxy):
-    nodes = [await known(extender, world, 4, 80) for _ in range(3)]
+    nodes = [await create_known_node(extender, world, 4, 80) for _ in range(3)]
     chance = random.Random(4)  # noqa: S311 - a repeatable mixture
 
     async def life() -> None:
@@ -106,7 +106,7 @@ async def from_api(proxy) -> dict:
 
 
 async def test_relist_after_all_that_happened_while_away(extender, world, proxy):
-    node, gone = await known(extender, world, 2, 80), await known(extender, world, 1, 80)
+    node, gone = await create_known_node(extender, world, 2, 80), await create_known_node(extender, world, 1, 80)
     replaced, recreated = await world.pods(2, 24)
     assert [await extender.bind(pod, node) for pod in (replaced, recreated)] == ["", ""]
     await proxy.shut()
@@ -134,7 +134,7 @@ async def test_list_that_is_too_old_is_read_again(control_plane, tmp_path, world
         with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig)) as process:
             async with client_of(process) as extender:
                 lists = sum("limit=500" in line for line in proxy.requests)
-                proxy.instead = {"watch=1": refusal(410, "Expired")}
+                proxy.instead = {"watch=1": build_refusal(410, "Expired")}
                 proxy.cut()
 
                 async def listed_again() -> bool:

@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from accelkit.sandbox.binaries import default_cache_dir, find_binaries
-from accelkit.sandbox.certificates import Authority, kubeconfig
+from accelkit.sandbox.certificates import Authority, encode_kubeconfig
 from accelkit.scheduler.configuration.command_line import parse
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.versions import minor_of
@@ -47,7 +47,7 @@ def written(tmp_path, version, *, existing):
     authority = Authority("extender")
     client = authority.issue_client("system:kube-scheduler")
     credentials = tmp_path / "scheduler.conf"
-    credentials.write_bytes(kubeconfig("https://127.0.0.1:1", authority.certificate, "scheduler", client))
+    credentials.write_bytes(encode_kubeconfig("https://127.0.0.1:1", authority.certificate, "scheduler", client))
     manifest = with_options(kubeadm_manifest(minor_of(version)), *FLAGS)
     manifest = manifest.replace("/etc/kubernetes/scheduler.conf", str(credentials))
     files = {}

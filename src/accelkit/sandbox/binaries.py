@@ -1,4 +1,4 @@
-"""The executables of the Kubernetes control plane: found, or built once from our Go module.
+"""Find the executables of the Kubernetes control plane, or build them once from our Go module.
 
 Several of the paths in `Binaries` may be links to one binary that reads its role from its own name, so run them as
 they are and do not resolve them.
@@ -117,18 +117,18 @@ def _is_built(target: Path) -> bool:
 
 def _find_go(environ: Mapping[str, str]) -> str:
     """The path of a `go` that is new enough; raises SandboxError where there is none."""
-    seen = ""
+    found = ""
     if go := shutil.which("go", path=environ.get("PATH", "")):
         # In / no go.mod of the caller's can make `go` speak for another toolchain.
         answer = subprocess.run([go, "version"], env=environ, cwd="/", capture_output=True, text=True, check=False)
         version = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
         if version and (int(version[1]), int(version[2])) >= _OLDEST_GO:
             return go
-        seen = f" ({go} is {version[0] if version else 'of unknown version'})"
+        found = f" ({go} is {version[0] if version else 'of unknown version'})"
     raise SandboxError(
         "no Kubernetes control plane binaries found",
         next_step=f"set KUBEBUILDER_ASSETS to a folder with {', '.join(_REQUIRED[:-1])} and {_REQUIRED[-1]}, "
-        f"or install Go {'.'.join(map(str, _OLDEST_GO))} or newer (https://go.dev/dl) so that they can be built{seen}",
+        f"or install Go {'.'.join(map(str, _OLDEST_GO))} or newer (https://go.dev/dl) so that they can be built{found}",
     )
 
 
@@ -159,7 +159,7 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
             (module / file).write_bytes(content)
         # A workspace of the caller's must not take the module over; a killed `go` leaves its scratch files behind.
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
-        run = functools.partial(_run, environ={**environ, **settings}, log=log, say=say)
+        run = functools.partial(_run_go, environ={**environ, **settings}, log=log, say=say)
 
         version, ldflags = _read_version_and_ldflags(sources["go.mod"].decode())
         say(f"building the Kubernetes {version} control plane: takes 5 to 15 minutes, once")
@@ -185,21 +185,23 @@ def _read_version_and_ldflags(go_mod: str) -> tuple[str, str]:
     return version, " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
 
 
-def _run(command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, say: _Say, packages: int = 0) -> int:
+def _run_go(
+    command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, say: _Say, packages: int = 0
+) -> int:
     """Runs one `go` command with its output in `log`; returns how many lines that is.
 
     With `packages`, progress counts the lines so far: `go build -v` prints each package it compiles, but none that
     Go's own cache still holds, hence "up to". Raises SandboxError when the command fails or hangs.
     """
     start = time.monotonic()
-    outcome = ""
+    outcome: str | None = None
     with log.open("wb") as output:
         # A session of its own, so that the compilers can be ended together with `go`.
         process = subprocess.Popen(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     try:
-        while not outcome:
+        while outcome is None:
             try:
                 outcome = f"ended with status {process.wait(_PROGRESS_EVERY)}"
             except subprocess.TimeoutExpired:

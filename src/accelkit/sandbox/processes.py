@@ -2,6 +2,8 @@
 
 A process is identified by its pid together with its start time: pids are used again, and only our own processes are
 signalled.
+
+Why not psutil: these few reads of /proc are all that the sandbox needs of it, and every host would have to install it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import msgspec
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION, PodWorker
-from accelkit.sandbox.kubelet.wire import Container, PodMeta, Pod, PodSpec
+from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec
 
 DEADLINE = 30
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
