@@ -78,7 +78,7 @@ class Waker:
         """Look at the ledger once, and write what is due."""
         freed = self._freed.find()
         if not self._begun:
-            self._begun = self._read()
+            self._begin()
             return
         # Also where another replica leads: what it may not have written is ours once it has ended.
         self._announcements.note_freed(freed, self._clock())
@@ -86,6 +86,13 @@ class Waker:
         for name in self._announcements.list_due(self._clock()):
             if self._leads() and self._waiting.fits(name) and not await self._announce(name):
                 return
+
+    def _begin(self) -> None:
+        self._begun = self._read()
+        if self._begun:
+            # Both are shown from now on, at 0.
+            for result in ("written", "failed"):
+                self._writes.labels(result)
 
     async def _announce(self, name: str) -> bool:
         """Write on a node; False where the API server does not answer."""
