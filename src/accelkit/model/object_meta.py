@@ -1,4 +1,4 @@
-"""metadata of Kubernetes objects; who reads more of it than this extends it."""
+"""metadata of Kubernetes objects; readers that need more fields extend it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Policies rank what fits: cards within a node, and nodes against each other.
 
-The extender, the device plugin's preferred allocation and the simulator call the same functions.
+The extender, the device plugin's preferred allocation and the benchmarks call the same functions.
 """
 
 from __future__ import annotations

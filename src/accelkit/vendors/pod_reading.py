@@ -1,4 +1,4 @@
-"""Reads a pod once, where it enters a process: everything else of accelkit reads the `CardPod` that comes of it."""
+"""Reads a pod once, where it enters a process: everything else of accelkit reads the resulting `CardPod`."""
 
 from __future__ import annotations
 

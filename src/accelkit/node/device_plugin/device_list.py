@@ -1,4 +1,4 @@
-"""Builds the list of devices that a plugin sends to its kubelet, and measures how long it gets.
+"""Builds the list of devices that a plugin sends to its kubelet, and measures its size.
 
 The kubelet takes the devices of a resource in one message of at most 4,194,304 bytes and drops a plugin whose list is
 longer. A list of millions of devices is refused here before it costs the memory to make it.

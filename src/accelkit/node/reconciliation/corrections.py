@@ -1,4 +1,4 @@
-"""Plans in which order assignments are corrected, so that no card ever seems to have capacity that it has not.
+"""Plans the order in which assignments are corrected, so that no card ever seems to have capacity it does not have.
 
 The ledger reads each pod by itself, and between two writes it must not give away what is only changing hands. So a pod
 that leaves a card for another pod to come stays charged there (`MOVING`) until that one has been written: for a moment

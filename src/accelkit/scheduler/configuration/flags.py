@@ -1,4 +1,4 @@
-"""The flags that kube-scheduler stops to heed once it is given --config, carried into the file.
+"""The flags that kube-scheduler no longer heeds once it is given --config, carried into the file.
 
 Policy files leave all other flags in force, so this matters from v1beta1 on (Kubernetes 1.19). Read in
 cmd/kube-scheduler/app/options of Kubernetes: what the file leaves out takes the file's own default, not the flag's.
