@@ -190,6 +190,8 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                     begun = time.monotonic()
                     for _ in range(40):
                         await card.fails()
+                        # Long enough for one of the looks at the ledger to fall into it.
+                        await asyncio.sleep(0.1)
                         await card.returns()
                         await asyncio.sleep(0.1)
                     elapsed = time.monotonic() - begun
