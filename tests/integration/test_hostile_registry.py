@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
@@ -167,3 +169,18 @@ async def test_credentials_can_be_demanded(registry, client):
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Basic realm="test"')
     async with client.get("/v2/", headers={"Authorization": aiohttp.encode_basic_auth("reader", "secret")}) as answer:
         assert answer.status == 200
+
+
+def test_an_answer_that_nobody_reads_leaves_no_connection_open():
+    body, transports = bytes(50_000_000), []
+    with contextlib.ExitStack() as stack:
+        with HostileRegistry() as registry:
+            registry.put_blob(REPOSITORY, body)
+            registry.on("GET", BLOBS, lambda request: transports.append(request.transport))
+            host, _, port = registry.host.partition(":")
+            client = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            request = f"GET /v2/{REPOSITORY}/blobs/{digest_of(body)} HTTP/1.1\r\nHost: {registry.host}\r\n\r\n"
+            client.sendall(request.encode())
+            assert client.recv(1000, socket.MSG_WAITALL).startswith(b"HTTP/1.1 200")
+        # One that is only closing keeps what it has still to send.
+        assert [transport.get_write_buffer_size() for transport in transports] == [0]
