@@ -18,7 +18,9 @@ def session(pytester, monkeypatch):
         monkeypatch.setenv("CI", ci)
         if processes == 1:
             return pytester.runpytest_inprocess()
-        return pytester.runpytest_subprocess("-n", str(processes))
+        # Only the plugin that is needed: the processes start in a third of the time.
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        return pytester.runpytest_subprocess("-p", "xdist", "-n", str(processes))
 
     return run
 

@@ -45,7 +45,8 @@ def test_an_image_that_no_policy_covers_is_refused(run_module, cache_bed):
 
 
 @pytest.mark.parametrize("module", [cache_verify, cache_extract])
-def test_an_absent_registry_is_worth_another_try(run_module, cache_bed, module):
+def test_an_absent_registry_is_worth_another_try(run_module, cache_bed, module, monkeypatch):
+    monkeypatch.setattr("accelkit.kernelcache.registry.exchange._FIRST_BACK_OFF_SECONDS", 0.001)
     cache_bed.fails_with(503)
     folder = {"folder": str(cache_bed.base)} if module is cache_extract else {}
     answer = run_module(module, cache_bed.verifying(**folder))

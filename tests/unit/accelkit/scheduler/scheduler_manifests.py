@@ -32,6 +32,17 @@ def kubeadm_manifest(minor: int, patch: int = 0) -> str:
     )
 
 
+def short_manifest() -> str:
+    """Return the shortest manifest that kube-scheduler runs with."""
+    return (
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: kube-scheduler\n  namespace: kube-system\nspec:\n  containers:\n"
+        "  - command:\n    - kube-scheduler\n    - --kubeconfig=/etc/kubernetes/scheduler.conf\n"
+        "    image: registry.k8s.io/kube-scheduler:v1.34.0\n    name: kube-scheduler\n"
+        "    volumeMounts:\n    - mountPath: /etc/kubernetes/scheduler.conf\n      name: kubeconfig\n"
+        "  volumes:\n  - hostPath:\n      path: /etc/kubernetes/scheduler.conf\n    name: kubeconfig\n"
+    )
+
+
 def kubeadm_command(minor: int) -> list[str]:
     """Return the words by which kubeadm starts kube-scheduler."""
     authentication = [

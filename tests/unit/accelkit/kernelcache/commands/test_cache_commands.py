@@ -122,7 +122,8 @@ def test_a_refusal_as_json_has_the_reason_of_each_signature(bed):
     assert read["reason"] == read["failures"][0]["reason"] == "SignatureInvalid"
 
 
-def test_what_cannot_be_known_ends_with_3(bed):
+def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
+    monkeypatch.setattr("accelkit.kernelcache.registry.exchange._FIRST_BACK_OFF_SECONDS", 0.001)
     bed.registry.on("GET", ".*/manifests/.*", misbehaviour.failing(403))
     assert bed.verify().exit_code == 1
     bed.registry.on("GET", ".*/manifests/.*", misbehaviour.failing(503, retry_after="0"))

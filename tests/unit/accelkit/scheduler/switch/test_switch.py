@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from scheduler_manifests import kubeadm_manifest
+from scheduler_manifests import kubeadm_manifest, short_manifest
 from switched_host import DyingHost, Killed, Restarted, Runner, make_host, switch, tree, wanted
 
 from accelkit.errors import ConfigurationError, ServiceError
@@ -16,6 +16,12 @@ FLAG = "--config=/etc/kubernetes/accelkit/scheduler-"
 @pytest.fixture
 def host(tmp_path):
     return make_host(tmp_path)
+
+
+@pytest.fixture
+def short_host(tmp_path):
+    """A host whose manifest is soon read, for tests that switch it over and over."""
+    return make_host(tmp_path, short_manifest())
 
 
 def manifest(tmp_path):
@@ -71,21 +77,21 @@ def test_comparing_changes_nothing(tmp_path, host):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("then", ["apply", "remove"])
-def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, host, then, after):
+def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, short_host, then, after):
     before, launch_files = tree(tmp_path), {digest(manifest(tmp_path).encode())}
-    switch(host).apply(wanted())
+    switch(short_host).apply(wanted())
     launch_files.add(digest(manifest(tmp_path).encode()))
     installed = tree(tmp_path)
-    switch(host).remove()
+    switch(short_host).remove()
     for at in range(100):
         try:
-            switch(DyingHost(host, at, after=after)).apply(wanted())
+            switch(DyingHost(short_host, at, after=after)).apply(wanted())
         except Killed:
             assert digest(manifest(tmp_path).encode()) in launch_files
             if then == "apply":
-                switch(host).apply(wanted())
+                switch(short_host).apply(wanted())
                 assert tree(tmp_path) == installed
-            switch(host).remove()
+            switch(short_host).remove()
             assert tree(tmp_path) == before, f"killed at change {at}"
         else:
             break
@@ -95,14 +101,14 @@ def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, host, then, 
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, host, after):
+def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, short_host, after):
     before = tree(tmp_path)
     for at in range(100):
-        switch(host).apply(wanted())
+        switch(short_host).apply(wanted())
         try:
-            switch(DyingHost(host, at, after=after)).remove()
+            switch(DyingHost(short_host, at, after=after)).remove()
         except Killed:
-            switch(host).remove()
+            switch(short_host).remove()
             assert tree(tmp_path) == before, f"killed at change {at}"
         else:
             break
@@ -111,7 +117,7 @@ def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, host, after
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "fchmod", "rename", "close", "mkdir", "chmod"])
-def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, host, call, monkeypatch):
+def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, short_host, call, monkeypatch):
     before = tree(tmp_path)
     real, calls = getattr(os, call), []
     for at in range(200):
@@ -126,7 +132,7 @@ def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, host, ca
         with monkeypatch.context() as patched:
             patched.setattr(os, call, dying)
             try:
-                switch(host).apply(wanted())
+                switch(short_host).apply(wanted())
             except Killed:
                 finished = False
             else:
@@ -135,8 +141,8 @@ def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, host, ca
             break
         assert manifest(tmp_path).startswith("apiVersion: v1\n")
         assert not manifest(tmp_path).rstrip().endswith(":")
-        switch(host).apply(wanted())
-        switch(host).remove()
+        switch(short_host).apply(wanted())
+        switch(short_host).remove()
         assert tree(tmp_path) == before, f"killed at call {at} of os.{call}"
     else:
         pytest.fail("never finished")
@@ -220,16 +226,16 @@ def test_a_manifest_written_by_others_amid_a_switch_is_never_taken_for_ours(tmp_
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_scheduler_that_others_must_restart_is_restarted_whatever_was_cut_off(tmp_path, host, after):
+def test_a_scheduler_that_others_must_restart_is_restarted_whatever_was_cut_off(tmp_path, short_host, after):
     """As systemd: a launch file that was switched by a run that died says nothing about what runs."""
     service = Restarted(tmp_path)
     for at in range(50):
-        dying = DyingHost(host, at, after=after)
+        dying = DyingHost(short_host, at, after=after)
         finished = [ends(switch(dying, service).apply, wanted())]
-        switch(host, service).apply(wanted())
+        switch(short_host, service).apply(wanted())
         assert FLAG in service.running
-        finished.append(ends(switch(DyingHost(host, at, after=after), service).remove))
-        switch(host, service).remove()
+        finished.append(ends(switch(DyingHost(short_host, at, after=after), service).remove))
+        switch(short_host, service).remove()
         assert service.running == manifest(tmp_path)
         if all(finished):
             break
