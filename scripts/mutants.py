@@ -1,8 +1,8 @@
 """Change the code a little, run the tests, and count how often they notice.
 
 A package is a folder of src/accelkit with all below it. From each a sample of mutants is drawn, the same for the same
-seed, and each is given to the tests of its package: those in the folder of that name below tests/unit, else in the
-nearest folder above it. A mutant dies when a test fails or the deadline passes. Everything happens in copies of the
+seed, and each is given to the tests of its package: those in the folder of that name below tests/unit/accelkit, else in
+the nearest folder above it. A mutant dies when a test fails or the deadline passes. Everything happens in copies of the
 checkout. The exit status is 1 where less than the wanted share dies in a package.
 """
 
@@ -29,7 +29,7 @@ from mutations import Mutant, find_mutants
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = Path("src/accelkit")
-TESTS = Path("tests/unit")
+TESTS = Path("tests/unit/accelkit")
 GENERATED = "_proto"
 WANTED_PERCENT = 90
 PROCESSES = 2
@@ -125,6 +125,8 @@ def find_modules(package: str) -> list[Path]:
 
 def find_tests(package: str) -> list[Path]:
     """Return the test files of a package, relative to the checkout."""
+    if package == ".":
+        return sorted(each.relative_to(REPOSITORY) for each in (REPOSITORY / TESTS).glob("test_*.py"))
     folder = TESTS / package
     while not any((REPOSITORY / folder).rglob("test_*.py")):
         folder = folder.parent
