@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -218,12 +217,6 @@ async def run(paths: SandboxPaths, port: int, size: Size) -> dict[str, object]:
             here.stop()
 
 
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=Size.nodes, help="nodes of the cluster")
@@ -234,7 +227,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
     nodes = folder / "nodes.yaml"
     nodes.write_text("nodes: [{name: node-1}]\n")
-    root, port = folder / "s", find_free_port()
+    root, port = folder / "s", world.find_free_port()
     command = [sys.executable, "-m", "accelkit", "sandbox"]
     try:
         up = ["up", "--root", str(root), "--nodes", str(nodes), "--extender-port", str(port)]

@@ -14,7 +14,6 @@ import http.client
 import json
 import multiprocessing
 import resource
-import socket
 import statistics
 import time
 
@@ -119,14 +118,8 @@ def measure(client: Client, verb: str, bodies: list[bytes], *, churn: bool, roun
     }
 
 
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def measure_at(nodes: int, rounds: int) -> dict[str, object]:
-    port = find_free_port()
+    port = world.find_free_port()
     process = multiprocessing.Process(target=serve, args=(nodes, port), daemon=True)
     process.start()
     try:

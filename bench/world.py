@@ -5,6 +5,7 @@ A quarter of the nodes is full, so that a request of 24 GiB fits the others and 
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from accelkit.extender.verbs import Verbs
@@ -21,6 +22,12 @@ from accelkit.vendors.dialects import load_dialects
 GIB = 2**30
 CARDS = 8
 PODS = 4
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def format_node_name(number: int) -> str:
