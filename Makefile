@@ -43,7 +43,7 @@ test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after 
 	$(BIN)/accelkit sandbox build
 	CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
 
-e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Ten minutes; needs Docker and kind.
+e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.

@@ -2,7 +2,7 @@
 
 By default a playbook is ended after the first change of each module; with CUT_OFF_EVERYWHERE, which `make
 test-cuts` sets, after every task that changes something. That a switch may end after any of its own operations
-is shown by tests/unit/controlplane.
+is shown by tests/unit/accelkit/scheduler/switch.
 """
 
 from __future__ import annotations
