@@ -100,7 +100,7 @@ with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.publishing.copy import copy_image
-    from accelkit.kernelcache.publishing.present import find_digest, list_attachments
+    from accelkit.kernelcache.publishing.existing_images import find_digest, list_attachments
     from accelkit.kernelcache.registry import RegistryClient
 
 

@@ -15,8 +15,8 @@ from accelkit.sandbox.certificates import Authority, encode_kubeconfig
 from accelkit.scheduler.configuration.command_line import parse
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.versions import minor_of
-from accelkit.scheduler.launch.form import DesiredSettings, TlsCredentials
 from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, TlsCredentials
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "accelkit" / "scheduler"))
 from odd_manifests import CONFIGURATION, with_mount, with_options

@@ -1,7 +1,7 @@
 """Feeds the ledger with what the API server shows: the one place where pods and nodes become holdings and cards.
 
 It takes lists and single events in any order the API server can produce. An assignment on a pod that is not bound says
-nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged in the worst way.
+nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged conservatively.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.foreign_assignments import read_foreign_assignment
 from accelkit.vendors.pod_reading import CardPod, PodReader
-from accelkit.vendors.takeover import read_foreign_assignment
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.actions import build_desired_settings
 from accelkit.scheduler.arguments import Spec
 from accelkit.scheduler.configuration.component_config import new_configuration
 from accelkit.scheduler.configuration.versions import POLICY, minor_of, written_format
-from accelkit.scheduler.perform import build_desired_settings
 
 _CREDENTIALS: Final = {"caFile": "ca.crt", "certFile": "tls.crt", "keyFile": "tls.key"}
 

@@ -13,7 +13,7 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.pod import Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
-from accelkit.vendors.asks import CardContainer, parse_amount
+from accelkit.vendors.counted_requests import CardContainer, parse_amount
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
 

@@ -20,7 +20,7 @@ import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
-from accelkit.vendors.sources import Source
+from accelkit.vendors.fact_sources import Source
 
 _ENVIRONMENT_FIELDS = frozenset({"ids", "uuids", "indices", "minors", "ordinals"})
 _LABEL_FIELDS = frozenset({"count", "model", "memory_mib", "memory_gib", "numbers", "names", "numa"})

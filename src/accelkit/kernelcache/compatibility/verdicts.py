@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.hits import Factor, Hit, estimate_hit, find_mismatches, list_factors
+from accelkit.kernelcache.compatibility.hit_likelihood import Factor, Hit, estimate_hit, find_mismatches, list_factors
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
 from accelkit.kernelcache.compatibility.ptx import (
     Version,

@@ -18,7 +18,7 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.assembly import assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import Place, lock_place, read_completed
-from accelkit.kernelcache.extraction.pipeline import run_in_thread, run_to_completion
+from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 from accelkit.kernelcache.extraction.record import CompletionRecord, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits

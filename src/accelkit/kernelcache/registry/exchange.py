@@ -18,9 +18,9 @@ from yarl import URL
 
 from accelkit import __version__
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry.answers import Answer, read_limited, read_next_page, read_refusal
 from accelkit.kernelcache.registry.authorization import Authorizer, parse_challenges
 from accelkit.kernelcache.registry.destinations import find_proxy, read_url, require_safe, same_origin
+from accelkit.kernelcache.registry.responses import RegistryResponse, read_limited, read_next_page, read_refusal
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class Exchange:
         actions: str = "pull",
         accepted: frozenset[int] = frozenset({200}),
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> RegistryResponse:
         """Get something small whole; what breaks off is asked for again.
 
         Args:
@@ -144,12 +144,12 @@ class Exchange:
             RegistryError: as `send`; or it is longer than `limit`.
         """
 
-        async def once() -> Answer:
+        async def once() -> RegistryResponse:
             async with self.send(
                 endpoint, "GET", url, actions=actions, accepted=accepted, headers=headers, attempts=1
             ) as response:
                 content = await read_limited(response, limit, what)
-                return Answer(response.status, response.headers, content, read_next_page(response))
+                return RegistryResponse(response.status, response.headers, content, read_next_page(response))
 
         return await self.retry(endpoint.attempts, once)
 

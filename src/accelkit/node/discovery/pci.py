@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.model.card import MAX_CARD_ID, Card, Link
-from accelkit.node.discovery.attribute import read_identity, read_memory, read_model, read_number
+from accelkit.node.discovery.card_facts import read_identity, read_memory, read_model, read_number
 from accelkit.node.discovery.card_sources import Device
-from accelkit.node.discovery.fabric import find_fabric_links
-from accelkit.node.discovery.found import FoundCard
+from accelkit.node.discovery.fabric_links import find_fabric_links
+from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nodes_file import apply_nodes_file
 from accelkit.node.discovery.overrides import Override

@@ -13,7 +13,7 @@ from accelkit.scheduler.configuration.component_config import (
     without_extender,
 )
 from accelkit.scheduler.configuration.versions import check_readable, minor_of
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.replacement import with_credentials
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import SOURCES, CommandLine, Option
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.name_resolution import check_name_resolution
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.pod_manifest import DNS_ANNOTATION, PodManifest
 from accelkit.scheduler.launch.replacement import Replacement, make_replacement
 

@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option, value_of
-from accelkit.scheduler.launch.form import DesiredSettings, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 
 CLUSTER_FIRST: Final = "ClusterFirstWithHostNet"

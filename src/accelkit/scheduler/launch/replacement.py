@@ -20,7 +20,7 @@ from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.flags import carry_flags
 from accelkit.scheduler.configuration.policy import policy_with_extender
 from accelkit.scheduler.configuration.versions import POLICY, check_readable, minor_of, reads_policy, written_format
-from accelkit.scheduler.launch.form import DesiredSettings, PlannedFile, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, PlannedFile, Read
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _POLICY_KEY: Final = "policy.cfg"

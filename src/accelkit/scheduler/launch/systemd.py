@@ -10,7 +10,7 @@ from typing import Final
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import parse, program_index
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.replacement import make_replacement
 
 UNIT: Final = "kube-scheduler.service"

@@ -17,9 +17,9 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import SOURCES, Option
-from accelkit.scheduler.launch.form import Read
 from accelkit.scheduler.launch.manifest import MANIFEST, rejoin
 from accelkit.scheduler.launch.name_resolution import CLUSTER_FIRST
+from accelkit.scheduler.launch.plan import Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 
 FOLDER: Final = "/etc/kubernetes"

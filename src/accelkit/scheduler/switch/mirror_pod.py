@@ -21,7 +21,7 @@ from accelkit.model.object_meta import ObjectMeta
 from accelkit.scheduler.configuration.command_line import value_of
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.pod_manifest import PodManifest
-from accelkit.scheduler.switch.waiting import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
+from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _HASH: Final = "kubernetes.io/config.hash"

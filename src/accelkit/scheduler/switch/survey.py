@@ -12,8 +12,8 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.host.host import UNFINISHED_PREFIX, FileStatus, Host, missing_folders
-from accelkit.scheduler.launch.form import DesiredSettings, Launch, Plan
 from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, Launch, Plan
 from accelkit.scheduler.switch.gcushare import find_leftovers
 from accelkit.scheduler.switch.record import (
     ORIGINAL_SUFFIX,

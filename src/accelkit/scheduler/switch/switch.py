@@ -17,7 +17,7 @@ import msgspec
 from accelkit.errors import AccelkitError, ServiceError
 from accelkit.scheduler.arguments import BACKUP_DIR, FOLDER
 from accelkit.scheduler.host.host import FileStatus, Host, make_folders, sweep
-from accelkit.scheduler.launch.form import DesiredSettings, Launch
+from accelkit.scheduler.launch.plan import DesiredSettings, Launch
 from accelkit.scheduler.switch.record import Record, digest, encode_record, original_path
 from accelkit.scheduler.switch.survey import FileChange, Found, Intent, Survey, decode_text
 

@@ -4,8 +4,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.actions import build_desired_settings
 from accelkit.scheduler.arguments import ExtenderSpec, Spec
-from accelkit.scheduler.perform import build_desired_settings
 from accelkit.scheduler.second_scheduler import second_scheduler_configuration
 
 PLACE = {"name": "ours", "namespace": "there", "credentials": "/etc/accelkit/client"}

@@ -11,8 +11,8 @@ from accelkit.model.card import Card
 from accelkit.model.pod import Pod
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.foreign_assignments import read_foreign_assignment
 from accelkit.vendors.pod_reading import PodReader
-from accelkit.vendors.takeover import read_foreign_assignment
 
 CARDS = [Card(f"id-{number}", "v", "m", 16, index=number, minor=number) for number in range(3)]
 NOW = 1662450043664667707

@@ -14,7 +14,7 @@ from registries.visiting import REPOSITORY, at, image, manifest, visiting
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.oci.documents import OCI_MANIFEST, Manifest
 from accelkit.kernelcache.oci.reference import Reference, digest_of
-from accelkit.kernelcache.registry import answers
+from accelkit.kernelcache.registry import responses
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 TAGS = f"/v2/{REPOSITORY}/tags/list"
@@ -205,7 +205,7 @@ async def test_headers_that_never_end_have_an_end(registry):
 
 
 async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
-    monkeypatch.setattr(answers, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(responses, "_BODY_SECONDS", 0.2)
     registry.on("GET", MANIFESTS, misbehaviour.dripping())
     async with visiting(registry, attempts=1) as client:
         with pytest.raises(RegistryError, match="broke off") as refused:
