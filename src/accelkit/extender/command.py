@@ -14,7 +14,7 @@ from accelkit.extender.service import ExtenderOptions, run
 from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -37,7 +37,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--dialect",
     "dialects",
-    type=click.Choice(dialect_names()),
+    type=click.Choice(list_dialect_names()),
     multiple=True,
     default=("native",),
     show_default=True,

@@ -90,7 +90,7 @@ async def run(options: AgentOptions) -> None:
         advertising = Advertising(
             node,
             options.root,
-            told_bytes=options.unit_bytes,
+            told_unit_bytes=options.unit_bytes,
             resource=dialect.resources.memory,
             pods=pods,
             plugins=plugins,

@@ -13,7 +13,7 @@ from accelkit.logs import log_of_service
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
@@ -30,7 +30,7 @@ from accelkit.vendors.dialects import dialect_names, load_dialect
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--dialect",
-    type=click.Choice(dialect_names(advertised=True)),
+    type=click.Choice(list_dialect_names(advertised=True)),
     default="native",
     show_default=True,
     help="Whose resource names the node advertises.",

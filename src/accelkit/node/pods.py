@@ -25,7 +25,7 @@ _STATIC_UID: Final = "kubernetes.io/config.hash"
 
 def cgroup_uid(pod: Pod) -> str:
     """Return the UID by which a pod's cgroup is named: the kubelet's own for a static pod, which the API's is not."""
-    return pod.annotation(_STATIC_UID) or pod.metadata.uid
+    return pod.find_annotation(_STATIC_UID) or pod.metadata.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,6 @@ def _read_assigned(pod: CardPod) -> AssignedPod | None:
         (pod.created_at, pod.ref.name),
         tuple(container.name for container in pod.containers),
         pod.assignment,
-        units=pod.memory_units(),
+        units=pod.read_memory_units(),
         admitted=pod.admitted,
     )

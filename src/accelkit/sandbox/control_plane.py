@@ -14,7 +14,7 @@ import aiohttp
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.paths import collection, member
+from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths
 from accelkit.sandbox.processes import Child
@@ -143,7 +143,7 @@ def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
     async def probe() -> bool:
         try:
             async with ApiClient(load_connection(paths.kubeconfig("admin")), timeout_seconds=2) as api:
-                await api.get(member(collection("v1", "serviceaccounts", "default"), "default"))
+                await api.get(build_object_path(build_collection_path("v1", "serviceaccounts", "default"), "default"))
         except ApiError:
             return False
         return True

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.model.units import UNITS, parse_size, unit_name
+from accelkit.model.units import UNITS, format_unit, parse_size
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.devices import memory_id, memory_ids
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
@@ -80,7 +80,7 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     devices = sum(card.capacity_bytes // unit_bytes for card in cards)
     fitting = find_smallest_unit(cards)
     raise DevicePluginError(
-        f"in units of {unit_name(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
+        f"in units of {format_unit(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
         f"list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
         next_step=f"the smallest unit that works here is {fitting}" if fitting else "no unit works here",
     )

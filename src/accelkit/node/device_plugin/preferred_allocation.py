@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError
-from accelkit.model.units import unit_name
+from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_plugin.pending_allocations import Devices, list_pending_allocations, rank_pending_allocations
 from accelkit.node.devices import by_card, card_of, pick
-from accelkit.placement.policies import Policy, card_rank
+from accelkit.placement.policies import Policy, rank_card
 
 # The kubelet shows an allocation at once; one it does not show after this time came to nothing.
 _IN_FLIGHT_SECONDS = 60.0
@@ -133,8 +133,8 @@ class PreferredAllocation:
                 if units != size or known or amount in (0, size * self.unit_bytes):
                     continue
                 raise DevicePluginError(
-                    f"pod {pod.namespace}/{pod.name} was assigned units of {unit_name(amount // units)} and this node "
-                    f"now has units of {unit_name(self.unit_bytes)}",
+                    f"pod {pod.namespace}/{pod.name} was assigned units of {format_unit(amount // units)} and this "
+                    f"node now has units of {format_unit(self.unit_bytes)}",
                     next_step="create the pod again",
                 )
 
@@ -187,7 +187,7 @@ class PreferredAllocation:
 
 def _pick_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
     free = by_card({*available, *taken})
-    fitting = [(card_rank(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
+    fitting = [(rank_card(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
     for _, card in sorted(entry for entry in fitting if free[entry[1]] >= size):
         if set(by_card(taken)) <= {card}:
             return pick(available, taken, Counter({card: size}))

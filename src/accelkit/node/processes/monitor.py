@@ -22,7 +22,7 @@ from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.processes.nvml import read_used_memory
 from accelkit.node.processes.scan import Processes, add_nvml, find_card_processes
 from accelkit.node.processes.usage import OverUse, find_over_use, find_strange_processes
-from accelkit.vendors.profiles import host_services
+from accelkit.vendors.profiles import list_host_services
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class ProcessMonitor:
             self._report(f"{seen.unread} processes cannot be looked into")
         else:
             self._errors.clear()
-            self.strange_processes = tuple(find_strange_processes(seen.found, self._pods.uids(), host_services()))
+            self.strange_processes = tuple(find_strange_processes(seen.found, self._pods.uids(), list_host_services()))
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         await self._tell(find_over_use(seen.found, _sum_granted(pods), unknown=unreadable), pods)
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import patch_or_create
-from accelkit.kube.paths import config_maps
+from accelkit.kube.paths import build_config_maps_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
@@ -59,7 +59,7 @@ class AllocationsWriter:
 
     def __init__(self, api: ApiClient, namespace: str | None, node: str) -> None:
         self._api = api
-        self._folder = config_maps(namespace) if namespace else None
+        self._folder = build_config_maps_path(namespace) if namespace else None
         self._node = node
         self._written: Allocations | None = None
         self._errors = ErrorReporter(log)

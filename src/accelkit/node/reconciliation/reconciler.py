@@ -12,7 +12,7 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, ObjectReference
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod, PodRef
@@ -121,7 +121,7 @@ class Reconciler:
 
     def _with_broken(self, pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
         try:
-            request = pod.request(node.unit_bytes)
+            request = pod.read_request(node.unit_bytes)
         except RequestError as exc:
             sentences: tuple[str, ...] = (str(exc),)
         else:
@@ -147,7 +147,7 @@ class Reconciler:
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         # The UID is a precondition: another pod of this name is left alone.
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
-        answer = await self._api.patch(pod_path(pod.namespace, pod.name), body)
+        answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
     async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:

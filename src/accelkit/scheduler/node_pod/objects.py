@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.kube.paths import collection, secrets
+from accelkit.kube.paths import build_collection_path, build_secrets_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
 
@@ -42,11 +42,20 @@ def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, 
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
     return [
-        (collection("v1", "serviceaccounts", NAMESPACE), {"metadata": metadata}),
-        (collection(_RBAC, "roles", NAMESPACE), {"metadata": metadata, "rules": [rule]}),
-        (collection(_RBAC, "rolebindings", NAMESPACE), {"metadata": metadata, "roleRef": role, "subjects": [subject]}),
-        (secrets(NAMESPACE), {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}}),
-        (collection("v1", "pods", NAMESPACE), {"metadata": metadata, "spec": _pod_spec(action, spec, source)}),
+        (build_collection_path("v1", "serviceaccounts", NAMESPACE), {"metadata": metadata}),
+        (build_collection_path(_RBAC, "roles", NAMESPACE), {"metadata": metadata, "rules": [rule]}),
+        (
+            build_collection_path(_RBAC, "rolebindings", NAMESPACE),
+            {"metadata": metadata, "roleRef": role, "subjects": [subject]},
+        ),
+        (
+            build_secrets_path(NAMESPACE),
+            {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}},
+        ),
+        (
+            build_collection_path("v1", "pods", NAMESPACE),
+            {"metadata": metadata, "spec": _pod_spec(action, spec, source)},
+        ),
     ]
 
 

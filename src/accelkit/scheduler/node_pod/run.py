@@ -13,11 +13,11 @@ from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.objects import delete_and_wait
-from accelkit.kube.paths import collection, member, pod_path
+from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, deadline_seconds, pod_name
 
-_AGENTS: Final = collection("apps/v1", "daemonsets")
+_AGENTS: Final = build_collection_path("apps/v1", "daemonsets")
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
 _POLL_SECONDS: Final = 1.0
 _DELETE_SECONDS: Final = 60.0
@@ -102,14 +102,14 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
         wanted = build_objects(action, spec, msgspec.structs.replace(source, image=image))
-        await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
+        await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
         try:
             for kind, body in wanted:
                 await api.post(kind, body)
-            await _wait_until_ended(api, pod_path(NAMESPACE, name), spec, image)
-            return await _read_result(api, pod_path(NAMESPACE, name))
+            await _wait_until_ended(api, build_pod_path(NAMESPACE, name), spec, image)
+            return await _read_result(api, build_pod_path(NAMESPACE, name))
         finally:
-            await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
+            await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
 
 
 async def _find_installed_image(api: ApiClient) -> str | None:
@@ -124,7 +124,7 @@ async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
     Raises:
         ConfigurationError: kube-scheduler still runs with a configuration of ours.
     """
-    path = pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
+    path = build_pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
     if f"={spec.folder}/".encode() in await api.get(path):
         raise ConfigurationError(
             f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",

@@ -16,7 +16,7 @@ import msgspec
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.scheduler.configuration.command_line import value_of
 from accelkit.scheduler.host.host import Host
@@ -106,7 +106,7 @@ class MirrorPod:
     async def _wait(self, host: Host, manifest: PodManifest) -> None:
         document = manifest.root
         name = f"{document['metadata']['name']}-{self.node}"
-        path = pod_path(document["metadata"].get("namespace", "default"), name)
+        path = build_pod_path(document["metadata"].get("namespace", "default"), name)
         commands = {
             str(each["name"]): [str(word) for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
             for each in document["spec"]["containers"]
