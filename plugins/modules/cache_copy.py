@@ -110,7 +110,7 @@ async def copy(module):
     if target.digest:
         raise ConfigurationError(f"{target} has a digest, and what is copied has its own", next_step="give a tag")
     async with RegistryClient(settings) as reading, RegistryClient(without_mirrors(settings)) as writing:
-        digest = (await reading.manifest(source)).digest
+        digest = (await reading.read_manifest(source)).digest
         before = await find_digest(writing, target)
         missing = set()
         if given["signatures"]:

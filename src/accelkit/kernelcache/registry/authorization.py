@@ -94,7 +94,7 @@ class Authorizer:
             RegistryError: no login is known where one is needed, or the token server refuses.
             ConfigurationError: a credential helper fails.
         """
-        login = await self._settings.credentials.login(Reference(endpoint.registry, endpoint.repository))
+        login = await self._settings.credentials.find_login(Reference(endpoint.registry, endpoint.repository))
         if challenge.scheme == "basic":
             if login is None or not login.username:
                 raise RegistryError(
