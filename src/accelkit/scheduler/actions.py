@@ -119,7 +119,7 @@ def _unit_files(unit: str, host: Host) -> tuple[str, ...]:
 
 def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
     folder = PurePosixPath(ours).parent
-    names = [name for name in host.names(str(folder)) if name.endswith((".yaml", ".yml"))]
+    names = [name for name in host.list_names(str(folder)) if name.endswith((".yaml", ".yml"))]
     files = [str(folder / name) for name in names]
     return (str(folder.with_suffix("")), *(file for file in files if file != ours))
 

@@ -29,14 +29,14 @@ _LABELS: Final = {"app.kubernetes.io/name": "accelkit-config-manager", "app.kube
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 
-def pod_name(node: str) -> str:
+def build_pod_name(node: str) -> str:
     """Return the name of the pod for a node, and of its other objects: names of nodes may be too long for it."""
     return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
 def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
     """Return the collections to post to, and the objects, the pod last."""
-    name = pod_name(spec.node)
+    name = build_pod_name(spec.node)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}
     rule = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
@@ -60,7 +60,7 @@ def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, 
 
 
 def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
-    name, writes = pod_name(spec.node), action in {"apply", "remove"}
+    name, writes = build_pod_name(spec.node), action in {"apply", "remove"}
     mounts = _host_mounts(spec, source.host_folders)
     container = {
         "name": "config-manager",
@@ -84,7 +84,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     return {
         "nodeName": spec.node,
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": deadline_seconds(spec),
+        "activeDeadlineSeconds": compute_deadline_seconds(spec),
         "serviceAccountName": name,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
@@ -110,7 +110,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     }
 
 
-def deadline_seconds(spec: Spec) -> int:
+def compute_deadline_seconds(spec: Spec) -> int:
     """Return how long the pod may take: it waits for kube-scheduler once to see it, once to switch, once to go back."""
     return START_SECONDS + round(3 * spec.timeout)
 

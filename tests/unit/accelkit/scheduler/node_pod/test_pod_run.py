@@ -11,10 +11,10 @@ from accelkit.kube.connection import Connection
 from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod import run as pod_run
-from accelkit.scheduler.node_pod.objects import build_objects, pod_name
+from accelkit.scheduler.node_pod.objects import build_objects, build_pod_name
 from accelkit.scheduler.node_pod.run import run_in_pod
 
-NAME = pod_name("master")
+NAME = build_pod_name("master")
 POD = build_pod_path("kube-system", NAME)
 DAEMON_SETS = build_collection_path("apps/v1", "daemonsets")
 AGENT_LABELS = {"app.kubernetes.io/part-of": "accelkit"}
@@ -91,7 +91,7 @@ def test_trouble_is_a_sentence_and_nothing_stays(api, status, log, words):
 
 
 def test_a_pod_that_does_not_end_is_given_up(api, monkeypatch):
-    monkeypatch.setattr(pod_run, "deadline_seconds", lambda _: 0.05)
+    monkeypatch.setattr(pod_run, "compute_deadline_seconds", lambda _: 0.05)
     api.status = {"phase": "Pending", "conditions": [{"message": "no such folder"}]}
     with pytest.raises(ServiceError, match="did not end within"):
         run(api)

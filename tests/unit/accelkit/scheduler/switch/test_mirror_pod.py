@@ -118,7 +118,7 @@ class Host:
     def __init__(self, answer=True):
         self.answer, self.asked = answer, []
 
-    def answers(self, url):
+    def probe_url(self, url):
         self.asked.append(url)
         return self.answer
 
