@@ -67,7 +67,7 @@ class ForeignInspect:
         node = self._view(entry)
         return node if self._format.bare else {"nodes": [node]}
 
-    def unknown_node(self, name: str) -> str:
+    def describe_unknown_node(self, name: str) -> str:
         """Return the sentence for a node that has no cards."""
         return self._format.unknown_node.format(node=name)
 

@@ -22,7 +22,7 @@ from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
-from accelkit.inspection.inspection import assemble, view_node, worth_showing
+from accelkit.inspection.inspection import assemble, is_worth_showing, view_node
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.ledger.ledger import Ledger
 from accelkit.vendors.dialects import list_extender_paths
@@ -169,7 +169,7 @@ class Routes:
         nodes = []
         for number, entry in enumerate(self._ledger.list_nodes()):
             shown = view_node(entry)
-            if worth_showing(shown):
+            if is_worth_showing(shown):
                 nodes.append(shown)
             if number % _INSPECT_BATCH == 0:
                 # A large cluster takes a tenth of a second to show; the scheduler must not wait for it.
@@ -189,7 +189,7 @@ class Routes:
             return Reply(200, self._encode(foreign.view_nodes(self._ledger.list_nodes())))
         entry = self._ledger.find_node(name)
         if entry is None or entry.inventory is None:
-            return self._refuse(404, foreign.unknown_node(name))
+            return self._refuse(404, foreign.describe_unknown_node(name))
         return Reply(200, self._encode(foreign.view_node(entry)))
 
     async def _version(self) -> Reply:

@@ -125,14 +125,14 @@ def view_node(entry: NodeEntry) -> NodeView:
     )
 
 
-def worth_showing(node: NodeView) -> bool:
+def is_worth_showing(node: NodeView) -> bool:
     """Whether a listing names the node: it has cards, or pods that hold some."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
 def view(entries: Iterable[NodeEntry]) -> Inspection:
     """Return the nodes as people see them; nodes without cards and pods are left out."""
-    return assemble([node for node in map(view_node, entries) if worth_showing(node)])
+    return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
 def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:

@@ -11,7 +11,7 @@ from accelkit.model.units import format_unit
 _GAP = "  "
 
 
-def aliyun_table(inspection: Inspection) -> str:
+def build_aliyun_table(inspection: Inspection) -> str:
     """Return the table of `kubectl inspect gpushare`: amounts in units of memory, a column for each card."""
     unit = inspection.unit_bytes or 2**30
     most = max((len(node.cards) for node in inspection.nodes), default=0)

@@ -73,11 +73,11 @@ class Advertising:
         """Whether the plugins have anything to tell the kubelet."""
         return self._shown is not None
 
-    def found_cards(self) -> Sequence[FoundCard]:
+    def list_found_cards(self) -> Sequence[FoundCard]:
         """Return the cards that are shown, none before any are."""
         return self._shown[0] if self._shown else ()
 
-    def node_cards(self) -> NodeCards | None:
+    def list_node_cards(self) -> NodeCards | None:
         """Return the cards as they are shown, None before they are."""
         if self._shown is None:
             return None
@@ -126,12 +126,12 @@ class Advertising:
         if told == self._unit:
             return told
         holders = await self._list_holders()
-        unit = choose_unit(told, self._unit, self._pods.assigned(), holders)
+        unit = choose_unit(told, self._unit, self._pods.list_assigned(), holders)
         if unit == self._unit:
             return unit
         # A Binding that the watch has not shown would be admitted in the wrong unit.
         await self._pods.refresh()
-        return choose_unit(told, self._unit, self._pods.assigned(), holders)
+        return choose_unit(told, self._unit, self._pods.list_assigned(), holders)
 
     async def _list_holders(self) -> set[PodName] | None:
         try:

@@ -9,7 +9,7 @@ import click
 
 from accelkit import __version__
 from accelkit.errors import ConfigurationError
-from accelkit.logs import log_of_service
+from accelkit.logs import set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
@@ -75,7 +75,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     log_dir: Path | None,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
-    log_of_service(load_dialect(dialect).logs.node_agent, log_dir)
+    set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir)
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     options = AgentOptions(

@@ -27,7 +27,9 @@ def test_an_option_keeps_what_a_specification_has_of_it():
 
 
 def test_defaults_of_suboptions_are_filled_in():
-    validated = ArgumentSpecValidator(read_argument_spec(scheduler_config.DOCUMENTATION)).validate({"extender": EXTENDER})
+    validated = ArgumentSpecValidator(read_argument_spec(scheduler_config.DOCUMENTATION)).validate(
+        {"extender": EXTENDER}
+    )
     assert not validated.errors.errors
     assert validated.validated_parameters["launch"]["kind"] == "static_pod"
     assert validated.validated_parameters["extender"]["weight"] == 1

@@ -72,9 +72,9 @@ class Waker:
         """Announce until cancelled."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
-            await self.turn()
+            await self.announce_due()
 
-    async def turn(self) -> None:
+    async def announce_due(self) -> None:
         """Look at the ledger once, and write what is due."""
         freed = self._freed.find()
         if not self._begun:

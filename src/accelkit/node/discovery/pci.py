@@ -69,7 +69,7 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
 def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
     device, discovery = seen.device, seen.device.discovery
     memory = read_memory(device)
-    override = host.overrides.of(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
+    override = host.overrides.find_override(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
     said = override.memory_bytes is not None
     return Card(
         card_id,
@@ -106,7 +106,7 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
         device_id,
         discovery,
         read_key_values(host.root / discovery.facts.format(bdf=folder.name)) if discovery.facts else {},
-        host.nvml.card(folder.name) if host.nvml else None,
+        host.nvml.find_card(folder.name) if host.nvml else None,
     )
     return _Seen(device, profile, driver, read_identity(device))
 

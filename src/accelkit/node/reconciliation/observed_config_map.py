@@ -20,7 +20,7 @@ from accelkit.model.observed_allocations import (
     StrangeProcess,
     encode_allocations,
 )
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,9 @@ def build_allocations(
             namespace,
             name,
             {
-                container: HeldDevices(dict(sorted(by_card(devices.memory).items())), tuple(sorted(devices.whole)))
+                container: HeldDevices(
+                    dict(sorted(count_by_card(devices.memory).items())), tuple(sorted(devices.whole))
+                )
                 for container, devices in sorted(containers.items())
             },
             enforced.get((namespace, name), ""),

@@ -35,7 +35,7 @@ PodName = tuple[str, str]  # namespace, name
 _pod = msgspec.json.Decoder(Pod)
 
 
-def devices_by_pod(
+def group_devices_by_pod(
     answer: resources_api.ListPodResourcesResponse, dialect: Dialect
 ) -> dict[PodName, dict[str, ContainerDevices]]:
     """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
@@ -89,7 +89,7 @@ class Reconciler:
         node = self._cards()
         if node is None:
             return False
-        pods = {each.pod.ref.uid: each for each in self._pods.all()}
+        pods = {each.pod.ref.uid: each for each in self._pods.list_pods()}
         observed = [found for each in pods.values() if (found := self._observe(each, held, node))]
         unsettled = [each for each in pods.values() if not each.admitted]
         awaited = {
@@ -153,7 +153,7 @@ class Reconciler:
     async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
         """Write the annotations by which the dialect says that the pod has its cards, and which."""
         codec = self._dialect.annotations
-        each = next((pod for pod in self._pods.all() if pod.pod.ref.uid == observed.uid), None)
+        each = next((pod for pod in self._pods.list_pods() if pod.pod.ref.uid == observed.uid), None)
         if codec is None or each is None:
             return
         granted = Granted(observed.observed, each.pod.app_containers, node.cards, node.unit_bytes)

@@ -93,5 +93,5 @@ def test_aliyun_is_answered_in_its_own_names(ledger):
 
 
 def test_a_node_that_shares_nothing_is_a_sentence():
-    assert answers()["/gcushare-scheduler"].unknown_node("n{}") == "node: n{} is not the gcushare node"
-    assert answers()["/gpushare-scheduler"].unknown_node("n") == "node n is not known, or shares no cards"
+    assert answers()["/gcushare-scheduler"].describe_unknown_node("n{}") == "node: n{} is not the gcushare node"
+    assert answers()["/gpushare-scheduler"].describe_unknown_node("n") == "node n is not known, or shares no cards"

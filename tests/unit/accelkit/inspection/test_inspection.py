@@ -9,7 +9,7 @@ from rich.console import Console
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import Inspection, Totals, inspect_cluster, view
-from accelkit.inspection.table import inspection_table
+from accelkit.inspection.table import build_inspection_table
 from accelkit.kube.paths import NODES, PODS
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
@@ -143,7 +143,7 @@ async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
 
 def printed(inspection):
     stream = io.StringIO()
-    Console(width=160, file=stream).print(inspection_table(inspection))
+    Console(width=160, file=stream).print(build_inspection_table(inspection))
     return stream.getvalue()
 
 

@@ -68,7 +68,7 @@ class Node:
         if not self.shown or self.shown[-1] != shown or in_use:
             self.shown.append(shown)
 
-    def assigned(self):
+    def list_assigned(self):
         return self.pods
 
     async def refresh(self):

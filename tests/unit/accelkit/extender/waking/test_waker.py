@@ -43,7 +43,7 @@ class World:
     async def turns(self, count=1):
         for _ in range(count):
             self.now += 0.5
-            await self.waker.turn()
+            await self.waker.announce_due()
         return self.written()
 
     def written(self):
