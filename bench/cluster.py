@@ -208,7 +208,7 @@ async def measure_memory(here: World, size: Size) -> dict[str, object]:
 
 
 async def run(paths: SandboxPaths, port: int, size: Size) -> dict[str, object]:
-    kubeconfig = paths.kubeconfig("admin")
+    kubeconfig = paths.build_kubeconfig_path("admin")
     async with ApiClient(load_connection(kubeconfig)) as api, aiohttp.ClientSession() as http:
         here = World(api, http, kubeconfig, port)
         try:

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from accelkit.errors import AccelkitError, ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.sandbox.layout import SandboxPaths, default_root
+from accelkit.sandbox.layout import SandboxPaths, find_default_root
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -89,13 +89,13 @@ async def create_examples(kubeconfig: Path) -> None:
 def main() -> int:
     """Run the demonstration; return the exit code."""
     started = time.monotonic()
-    paths = SandboxPaths(default_root(os.environ))
+    paths = SandboxPaths(find_default_root(os.environ))
     announce("Start an embedded cluster: real control plane, three simulated nodes, two of them with cards")
     run("accelkit", "sandbox", "up")
     announce("Install accelkit on it")
     run("ansible-playbook", "site.yml", "-i", "inventories/sandbox")
     try:
-        asyncio.run(create_examples(paths.kubeconfig("admin")))
+        asyncio.run(create_examples(paths.build_kubeconfig_path("admin")))
     except AccelkitError as exc:
         print(f"Error: {exc}", file=sys.stderr)
         return 1

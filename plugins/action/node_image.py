@@ -10,7 +10,7 @@ import shlex
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.accelkit.kubernetes.plugins.modules.node_image import DOCUMENTATION
-from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import argument_spec
+from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import read_argument_spec
 
 # The node's container runtime decides how an image is imported. containerd is called in the kubelet's namespace.
 RUNTIME = """\
@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         _result, given = self.validate_argument_spec(
-            argument_spec=argument_spec(DOCUMENTATION), required_if=[("state", "present", ["tag", "archive"])]
+            argument_spec=read_argument_spec(DOCUMENTATION), required_if=[("state", "present", ["tag", "archive"])]
         )
         self._given = given
         self._runtime = self._ask(RUNTIME).strip()

@@ -16,10 +16,10 @@ IMPORT_ERROR = None
 try:
     from accelkit.errors import AccelkitError
     from accelkit.kube.connection import load_connection
-    from accelkit.scheduler.arguments import argument_spec, decode_module_arguments
+    from accelkit.scheduler.actions import perform
+    from accelkit.scheduler.arguments import build_argument_spec, decode_module_arguments
     from accelkit.scheduler.host.shell import ShellHost
     from accelkit.scheduler.node_pod.run import run_in_pod
-    from accelkit.scheduler.perform import perform
 except ImportError as exc:
     IMPORT_ERROR = exc
 
@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
                 f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
             )
         _result, arguments = self.validate_argument_spec(
-            argument_spec=argument_spec(),
+            argument_spec=build_argument_spec(),
             required_if=[
                 ("state", "present", ["extender", "kubernetes_version"]),
                 ("state", "verified", ["extender", "kubernetes_version"]),

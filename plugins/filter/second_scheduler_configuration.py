@@ -55,7 +55,7 @@ IMPORT_ERROR = None
 try:
     from accelkit.errors import AccelkitError
     from accelkit.scheduler.arguments import decode_spec
-    from accelkit.scheduler.second_scheduler import second_scheduler_configuration
+    from accelkit.scheduler.second_scheduler import build_second_scheduler_configuration
 except ImportError as exc:
     IMPORT_ERROR = exc
 
@@ -66,7 +66,7 @@ def configuration(given, **options):
     # A round trip through JSON turns Ansible's own text and mapping types into plain ones.
     given, options = json.loads(json.dumps([given, options]))
     try:
-        return second_scheduler_configuration(decode_spec(given), **options)
+        return build_second_scheduler_configuration(decode_spec(given), **options)
     except AccelkitError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

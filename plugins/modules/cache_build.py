@@ -193,7 +193,7 @@ with suppress(ImportError):
     from accelkit.kernelcache.compatibility.arguments import parse_target
     from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.publishing.build import BuildOptions, build_image
-    from accelkit.kernelcache.publishing.present import find_digest, has_signature
+    from accelkit.kernelcache.publishing.existing_images import find_digest, has_signature
     from accelkit.kernelcache.publishing.signing import Cosign, sign_image
     from accelkit.kernelcache.registry import RegistryClient
     from accelkit.kernelcache.views import describe_build

@@ -100,7 +100,7 @@ with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.oci.reference import parse_reference
     from accelkit.kernelcache.publishing.copy import copy_image
-    from accelkit.kernelcache.publishing.present import find_digest, list_attachments
+    from accelkit.kernelcache.publishing.existing_images import find_digest, list_attachments
     from accelkit.kernelcache.registry import RegistryClient
 
 
@@ -110,7 +110,7 @@ async def copy(module):
     if target.digest:
         raise ConfigurationError(f"{target} has a digest, and what is copied has its own", next_step="give a tag")
     async with RegistryClient(settings) as reading, RegistryClient(without_mirrors(settings)) as writing:
-        digest = (await reading.manifest(source)).digest
+        digest = (await reading.read_manifest(source)).digest
         before = await find_digest(writing, target)
         missing = set()
         if given["signatures"]:

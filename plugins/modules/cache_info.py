@@ -264,7 +264,7 @@ async def read_info(module):
 async def read_image(module, node, workload):
     reference = parse_reference(module.params["image"])
     async with RegistryClient(read_settings(module)) as client:
-        raw = await client.manifest(reference)
+        raw = await client.read_manifest(reference)
         image = await read_cache_image(client, reference.with_digest(raw.digest), raw)
     return to_builtins(describe_image(image, raw.digest, judge(image.labels, node, workload) if node else None))
 

@@ -199,7 +199,7 @@ async def verify(module):
     async with RegistryClient(read_settings(module)) as client:
         verification = await verify_image(client, reference, policies, namespace=given["namespace"] or None)
         if node is not None:
-            raw = await client.manifest(verification.image)
+            raw = await client.read_manifest(verification.image)
             verdicts = judge((await read_cache_image(client, verification.image, raw)).labels, node, workload)
     view = to_builtins(describe_verification(str(verification.image), verification, verdicts))
     told = ("image", "digest", "verified", "signatures", "compatibility")

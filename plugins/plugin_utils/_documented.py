@@ -13,7 +13,7 @@ import yaml
 FIELDS = ("type", "elements", "choices", "default", "required")
 
 
-def argument_spec(documentation):
+def read_argument_spec(documentation):
     """Return the argument specification of a module by its documentation, for the action plugin of the same name."""
     return _specified(yaml.safe_load(documentation)["options"])
 

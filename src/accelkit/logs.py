@@ -39,7 +39,7 @@ class ErrorReporter:
         self._last = None
 
 
-def log_of_service(name: str, folder: Path | None) -> None:
+def set_up_service_log(name: str, folder: Path | None) -> None:
     """Log to stdout, and to `<folder>/<name>.log` where a folder is given.
 
     Files are turned over at 10 MiB; the five before are kept. A folder that cannot be written is a warning: no service

@@ -68,7 +68,7 @@ class Sandbox:
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "ACCELKIT_SANDBOX": str(self.paths.root),
             "ACCELKIT_EXTENDER": self.facts.extender_url if hasattr(self, "facts") else "",
-            "KUBECONFIG": str(self.paths.kubeconfig("admin")),
+            "KUBECONFIG": str(self.paths.build_kubeconfig_path("admin")),
             "ANSIBLE_NOCOLOR": "1",
         }
 

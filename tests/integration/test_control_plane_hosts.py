@@ -21,7 +21,7 @@ from ports import free_port
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
@@ -45,13 +45,13 @@ class Hosts:
 
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         self.sandbox, self.folder, self.down = sandbox, folder, Down()
-        scheduler = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=print).kube_scheduler
+        scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler
         connection = load_connection(sandbox.kubeconfig)
         self.roots, self.pods = {}, {}
         variables = {}
         for node in NODES:
             root, port = folder / node, free_port()
-            make_root(root, scheduler, sandbox.paths.kubeconfig("kube-scheduler"), port)
+            make_root(root, scheduler, sandbox.paths.build_kubeconfig_path("kube-scheduler"), port)
             enter = folder / f"enter-{node}"
             enter.write_text(ENTER.format(root=root, words=folder / f"words-{node}"))
             enter.chmod(0o755)

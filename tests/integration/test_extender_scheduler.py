@@ -14,7 +14,7 @@ import pytest
 from extender_process import GIB, MEMORY, Process, client_of, until, used_by_card, world_of
 from ports import free_port
 
-from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -59,7 +59,7 @@ def configuration(control_plane, extender, pki, *, whole_nodes: bool) -> dict:
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(control_plane.paths.kubeconfig("kube-scheduler"))},
+        "clientConnection": {"kubeconfig": str(control_plane.paths.build_kubeconfig_path("kube-scheduler"))},
         "leaderElection": {"leaderElect": False},
         "profiles": [{"schedulerName": NAME}],
         "extenders": [entry],
@@ -71,7 +71,7 @@ def scheduler(config: dict, folder):
     """A second kube-scheduler, for the pods that name it."""
     file, log = folder / "config.json", folder / "kube-scheduler.log"
     file.write_text(json.dumps(config))
-    binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=print)
+    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print)
     arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}"]
     with log.open("wb") as out:
         process = subprocess.Popen([str(binaries.kube_scheduler), *arguments], stdout=out, stderr=out)

@@ -21,7 +21,7 @@ from accelkit.errors import SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox import lifecycle
-from accelkit.sandbox.binaries import default_cache_dir
+from accelkit.sandbox.binaries import find_cache_dir
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare
 from accelkit.sandbox.processes import find_sandbox_processes, identify
 
@@ -53,7 +53,7 @@ def eventually(look, wanted):
 @pytest.fixture(scope="module")
 def programs():
     missing = [program for program in PROGRAMS if shutil.which(program, path=WHERE) is None]
-    if missing and not any(default_cache_dir(os.environ).glob("*/kube-apiserver")):
+    if missing and not any(find_cache_dir(os.environ).glob("*/kube-apiserver")):
         pytest.skip(f"no {', '.join(missing)}: set KUBEBUILDER_ASSETS to a folder with them")
 
 
@@ -217,7 +217,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
     options = SandboxOptions(extender_port=free_port(), apiserver_args=("--no-such-option",))
     paths = SandboxPaths(root)
     with pytest.raises(SandboxError, match=r"kube-apiserver ended while starting:[^$]*no-such-option") as failure:
-        lifecycle.up(paths, options, None, said.append, os.environ)
+        lifecycle.start_sandbox(paths, options, None, said.append, os.environ)
     assert "accelkit sandbox down" in failure.value.next_step
     assert said == ["starting etcd", "starting kube-apiserver", "sandbox stopped"]
     assert find_sandbox_processes(root) == []
@@ -244,7 +244,7 @@ def test_down_works_on_a_sandbox_that_lost_its_facts(root, facts):
     if facts is not None:
         paths.facts.write_bytes(facts)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, ROOT_VARIABLE: str(root)}) as left:
-        lifecycle.down(paths, lambda _: None)
+        lifecycle.stop_sandbox(paths, lambda _: None)
         assert left.wait(DEADLINE) == -signal.SIGTERM
     assert not root.exists()
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority, encode_kubeconfig
 from accelkit.scheduler.configuration.command_line import parse
 from accelkit.scheduler.configuration.extender_entry import Extender
-from accelkit.scheduler.configuration.versions import minor_of
-from accelkit.scheduler.launch.form import DesiredSettings, TlsCredentials
+from accelkit.scheduler.configuration.versions import parse_minor
 from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, TlsCredentials
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "accelkit" / "scheduler"))
 from odd_manifests import CONFIGURATION, with_mount, with_options
@@ -29,7 +29,7 @@ FLAGS = ("--profiling=false", "--kube-api-qps=80", "--leader-elect-lease-duratio
 
 @pytest.fixture(scope="module")
 def scheduler():
-    found = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=print)
+    found = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print)
     done = subprocess.run([found.kube_scheduler, "--version"], capture_output=True, text=True, timeout=60, check=True)
     return found.kube_scheduler, done.stdout.split()[-1]
 
@@ -48,7 +48,7 @@ def written(tmp_path, version, *, existing):
     client = authority.issue_client("system:kube-scheduler")
     credentials = tmp_path / "scheduler.conf"
     credentials.write_bytes(encode_kubeconfig("https://127.0.0.1:1", authority.certificate, "scheduler", client))
-    manifest = with_options(kubeadm_manifest(minor_of(version)), *FLAGS)
+    manifest = with_options(kubeadm_manifest(parse_minor(version)), *FLAGS)
     manifest = manifest.replace("/etc/kubernetes/scheduler.conf", str(credentials))
     files = {}
     if existing:
@@ -113,7 +113,9 @@ def made_by(kubeadm, version, root):
 def test_kubeadm_writes_the_manifest_that_the_unit_tests_edit(kubeadm, tmp_path):
     done = subprocess.run([kubeadm, "version", "-o", "short"], capture_output=True, text=True, timeout=60, check=True)
     version = done.stdout.strip()
-    assert made_by(kubeadm, version, tmp_path) == kubeadm_manifest(minor_of(version), int(version.split(".")[2]))
+    assert made_by(kubeadm, version, tmp_path) == kubeadm_manifest(parse_minor(version), int(version.split(".")[2]))
     # The older version that it still sets up differs in the image alone: kubeadm writes its own form for both.
-    older = f"v1.{minor_of(version) - 1}.0"
-    assert made_by(kubeadm, older, tmp_path) == kubeadm_manifest(minor_of(version)).replace(f"v{version[1:5]}.0", older)
+    older = f"v1.{parse_minor(version) - 1}.0"
+    assert made_by(kubeadm, older, tmp_path) == kubeadm_manifest(parse_minor(version)).replace(
+        f"v{version[1:5]}.0", older
+    )

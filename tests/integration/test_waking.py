@@ -98,7 +98,7 @@ def configuration(control_plane, url):
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(control_plane.paths.kubeconfig("kube-scheduler"))},
+        "clientConnection": {"kubeconfig": str(control_plane.paths.build_kubeconfig_path("kube-scheduler"))},
         "leaderElection": {"leaderElect": False},
         "profiles": [{"schedulerName": NAME}],
         "extenders": [

@@ -12,11 +12,11 @@ from accelkit.audit.comparison import Audit, AuditEvidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import PODS, config_maps, node_path
+from accelkit.kube.paths import PODS, build_config_maps_path, build_node_path
 from accelkit.kube.reflector import list_all
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
-from accelkit.vendors.dialects import dialect_names, load_dialects
+from accelkit.vendors.dialects import list_dialect_names, load_dialects
 from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
@@ -79,7 +79,7 @@ async def gather(
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
     pods, _ = await list_all(api, PODS, Pod)
-    reader = PodReader(load_dialects(dialect_names(advertised=True)))
+    reader = PodReader(load_dialects(list_dialect_names(advertised=True)))
     policies: dict[str, str] = {}
     notes: list[str] = []
     for node in sorted(names):
@@ -104,7 +104,8 @@ async def gather(
 async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations | AssignmentError]:
     selector = ",".join(f"{key}={value}" for key, value in ALLOCATIONS_LABELS.items())
     found: dict[str, Allocations | AssignmentError] = {}
-    for entry in (await list_all(api, config_maps(namespace), ConfigMap, query={"labelSelector": selector}))[0]:
+    maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap, query={"labelSelector": selector})
+    for entry in maps:
         try:
             found[entry.metadata.name] = decode_allocations((entry.data or {}).get(ALLOCATIONS_KEY, ""))
         except AssignmentError as exc:
@@ -114,7 +115,7 @@ async def _allocations(api: ApiClient, namespace: str) -> dict[str, Allocations 
 
 async def _topology_policy(api: ApiClient, node: str) -> str:
     try:
-        answer = await api.get(f"{node_path(node)}/proxy/configz")
+        answer = await api.get(f"{build_node_path(node)}/proxy/configz")
     except ApiError as exc:
         if exc.not_found:
             raise ApiError("it has no such page", status=exc.status) from exc

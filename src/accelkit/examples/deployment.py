@@ -15,7 +15,7 @@ from accelkit.errors import ApiError, ExampleError
 from accelkit.examples.objects import GKM_API, Object
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_if_present, get_if_present
-from accelkit.kube.paths import collection, group, member
+from accelkit.kube.paths import build_collection_path, build_group_path, build_object_path
 from accelkit.model.object_meta import ObjectMeta
 
 FIELD_MANAGER: Final = "accelkit-examples"
@@ -150,7 +150,7 @@ async def undeploy(
 
 
 async def _require_kinds(api: ApiClient, kinds: set[str]) -> None:
-    answer = await get_if_present(api, group(GKM_API))
+    answer = await get_if_present(api, build_group_path(GKM_API))
     known = msgspec.json.decode(answer, type=_Resources).resources if answer else ()
     if missing := sorted(kinds - {each.kind for each in known}):
         raise ExampleError(
@@ -208,8 +208,8 @@ async def _read_stored(api: ApiClient, path: str) -> _Stored | None:
 
 def _build_path(item: Object) -> str:
     metadata = item["metadata"]
-    objects = collection(item["apiVersion"], _PLURALS[item["kind"]], metadata.get("namespace"))
-    return member(objects, metadata["name"])
+    objects = build_collection_path(item["apiVersion"], _PLURALS[item["kind"]], metadata.get("namespace"))
+    return build_object_path(objects, metadata["name"])
 
 
 def _name_object(item: Object) -> str:

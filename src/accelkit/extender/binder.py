@@ -111,7 +111,7 @@ class Binder:
         while True:
             await asyncio.sleep(_SETTLE_INTERVAL)
             for uid in list(self._unsettled):
-                held = self._ledger.holding(uid)
+                held = self._ledger.find_holding(uid)
                 if held is None or held.stage is Stage.CONFIRMED:
                     self._unsettled.pop(uid, None)
                 elif uid not in self._under_way:
@@ -153,13 +153,13 @@ class Binder:
             try:
                 return self._ledger.reserve(ref, node, request, self._policy)
             except MisfitError as exc:
-                held = self._ledger.holding(ref.uid)
+                held = self._ledger.find_holding(ref.uid)
                 if exc.misfit.reason is not MisfitReason.HELD_ELSEWHERE or held is None:
                     raise
                 await self._ask(held, binding=True)
                 return self._ledger.reserve(ref, node, request, self._policy)
         except MisfitError as exc:
-            raise BindingError(pending.pod.dialect.text(exc.misfit)) from exc
+            raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
     async def _write(self, ref: PodRef, node: str, annotations: dict[str, str]) -> None:
         try:
@@ -177,10 +177,10 @@ class Binder:
 
     def _annotations(self, pod: CardPod, node: str, assignment: Assignment) -> dict[str, str]:
         ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
-        entry, codec = self._ledger.node(node), pod.dialect.annotations
+        entry, codec = self._ledger.find_node(node), pod.dialect.annotations
         if codec is None or entry is None or entry.inventory is None:
             return ours
-        cards = {card.id: card for card in entry.cards()}
+        cards = {card.id: card for card in entry.list_cards()}
         granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
         try:
             # All keys, so that nothing a user put there before counts.
@@ -196,7 +196,7 @@ class Binder:
             BindingError: it is not, or nobody knows.
         """
         sentence = f"binding {ref} to {node}: {failure}"
-        held, ours = self._ledger.holding(ref.uid), self._ours(ref)
+        held, ours = self._ledger.find_holding(ref.uid), self._ours(ref)
         if failure.unanswered:
             log.warning("the answer to the binding of %s to %s was lost: %s", ref, node, failure)
         elif not (failure.conflict or failure.not_found):
@@ -223,7 +223,7 @@ class Binder:
 
     def _ours(self, ref: PodRef) -> bool:
         # The reservation may stand for an earlier Binding, accepted or unanswered; then a refusal does not end it.
-        held = self._ledger.holding(ref.uid)
+        held = self._ledger.find_holding(ref.uid)
         return held is not None and held.stage is Stage.RESERVED and ref.uid not in self._unsettled
 
     def _take_bound(self, ref: PodRef, pod: Pod, node: str) -> None:
@@ -239,7 +239,7 @@ class Binder:
     def _take_read(self, ref: PodRef, pod: Pod) -> None:
         # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
         self._feed.take_pod(pod)
-        held = self._ledger.holding(ref.uid)
+        held = self._ledger.find_holding(ref.uid)
         if held is not None and held.stage is Stage.BOUND:
             self._unsettled[ref.uid] = time.monotonic()
         else:
@@ -256,7 +256,7 @@ class Binder:
         except ApiError as exc:
             log.info("cannot ask for pod %s: %s", ref, exc)
             return
-        if self._ledger.holding(ref.uid) is not held or (not binding and ref.uid in self._under_way):
+        if self._ledger.find_holding(ref.uid) is not held or (not binding and ref.uid in self._under_way):
             # While the answer was on its way things went on, and it may be older than they are.
             return
         if pod is not None and pod.spec.node_name:

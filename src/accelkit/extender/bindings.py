@@ -10,7 +10,7 @@ import msgspec
 
 from accelkit.errors import ApiError, PodGoneError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.pod import Pod, PodRef
 
@@ -37,7 +37,7 @@ async def write_binding(api: ApiClient, pod: PodRef, node: str, annotations: Map
         # No byte of it leaves later: whoever binds after us counts on that.
         async with asyncio.timeout(PREDECESSOR_SECONDS):
             await api.post(
-                f"{pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{_WRITE_SECONDS}s"}
+                f"{build_pod_path(pod.namespace, pod.name)}/binding", binding, query={"timeout": f"{_WRITE_SECONDS}s"}
             )
     except TimeoutError as exc:
         raise ApiError(f"no answer within {PREDECESSOR_SECONDS:.0f} s") from exc
@@ -51,7 +51,7 @@ async def read_pod(api: ApiClient, pod: PodRef) -> Pod:
         ApiError: the API server refused or did not answer.
     """
     try:
-        found = _pod.decode(await api.get(pod_path(pod.namespace, pod.name)))
+        found = _pod.decode(await api.get(build_pod_path(pod.namespace, pod.name)))
     except UNREADABLE as exc:
         raise ApiError(f"pod {pod} cannot be read: {exc}") from exc
     except ApiError as exc:

@@ -11,10 +11,10 @@ from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
 from accelkit.extender.listen import Listen, parse_listen
 from accelkit.extender.service import ExtenderOptions, run
-from accelkit.logs import log_of_service
+from accelkit.logs import set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -37,7 +37,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--dialect",
     "dialects",
-    type=click.Choice(dialect_names()),
+    type=click.Choice(list_dialect_names()),
     multiple=True,
     default=("native",),
     show_default=True,
@@ -82,7 +82,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     log_dir: Path | None,
 ) -> None:
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
-    log_of_service(load_dialect(dialects[0]).logs.extender, log_dir)
+    set_up_service_log(load_dialect(dialects[0]).logs.extender, log_dir)
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
     probes = Listen(address.host, probe_port) if probe_port else None
     replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)

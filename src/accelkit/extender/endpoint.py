@@ -12,7 +12,7 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import collection, member
+from accelkit.kube.paths import build_collection_path, build_object_path
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +66,12 @@ class EndpointWriter:
             ApiError: the API server refused, or did not answer.
         """
         at = self._endpoint
-        slices = collection("discovery.k8s.io/v1", "endpointslices", at.namespace)
-        path = member(slices, at.service)
+        slices = build_collection_path("discovery.k8s.io/v1", "endpointslices", at.namespace)
+        path = build_object_path(slices, at.service)
         answer = await get_if_present(self._api, path)
         if answer is None:
-            services = collection("v1", "services", at.namespace)
-            service = msgspec.json.decode(await self._api.get(member(services, at.service)))
+            services = build_collection_path("v1", "services", at.namespace)
+            service = msgspec.json.decode(await self._api.get(build_object_path(services, at.service)))
             await self._api.post(slices, self._slice(service["metadata"]["uid"]))
             log.info("requests to Service %s come to %s", at.service, at.address)
             return

@@ -14,7 +14,7 @@ from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.model.card import Card
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
-from accelkit.vendors.dialects import Dialect, dialect_names, load_dialect
+from accelkit.vendors.dialects import Dialect, list_dialect_names, load_dialect
 from accelkit.vendors.inspect_formats import InspectFormat
 
 Json = dict[str, Any]
@@ -28,7 +28,7 @@ def make_foreign_inspects(names: Collection[str], created: Callable[[str], str |
         created: returns when a pod was created, by UID; None where that is not known.
     """
     found: dict[str, ForeignInspect] = {}
-    for name in dialect_names():
+    for name in list_dialect_names():
         dialect = load_dialect(name)
         if dialect.inspect is not None and (name in names or dialect.extender_path not in found):
             found[dialect.extender_path] = ForeignInspect(dialect, dialect.inspect, created)
@@ -67,7 +67,7 @@ class ForeignInspect:
         node = self._view(entry)
         return node if self._format.bare else {"nodes": [node]}
 
-    def unknown_node(self, name: str) -> str:
+    def describe_unknown_node(self, name: str) -> str:
         """Return the sentence for a node that has no cards."""
         return self._format.unknown_node.format(node=name)
 
@@ -116,6 +116,6 @@ def _in_slices(entry: NodeEntry, per_card: int) -> Iterator[_Device]:
 def _charged_cards(entry: NodeEntry) -> Iterator[tuple[int, Card, Sequence[tuple[Holding, Charge]]]]:
     """Yield each card with the number by which other systems know it, and what pods cost it."""
     holdings = sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name))
-    for place, card in enumerate(entry.cards()):
+    for place, card in enumerate(entry.list_cards()):
         pods = [(held, held.charges[card.id]) for held in holdings if card.id in held.charges]
         yield place if card.number is None else card.number, card, pods

@@ -31,11 +31,11 @@ class _LedgerCollector(Collector):
         unassigned = GaugeMetricFamily(
             "accelkit_unassigned_pods", "Bound pods that hold cards without a readable assignment.", labels=["node"]
         )
-        for entry in self._ledger.nodes():
+        for entry in self._ledger.list_nodes():
             if entry.inventory is None and not entry.holdings:
                 continue
-            cards.add_metric([entry.name], len(entry.cards()))
-            capacity.add_metric([entry.name], sum(card.capacity_bytes for card in entry.cards()))
+            cards.add_metric([entry.name], len(entry.list_cards()))
+            capacity.add_metric([entry.name], sum(card.capacity_bytes for card in entry.list_cards()))
             used.add_metric([entry.name], sum(use.used_bytes for use in entry.uses.values()))
             unassigned.add_metric([entry.name], len(entry.unassigned))
         yield from (cards, capacity, used, unassigned)

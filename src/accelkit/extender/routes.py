@@ -22,10 +22,10 @@ from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
-from accelkit.inspection.inspection import assemble, view_node, worth_showing
+from accelkit.inspection.inspection import assemble, is_worth_showing, view_node
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.ledger.ledger import Ledger
-from accelkit.vendors.dialects import extender_paths
+from accelkit.vendors.dialects import list_extender_paths
 
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
@@ -64,7 +64,7 @@ class Routes:
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
     ) -> None:
         # Ours answers at the root; these are where the extenders that we replace answered.
-        self._prefixes = extender_paths()
+        self._prefixes = list_extender_paths()
         self._foreign = foreign
         self._readiness = readiness
         self._ledger = ledger
@@ -167,9 +167,9 @@ class Routes:
     async def _inspect(self) -> Reply:
         self._readiness.check_synced()
         nodes = []
-        for number, entry in enumerate(self._ledger.nodes()):
+        for number, entry in enumerate(self._ledger.list_nodes()):
             shown = view_node(entry)
-            if worth_showing(shown):
+            if is_worth_showing(shown):
                 nodes.append(shown)
             if number % _INSPECT_BATCH == 0:
                 # A large cluster takes a tenth of a second to show; the scheduler must not wait for it.
@@ -178,7 +178,7 @@ class Routes:
 
     def _inspect_node(self, name: str) -> Reply:
         self._readiness.check_synced()
-        entry = self._ledger.node(name)
+        entry = self._ledger.find_node(name)
         if entry is None or entry.gone:
             return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
         return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
@@ -186,10 +186,10 @@ class Routes:
     def _inspect_foreign(self, foreign: ForeignInspect, name: str) -> Reply:
         self._readiness.check_synced()
         if not name:
-            return Reply(200, self._encode(foreign.view_nodes(self._ledger.nodes())))
-        entry = self._ledger.node(name)
+            return Reply(200, self._encode(foreign.view_nodes(self._ledger.list_nodes())))
+        entry = self._ledger.find_node(name)
         if entry is None or entry.inventory is None:
-            return self._refuse(404, foreign.unknown_node(name))
+            return self._refuse(404, foreign.describe_unknown_node(name))
         return Reply(200, self._encode(foreign.view_node(entry)))
 
     async def _version(self) -> Reply:

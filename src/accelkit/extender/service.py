@@ -23,7 +23,7 @@ from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
-from accelkit.kube.paths import NODES, PODS, config_maps
+from accelkit.kube.paths import NODES, PODS, build_config_maps_path
 from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -34,7 +34,7 @@ from accelkit.vendors.dialects import load_dialects
 log = logging.getLogger(__name__)
 
 # Where other systems list the bad cards of nodes.
-LISTS = config_maps("kube-system")
+LISTS = build_config_maps_path("kube-system")
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class _Service:
             readiness=self._readiness,
         )
         feed = self._feed
-        self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.node_event)
-        self._pods = Reflector(api, PODS, Pod, on_replace=self._replace_pods, on_event=feed.pod_event)
+        self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.take_node_event)
+        self._pods = Reflector(api, PODS, Pod, on_replace=self._replace_pods, on_event=feed.take_pod_event)
         # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
         self._lists = (
-            Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.config_map_event)
+            Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
             if any(dialect.unhealthy_cards for dialect in dialects)
             else None
         )
@@ -177,7 +177,7 @@ class _Service:
 
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)
-        return max(each.silent_seconds() for each in watches)
+        return max(each.measure_silence_seconds() for each in watches)
 
     def _synced(self) -> bool:
         return self._nodes.synced.is_set() and self._pods.synced.is_set()

@@ -14,7 +14,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy, node_score
+from accelkit.placement.policies import Policy, score_node
 from accelkit.vendors.dialects import Dialect
 
 _UNKNOWN = Misfit(MisfitReason.UNKNOWN_NODE)
@@ -50,7 +50,7 @@ class Verbs:
         if pending is None or pending.request is None:
             return _answer(names, whole, [True] * len(names))
         request, dialect = pending.request, pending.pod.dialect
-        held = self._ledger.holding(args.Pod.metadata.uid)
+        held = self._ledger.find_holding(args.Pod.metadata.uid)
         if held is not None and held.node in names:
             return self._only(held.node, names, whole, dialect)
         verdict = self._verdicts.judge(request, self._policy_of(request))
@@ -85,7 +85,7 @@ class Verbs:
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
         # The answer to this pod's Binding was lost: what is reserved for it must not count against it.
         result = _answer(names, whole, [name == node for name in names])
-        text = dialect.text(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
+        text = dialect.format_misfit(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
         result.FailedNodes = {name: text for name in names if name != node} or None
         return result
 
@@ -104,9 +104,9 @@ class _Scores:
     def read(self, ledger: Ledger) -> dict[str, HostPriority]:
         table = ledger.table
         if self._tick != table.tick:
-            for row in table.changed_since(self._tick).tolist():
-                name = ledger.entry_at(row).name
-                self._by_name[name] = HostPriority(name, node_score(self._policy, float(table.used_fraction[row])))
+            for row in table.find_changed_rows(self._tick).tolist():
+                name = ledger.find_node_at(row).name
+                self._by_name[name] = HostPriority(name, score_node(self._policy, float(table.used_fraction[row])))
             self._tick = table.tick
         return self._by_name
 
@@ -132,13 +132,13 @@ def _answer(names: list[str], whole: list[msgspec.Raw] | None, fits: Sequence[bo
 
 
 def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:
-    unknown = verdict.number(_UNKNOWN)
+    unknown = verdict.assign_number(_UNKNOWN)
     return {name: verdict.failing.get(name, unknown) for name in names}
 
 
 def _explain(result: FilterResult, failing: dict[str, int], verdict: ShapeVerdict, dialect: Dialect) -> None:
     """Give each node its sentence; schedulers before 1.21 read FailedNodes only, later ones let the other map win."""
-    texts = [dialect.text(reason) for reason in verdict.reasons]
+    texts = [dialect.format_misfit(reason) for reason in verdict.reasons]
     numbers = set(failing.values())
     result.FailedNodes = _texts(failing, texts, numbers)
     never = {number for number in numbers if not verdict.reasons[number].resolvable}

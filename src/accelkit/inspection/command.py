@@ -9,8 +9,8 @@ import click
 
 from accelkit.inspection.extender_client import Address, ask_extender, extender_options, load_tls
 from accelkit.inspection.inspection import Inspection, inspect_cluster
-from accelkit.inspection.layouts import aliyun_table
-from accelkit.inspection.table import inspection_table
+from accelkit.inspection.layouts import build_aliyun_table
+from accelkit.inspection.table import build_inspection_table
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
@@ -57,7 +57,7 @@ def inspect(  # noqa: PLR0917 - click passes options by name
         inspection = asyncio.run(_from_api(kubeconfig, node))
     else:
         inspection = asyncio.run(ask_extender(Address(extender, load_tls(ca, cert, key), server_name), node))
-    table = aliyun_table if layout == "aliyun" else inspection_table
+    table = build_aliyun_table if layout == "aliyun" else build_inspection_table
     print_value(inspection, output, lambda: table(inspection))
 
 

@@ -16,7 +16,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health
 from accelkit.model.pod import Node, Pod
 from accelkit.placement.misfit import MisfitReason
-from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
+from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
 
 INSPECTION_VERSION = 1
 
@@ -112,7 +112,7 @@ def view_node(entry: NodeEntry) -> NodeView:
     for held in sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name)):
         for card, share in _shares(held):
             shares.setdefault(card, []).append(share)
-    cards = [_card(card, entry.uses.get(card.id), shares.pop(card.id, [])) for card in entry.cards()]
+    cards = [_card(card, entry.uses.get(card.id), shares.pop(card.id, [])) for card in entry.list_cards()]
     cards += [_lost_card(card, entry.uses[card], held) for card, held in sorted(shares.items()) if card in entry.uses]
     return NodeView(
         entry.name,
@@ -125,14 +125,14 @@ def view_node(entry: NodeEntry) -> NodeView:
     )
 
 
-def worth_showing(node: NodeView) -> bool:
+def is_worth_showing(node: NodeView) -> bool:
     """Whether a listing names the node: it has cards, or pods that hold some."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
 def view(entries: Iterable[NodeEntry]) -> Inspection:
     """Return the nodes as people see them; nodes without cards and pods are left out."""
-    return assemble([node for node in map(view_node, entries) if worth_showing(node)])
+    return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
 def assemble(nodes: Sequence[NodeView], unit_bytes: int | None = None) -> Inspection:
@@ -154,17 +154,17 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
         ServiceError: there is no such node.
     """
     ledger = Ledger()
-    feed = LedgerFeed(ledger, load_dialects(dialect_names(advertised=True)))
+    feed = LedgerFeed(ledger, load_dialects(list_dialect_names(advertised=True)))
     nodes, _ = await list_all(api, NODES, Node)
     feed.replace_nodes(nodes)
     addresses = {each.metadata.name: _address(each) for each in nodes}
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
     feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
     if node is None:
-        found = view(ledger.nodes())
+        found = view(ledger.list_nodes())
         named = [msgspec.structs.replace(each, address=addresses.get(each.name, "")) for each in found.nodes]
         return msgspec.structs.replace(found, nodes=named)
-    entry = ledger.node(node)
+    entry = ledger.find_node(node)
     if entry is None:
         raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
     return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))])
@@ -223,7 +223,7 @@ def _state(entry: NodeEntry) -> str:
 def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
-    sentence = load_dialect("native").text(entry.problem)
+    sentence = load_dialect("native").format_misfit(entry.problem)
     return f"{sentence}: {entry.problem.detail}" if entry.problem.detail else sentence
 
 

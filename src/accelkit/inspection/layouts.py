@@ -6,16 +6,16 @@ Padded by hand: the bytes are those of the other tool.
 from __future__ import annotations
 
 from accelkit.inspection.inspection import Inspection, NodeView
-from accelkit.model.units import unit_name
+from accelkit.model.units import format_unit
 
 _GAP = "  "
 
 
-def aliyun_table(inspection: Inspection) -> str:
+def build_aliyun_table(inspection: Inspection) -> str:
     """Return the table of `kubectl inspect gpushare`: amounts in units of memory, a column for each card."""
     unit = inspection.unit_bytes or 2**30
     most = max((len(node.cards) for node in inspection.nodes), default=0)
-    name = unit_name(unit)
+    name = format_unit(unit)
     cards = [f"GPU{number}(Allocated/Total)" for number in range(most)]
     rows = [["NAME", "IPADDRESS", *cards, f"GPU Memory({name.removeprefix('1')})"]]
     rows += [_row(node, most, unit) for node in inspection.nodes]

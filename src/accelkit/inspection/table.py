@@ -19,7 +19,7 @@ _BAR = 24
 _NEARLY_FULL = 0.85
 
 
-def inspection_table(inspection: Inspection) -> RenderableType:
+def build_inspection_table(inspection: Inspection) -> RenderableType:
     """Return what a person reads."""
     if not inspection.nodes:
         return Text("No node shares cards. Label nodes with accelkit.io/share=true and run the node agent on them.")

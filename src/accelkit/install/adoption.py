@@ -13,7 +13,7 @@ from typing import Final
 from accelkit.install.helm import list_releases, uninstall
 from accelkit.install.owned_metadata import SHARE_LABEL
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import NODES, node_path
+from accelkit.kube.paths import NODES, build_node_path
 from accelkit.kube.reflector import list_all
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import load_dialect
@@ -53,5 +53,5 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
             await uninstall(api, release)
         for name in nodes:
             shared = {SHARE_LABEL: "true"} if labels[name][NODE_LABEL] == "true" else {}
-            await api.patch(node_path(name), {"metadata": {"labels": {NODE_LABEL: None, **shared}}})
+            await api.patch(build_node_path(name), {"metadata": {"labels": {NODE_LABEL: None, **shared}}})
     return Adoption([f"{release.namespace}/{release.name}" for release in releases], nodes)

@@ -22,7 +22,7 @@ from accelkit.errors import CertificateError, ConfigurationError
 from accelkit.install.certificates import Authority, KeyPair, StoredAuthority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import create_or_replace, get_if_present
-from accelkit.kube.paths import member, secrets
+from accelkit.kube.paths import build_object_path, build_secrets_path
 
 AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
 
@@ -158,7 +158,7 @@ async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, by
     """
     found: dict[str, dict[str, bytes]] = {}
     for name in (AUTHORITY, SERVER, CLIENT):
-        answer = await get_if_present(api, member(secrets(namespace), name))
+        answer = await get_if_present(api, build_object_path(build_secrets_path(namespace), name))
         if answer is None:
             continue
         data = msgspec.json.decode(answer).get("data") or {}
@@ -183,7 +183,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
             "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
             "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
         }
-        await create_or_replace(api, secrets(namespace), name, secret)
+        await create_or_replace(api, build_secrets_path(namespace), name, secret)
 
 
 def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime) -> tuple[Authority, bytes]:

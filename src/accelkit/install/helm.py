@@ -20,11 +20,11 @@ from ruamel.yaml.error import YAMLError
 from accelkit.errors import ConfigurationError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_if_present, get_if_present
-from accelkit.kube.paths import collection, group, member, secrets
+from accelkit.kube.paths import build_collection_path, build_group_path, build_object_path, build_secrets_path
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.object_meta import ObjectMeta
 
-_SECRETS: Final = collection("v1", "secrets")
+_SECRETS: Final = build_collection_path("v1", "secrets")
 _KEEP: Final = "helm.sh/resource-policy"
 # A Secret holds 1 MiB; what unpacks to a hundred times that is no release.
 _UNPACKED_BYTES: Final = 100 * 2**20
@@ -118,19 +118,19 @@ async def uninstall(api: ApiClient, release: Release) -> None:
         if path is not None:
             await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
     for name in release.secrets:
-        await delete_if_present(api, member(secrets(release.namespace), name))
+        await delete_if_present(api, build_object_path(build_secrets_path(release.namespace), name))
 
 
 async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) -> str | None:
     version, kind, metadata = str(item["apiVersion"]), str(item["kind"]), item["metadata"]
-    answer = await get_if_present(api, group(version))
+    answer = await get_if_present(api, build_group_path(version))
     if answer is None:
         # The server does not know the group any more, so nothing of it exists.
         return None
     for resource in msgspec.json.decode(answer, type=_Resources).resources:
         if resource.kind == kind and "/" not in resource.name:
             place = str(metadata.get("namespace") or namespace) if resource.namespaced else None
-            return member(collection(version, resource.name, place), str(metadata["name"]))
+            return build_object_path(build_collection_path(version, resource.name, place), str(metadata["name"]))
     return None
 
 

@@ -52,7 +52,7 @@ class OwnedMetadata:
             "labels": self._find_labels(node),
             # Its size stands for it: up to 64 KiB of JSON on one line is nothing to read in a diff.
             "annotations": {
-                key: f"{len(text)} bytes" for key in _ANNOTATIONS if (text := node.annotation(key)) is not None
+                key: f"{len(text)} bytes" for key in _ANNOTATIONS if (text := node.find_annotation(key)) is not None
             },
             **{table: self.find_resources(node, table) for table in TABLES},
         }
@@ -72,5 +72,5 @@ class OwnedMetadata:
 
     def _find_labels(self, node: Node) -> dict[str, str]:
         present = node.metadata.labels or {}
-        keys = [SHARE_LABEL, node.annotation(SHARED_AS) or ""]
+        keys = [SHARE_LABEL, node.find_annotation(SHARED_AS) or ""]
         return find_owned_labels(node) | {key: present[key] for key in keys if key in present}

@@ -18,13 +18,13 @@ import msgspec
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
 from accelkit.install.owned_metadata import TABLES, OwnedMetadata, read_share_label
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import NODES, node_path
+from accelkit.kube.paths import NODES, build_node_path
 from accelkit.kube.reflector import list_all
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
-from accelkit.model.units import unit_name
+from accelkit.model.units import format_unit
 from accelkit.vendors.dialects import Dialect, load_dialect
-from accelkit.vendors.profiles import presence_labels
+from accelkit.vendors.profiles import list_presence_labels
 
 NATIVE: Final = load_dialect("native")
 _POLL_SECONDS: Final = 1.0
@@ -141,15 +141,15 @@ def find_offer_problem(node: Node, unit_bytes: int | None = None, dialect: Diale
     Raises:
         ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
     """
-    text = node.annotation(INVENTORY_ANNOTATION)
+    text = node.find_annotation(INVENTORY_ANNOTATION)
     if text is None:
         return "its agent has published no inventory"
     try:
         inventory = decode_inventory(text)
     except InventoryError as exc:
         return str(exc)
-    if unit_bytes not in (None, inventory.told_bytes):
-        return f"its agent still goes by the unit {unit_name(inventory.told_bytes)}"
+    if unit_bytes not in (None, inventory.told_unit_bytes):
+        return f"its agent still goes by the unit {format_unit(inventory.told_unit_bytes)}"
     if inventory.problem and unit_bytes is not None:
         raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
     if not inventory.cards:
@@ -181,10 +181,10 @@ def _wants_sharing(node: Node) -> bool:
 
 def _has_cards(node: Node) -> bool:
     labels = node.metadata.labels or {}
-    if any(labels.get(label) == "true" for label in presence_labels()):
+    if any(labels.get(label) == "true" for label in list_presence_labels()):
         return True
     try:
-        return bool(decode_inventory(node.annotation(INVENTORY_ANNOTATION) or "").cards)
+        return bool(decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").cards)
     except InventoryError:
         return False
 
@@ -204,17 +204,17 @@ def _find_resources_left(node: Node, owned: OwnedMetadata) -> str | None:
 
 
 async def _clear_metadata(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
-    node = msgspec.json.decode(await api.get(node_path(name)), type=Node)
+    node = msgspec.json.decode(await api.get(build_node_path(name)), type=Node)
     await _patch_metadata(api, name, owned.build_removal(node))
 
 
 async def _patch_metadata(api: ApiClient, name: str, metadata: Mapping[str, Any]) -> None:
-    await api.patch(node_path(name), {"metadata": metadata})
+    await api.patch(build_node_path(name), {"metadata": metadata})
 
 
 async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
     for _ in range(3):
-        node = msgspec.json.decode(await api.get(node_path(name)), type=Node)
+        node = msgspec.json.decode(await api.get(build_node_path(name)), type=Node)
         operations: list[dict[str, str]] = []
         for table in TABLES:
             for resource, value in owned.find_resources(node, table).items():
@@ -224,7 +224,7 @@ async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
         if not operations:
             return
         try:
-            await api.patch(f"{node_path(name)}/status", operations, kind="json")
+            await api.patch(f"{build_node_path(name)}/status", operations, kind="json")
         except ApiError as exc:
             if not (exc.conflict or exc.status == HTTPStatus.UNPROCESSABLE_ENTITY):
                 raise

@@ -12,7 +12,7 @@ from accelkit.kube.paths import NODES
 from accelkit.kube.reflector import list_all
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
-from accelkit.model.units import format_bytes, parse_quantity, unit_name
+from accelkit.model.units import format_bytes, format_unit, parse_quantity
 from accelkit.node.device_plugin.device_list import check_list
 
 
@@ -48,7 +48,7 @@ async def plan_unit_change(api: ApiClient, unit_bytes: int, resources: Sequence[
     """
     nodes, _ = await list_all(api, NODES, Node)
     inventories = {node.metadata.name: inventory for node in nodes if (inventory := _read_inventory(node))}
-    told = {inventory.told_bytes for inventory in inventories.values()}
+    told = {inventory.told_unit_bytes for inventory in inventories.values()}
     refusals = {
         name: text
         for name, each in sorted(inventories.items())
@@ -67,7 +67,7 @@ def describe_request(workload: Workload, before: Sequence[int], unit_bytes: int)
     """Say what a workload asks for, before and afterwards: `Deployment d/web: c asks for 8, 8 GiB until now, then…`."""
     parts = [
         f"{container} asks for {amount}: {' or '.join(_format_amount(amount, unit) for unit in before)} until now, "
-        f"{_format_amount(amount, unit_bytes)} in units of {unit_name(unit_bytes)}"
+        f"{_format_amount(amount, unit_bytes)} in units of {format_unit(unit_bytes)}"
         for container, amount in workload.requests
     ]
     return f"{workload.kind} {workload.namespace}/{workload.name}: {'; '.join(parts)}"
@@ -77,12 +77,12 @@ def _format_amount(units: str, unit_bytes: int) -> str:
     try:
         return format_bytes(parse_quantity(units) * unit_bytes)
     except QuantityError:
-        return f"{units} units of {unit_name(unit_bytes)}"
+        return f"{units} units of {format_unit(unit_bytes)}"
 
 
 def _read_inventory(node: Node) -> Inventory | None:
     try:
-        return decode_inventory(node.annotation(INVENTORY_ANNOTATION) or "")
+        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "")
     except InventoryError:
         return None
 

@@ -14,20 +14,20 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import PODS, collection
+from accelkit.kube.paths import PODS, build_collection_path
 from accelkit.kube.reflector import list_all
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import PodSpec
 
 # By kind: the paths of its collection, the first that the API server knows.
 _KINDS: Final = {
-    "Deployment": (collection("apps/v1", "deployments"),),
-    "StatefulSet": (collection("apps/v1", "statefulsets"),),
-    "DaemonSet": (collection("apps/v1", "daemonsets"),),
-    "ReplicaSet": (collection("apps/v1", "replicasets"),),
-    "ReplicationController": (collection("v1", "replicationcontrollers"),),
-    "Job": (collection("batch/v1", "jobs"),),
-    "CronJob": (collection("batch/v1", "cronjobs"), collection("batch/v1beta1", "cronjobs")),
+    "Deployment": (build_collection_path("apps/v1", "deployments"),),
+    "StatefulSet": (build_collection_path("apps/v1", "statefulsets"),),
+    "DaemonSet": (build_collection_path("apps/v1", "daemonsets"),),
+    "ReplicaSet": (build_collection_path("apps/v1", "replicasets"),),
+    "ReplicationController": (build_collection_path("v1", "replicationcontrollers"),),
+    "Job": (build_collection_path("batch/v1", "jobs"),),
+    "CronJob": (build_collection_path("batch/v1", "cronjobs"), build_collection_path("batch/v1beta1", "cronjobs")),
     "Pod": (PODS,),
 }
 

@@ -11,7 +11,7 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import collection
+from accelkit.kube.paths import build_collection_path
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,6 @@ class Events:
             "count": 1,
         }
         try:
-            await self._api.post(collection("v1", "events", namespace), event)
+            await self._api.post(build_collection_path("v1", "events", namespace), event)
         except ApiError as exc:
             log.warning("event %s of %s %s is lost: %s", reason, involved.kind, involved.name, exc)

@@ -25,7 +25,7 @@ class Heartbeat:
         self._api = api
         self._answered_at = time.monotonic()
 
-    def silent_seconds(self) -> float:
+    def measure_silence_seconds(self) -> float:
         """Return for how long an answer has been overdue, 0 while they come."""
         return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
 

@@ -21,7 +21,7 @@ import msgspec
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import leases, member
+from accelkit.kube.paths import build_leases_path, build_object_path
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.object_meta import ObjectMeta
 
@@ -94,8 +94,8 @@ class Elector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
-        self._collection = leases(lease.namespace)
-        self._path = member(self._collection, lease.name)
+        self._collection = build_leases_path(lease.namespace)
+        self._path = build_object_path(self._collection, lease.name)
         self._lease = lease
         self._identity = identity
         self._on_acquired = on_acquired
@@ -119,13 +119,13 @@ class Elector:
     async def run(self) -> None:
         """Compete until cancelled."""
         while True:
-            await self.step()
+            await self.try_acquire_or_renew()
             pause = _RETRY_SECONDS
             if self._leading:
                 pause = min(pause, max(0.0, self._term_ends - self._clock()))
             await asyncio.sleep(pause)
 
-    async def step(self) -> None:
+    async def try_acquire_or_renew(self) -> None:
         """Try once to acquire or renew, and tell what changed."""
         sent_at = self._clock()
         # An answer that comes after our term is of no use to it.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import member
+from accelkit.kube.paths import build_object_path
 
 POLL_SECONDS = 1.0
 
@@ -38,7 +38,7 @@ async def create_or_replace(api: ApiClient, collection: str, name: str, body: ob
     except ApiError as exc:
         if not exc.already_exists:
             raise
-        await api.put(member(collection, name), body)
+        await api.put(build_object_path(collection, name), body)
 
 
 async def patch_or_create(api: ApiClient, collection: str, name: str, patch: object, body: object) -> None:
@@ -48,7 +48,7 @@ async def patch_or_create(api: ApiClient, collection: str, name: str, patch: obj
         ApiError: the API server refused, or did not answer.
     """
     try:
-        await api.patch(member(collection, name), patch)
+        await api.patch(build_object_path(collection, name), patch)
     except ApiError as exc:
         if not exc.not_found:
             raise

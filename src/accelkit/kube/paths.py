@@ -12,43 +12,43 @@ NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/pods"
 
 
-def group(api_version: str) -> str:
+def build_group_path(api_version: str) -> str:
     """Return where the API server lists the kinds of `v1`, or of `GROUP/VERSION`."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def collection(api_version: str, plural: str, namespace: str | None = None) -> str:
+def build_collection_path(api_version: str, plural: str, namespace: str | None = None) -> str:
     """Return the path of a kind's objects: those of a namespace, else of all namespaces or of the cluster."""
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{group(api_version)}{place}/{plural}"
+    return f"{build_group_path(api_version)}{place}/{plural}"
 
 
-def member(collection_path: str, name: str) -> str:
+def build_object_path(collection_path: str, name: str) -> str:
     """Return the path of one object of a collection."""
     # A colon is common in names of RBAC objects, and stands for itself in a path.
     return f"{collection_path}/{quote(name, safe=':')}"
 
 
-def node_path(name: str) -> str:
+def build_node_path(name: str) -> str:
     """Return the path of a Node."""
-    return member(NODES, name)
+    return build_object_path(NODES, name)
 
 
-def pod_path(namespace: str, name: str) -> str:
+def build_pod_path(namespace: str, name: str) -> str:
     """Return the path of a Pod."""
-    return member(collection("v1", "pods", namespace), name)
+    return build_object_path(build_collection_path("v1", "pods", namespace), name)
 
 
-def config_maps(namespace: str) -> str:
+def build_config_maps_path(namespace: str) -> str:
     """Return the path of a namespace's ConfigMaps."""
-    return collection("v1", "configmaps", namespace)
+    return build_collection_path("v1", "configmaps", namespace)
 
 
-def secrets(namespace: str) -> str:
+def build_secrets_path(namespace: str) -> str:
     """Return the path of a namespace's Secrets."""
-    return collection("v1", "secrets", namespace)
+    return build_collection_path("v1", "secrets", namespace)
 
 
-def leases(namespace: str) -> str:
+def build_leases_path(namespace: str) -> str:
     """Return the path of a namespace's Leases."""
-    return collection("coordination.k8s.io/v1", "leases", namespace)
+    return build_collection_path("coordination.k8s.io/v1", "leases", namespace)

@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
         self._turn: asyncio.Timeout | None = None
         self.synced = asyncio.Event()
 
-    def silent_seconds(self) -> float:
+    def measure_silence_seconds(self) -> float:
         """Return for how long there has been no connection to the API server: 0 while one is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 

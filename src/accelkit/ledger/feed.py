@@ -1,7 +1,7 @@
 """Feeds the ledger with what the API server shows: the one place where pods and nodes become holdings and cards.
 
 It takes lists and single events in any order the API server can produce. An assignment on a pod that is not bound says
-nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged in the worst way.
+nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged conservatively.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.foreign_assignments import read_foreign_assignment
 from accelkit.vendors.pod_reading import CardPod, PodReader
-from accelkit.vendors.takeover import read_foreign_assignment
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class LedgerFeed:
             self._put_node(node)
         self._ledger.keep_nodes(node.metadata.name for node in nodes)
 
-    def node_event(self, kind: str, node: Node) -> None:
+    def take_node_event(self, kind: str, node: Node) -> None:
         """Take over one change of a node."""
         if kind == "DELETED":
             self._inventories.pop(node.metadata.name, None)
@@ -92,7 +92,7 @@ class LedgerFeed:
         for name in withheld.keys() | self._withheld.keys():
             self._withhold(name, withheld.get(name, frozenset()))
 
-    def config_map_event(self, kind: str, config_map: ConfigMap) -> None:
+    def take_config_map_event(self, kind: str, config_map: ConfigMap) -> None:
         """Take over one change of such a ConfigMap."""
         if (found := self._bad_cards(config_map)) is not None:
             self._withhold(found[0], frozenset() if kind == "DELETED" else found[1])
@@ -120,7 +120,7 @@ class LedgerFeed:
             self._put_pod(pod)
         return self._ledger.keep_pods(p.metadata.uid for p in pods if p.spec.node_name and not p.terminal)
 
-    def pod_event(self, kind: str, pod: Pod) -> None:
+    def take_pod_event(self, kind: str, pod: Pod) -> None:
         """Take over one change of a pod."""
         if kind == "DELETED":
             self._end(pod)
@@ -144,7 +144,7 @@ class LedgerFeed:
 
     def _put_inventory(self, node: Node) -> bool:
         """Take over a node's cards; False where nothing has changed."""
-        name, text = node.metadata.name, node.annotation(INVENTORY_ANNOTATION)
+        name, text = node.metadata.name, node.find_annotation(INVENTORY_ANNOTATION)
         if text is None:
             self._inventories.pop(name, None)
             self._ledger.put_node(name, None)
@@ -163,7 +163,7 @@ class LedgerFeed:
         return self._inventories[name][1] | self._withheld.get(name, frozenset())
 
     def _is_gone(self, name: str) -> bool:
-        entry = self._ledger.node(name)
+        entry = self._ledger.find_node(name)
         return entry is None or (entry.problem is not None and entry.problem.reason is MisfitReason.UNKNOWN_NODE)
 
     def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
@@ -188,7 +188,7 @@ class LedgerFeed:
 
     def _pending(self, pod: CardPod) -> Pending:
         try:
-            return Pending(pod, pod.request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES))
+            return Pending(pod, pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES))
         except RequestError as exc:
             return Pending(pod, None, exc.with_traceback(None))
 
@@ -204,7 +204,7 @@ class LedgerFeed:
     def _put_unassigned(self, pod: CardPod, problem: str) -> None:
         unit_bytes = self._unit_bytes(pod.node)
         try:
-            request = pod.request(unit_bytes)
+            request = pod.read_request(unit_bytes)
         except RequestError as exc:
             # Bound past us with a request we would have refused; the kubelet goes by the limits alone.
             request, problem = _request_by_limits(pod, unit_bytes), str(exc)
@@ -214,7 +214,7 @@ class LedgerFeed:
 
     def _unit_bytes(self, node: str) -> int:
         """Return the unit of the node, where it is known, else the cluster's."""
-        entry = self._ledger.node(node)
+        entry = self._ledger.find_node(node)
         known = entry.inventory.unit_bytes if entry and entry.inventory else self._ledger.unit_bytes
         return known or DEFAULT_UNIT_BYTES
 
@@ -235,9 +235,9 @@ class LedgerFeed:
         self._remember_foreign(pod)
         if pod.assignment is not None:
             raise AssignmentError(str(pod.assignment))
-        entry = self._ledger.node(pod.node)
+        entry = self._ledger.find_node(pod.node)
         if entry is not None and entry.inventory is not None:
-            found = read_foreign_assignment(pod, entry.cards(), entry.inventory.unit_bytes)
+            found = read_foreign_assignment(pod, entry.list_cards(), entry.inventory.unit_bytes)
             if found is not None:
                 return found
         raise AssignmentError("it has none")
@@ -253,7 +253,7 @@ class LedgerFeed:
 def _check_assignment(pod: CardPod, assignment: Assignment) -> None:
     # Anybody who may write the pod can write this annotation. Amounts are not compared: they were fixed in the unit of
     # their time.
-    for limit in pod.device_limits():
+    for limit in pod.list_device_limits():
         shares = assignment.containers.get(limit.container, ())
         if not any(share.whole is limit.whole for share in shares):
             raise AssignmentError(f"its assignment gives container {limit.container} no {limit.resource}")
@@ -261,7 +261,7 @@ def _check_assignment(pod: CardPod, assignment: Assignment) -> None:
 
 def _request_by_limits(pod: CardPod, unit_bytes: int) -> PodRequest | None:
     try:
-        return pod.request_by_limits(unit_bytes)
+        return pod.read_request_by_limits(unit_bytes)
     except RequestError:
         return _EVERYTHING
 

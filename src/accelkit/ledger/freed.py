@@ -33,8 +33,8 @@ class FreedNodes:
         table = self._ledger.table
         if table.tick == self._tick:
             return []
-        rows, self._tick = table.changed_since(self._tick), table.tick
-        return [entry.name for row in rows.tolist() if self._gained(entry := self._ledger.entry_at(row))]
+        rows, self._tick = table.find_changed_rows(self._tick), table.tick
+        return [entry.name for row in rows.tolist() if self._gained(entry := self._ledger.find_node_at(row))]
 
     def _gained(self, entry: NodeEntry) -> bool:
         before, now = self._offers.get(entry.name, _NOTHING), _offer(entry)
@@ -45,7 +45,7 @@ class FreedNodes:
 def _offer(entry: NodeEntry) -> _Offer:
     if entry.problem is not None:
         return _NOTHING
-    return {state.card.id: state for state in entry.states() if state.card.placeable}
+    return {state.card.id: state for state in entry.list_card_states() if state.card.placeable}
 
 
 def _more(before: CardState | None, now: CardState) -> bool:

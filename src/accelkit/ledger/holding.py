@@ -118,11 +118,11 @@ class NodeEntry:
         unknown = self.problem is not None and self.problem.reason is MisfitReason.UNKNOWN_NODE
         return unknown and not self.holdings and not self.unassigned
 
-    def cards(self) -> tuple[Card, ...]:
+    def list_cards(self) -> tuple[Card, ...]:
         """Return the known cards."""
         return () if self.inventory is None else self.inventory.cards
 
-    def states(self) -> list[CardState]:
+    def list_card_states(self) -> list[CardState]:
         """Return every card with what is free of it; callers change nothing."""
         if self._states is None:
             self._states = self._count()
@@ -134,7 +134,7 @@ class NodeEntry:
 
     def _count(self) -> list[CardState]:
         unassigned = list(self.unassigned.values())
-        return [_state(card, self.uses.get(card.id), unassigned) for card in self.cards()]
+        return [_state(card, self.uses.get(card.id), unassigned) for card in self.list_cards()]
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
         """Count a pod's charges in (+1) or out (-1)."""

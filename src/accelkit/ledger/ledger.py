@@ -20,9 +20,9 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
-from accelkit.model.units import unit_name
+from accelkit.model.units import format_unit
 from accelkit.placement.charges import count_charges
-from accelkit.placement.fit import empty_states, place
+from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -80,7 +80,7 @@ class Ledger:
             MisfitError: the pod does not fit that node, or is held on another one.
         """
         with self._lock:
-            held = self.holding(pod.uid)
+            held = self.find_holding(pod.uid)
             if held is not None and held.node == node:
                 return held.assignment
             if held is not None:
@@ -99,10 +99,10 @@ class Ledger:
         with self._lock:
             if entry.problem is not None:
                 return entry.problem
-            placed = place(entry.states(), request, policy)
+            placed = place(entry.list_card_states(), request, policy)
             if isinstance(placed, Assignment):
                 return placed
-            alone = place(empty_states(entry.cards()), request, policy)
+            alone = place(build_empty_states(entry.list_cards()), request, policy)
             if isinstance(alone, Assignment):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
@@ -110,7 +110,7 @@ class Ledger:
     def accept(self, uid: str) -> None:
         """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""
         with self._lock:
-            held = self.holding(uid)
+            held = self.find_holding(uid)
             if held is not None and held.stage is Stage.RESERVED:
                 self._nodes[held.node].holdings[uid] = replace(held, stage=Stage.BOUND)
 
@@ -124,7 +124,7 @@ class Ledger:
     ) -> None:
         """Take over what the API server shows of a bound pod; BOUND where it may be newer than the next list."""
         with self._lock:
-            held = self.holding(pod.uid)
+            held = self.find_holding(pod.uid)
             if held is not None and held.node == node and held.assignment == assignment:
                 # Most events of a running pod change nothing for us.
                 if held.stage not in (stage, Stage.CONFIRMED):
@@ -159,30 +159,30 @@ class Ledger:
         """Release every confirmed pod that a complete list did not show; return the younger ones it did not show."""
         with self._lock:
             unseen = self._where.keys() - set(uids)
-            young = [held for uid in unseen if (held := self.holding(uid)) and held.stage is not Stage.CONFIRMED]
+            young = [held for uid in unseen if (held := self.find_holding(uid)) and held.stage is not Stage.CONFIRMED]
             for uid in unseen - {held.pod.uid for held in young}:
                 self.release(uid)
             return young
 
-    def holding(self, uid: str) -> Holding | None:
+    def find_holding(self, uid: str) -> Holding | None:
         """Return what a pod holds, None where nothing is known."""
         with self._lock:
             node = self._where.get(uid)
             return None if node is None else self._nodes[node].holdings.get(uid)
 
-    def node(self, name: str) -> NodeEntry | None:
+    def find_node(self, name: str) -> NodeEntry | None:
         """Return a node's entry; callers read it and change nothing."""
         return self._nodes.get(name)
 
-    def entry_at(self, row: int) -> NodeEntry:
+    def find_node_at(self, row: int) -> NodeEntry:
         """Return the entry of a row of the table."""
         return self._by_row[row]
 
-    def names(self) -> list[str]:
+    def list_node_names(self) -> list[str]:
         """Return the names of all nodes in the order of the table's rows; callers change nothing."""
         return self._names
 
-    def nodes(self) -> Iterator[NodeEntry]:
+    def list_nodes(self) -> Iterator[NodeEntry]:
         """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
         with self._lock:
             entries = sorted(self._nodes.items())
@@ -215,5 +215,5 @@ class Ledger:
         elif self.unit_bytes in (None, inventory.unit_bytes):
             return None
         else:
-            detail = f"it still has {unit_name(inventory.unit_bytes)}"
+            detail = f"it still has {format_unit(inventory.unit_bytes)}"
         return Misfit(MisfitReason.UNIT, detail=detail, resolvable=False)

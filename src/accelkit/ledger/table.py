@@ -64,7 +64,7 @@ class Table:
         """Copy a node's present state into its row."""
         self.tick += 1
         entry.invalidate()
-        row, states = entry.row, entry.states()
+        row, states = entry.row, entry.list_card_states()
         if len(states) > self._free.shape[1]:
             self._grow(len(self._known), len(states))
         self.changed_at[row] = self.tick
@@ -81,7 +81,7 @@ class Table:
         free = sum(max(0, state.free_bytes) for state in states)
         self.used_fraction[row] = (total - free) / total if total else 0.0
 
-    def changed_since(self, tick: int) -> npt.NDArray[np.int64]:
+    def find_changed_rows(self, tick: int) -> npt.NDArray[np.int64]:
         """Return the rows that changed after `tick`."""
         return np.nonzero(self.changed_at[: self.rows] > tick)[0]
 

@@ -40,7 +40,7 @@ class ShapeVerdict:
     tick: int = -1
     by_state: dict[object, int] = field(default_factory=dict)
 
-    def number(self, misfit: Misfit) -> int:
+    def assign_number(self, misfit: Misfit) -> int:
         """Return a reason's number."""
         if misfit not in self.reasons:
             self.reasons.append(misfit)
@@ -90,47 +90,47 @@ class ShapeVerdicts:
             reason = MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS
         numbers = {
             FITS: FITTING,
-            FULL: verdict.number(Misfit(reason, container.cards)),
-            NEVER: verdict.number(Misfit(reason, container.cards, resolvable=False)),
+            FULL: verdict.assign_number(Misfit(reason, container.cards)),
+            NEVER: verdict.assign_number(Misfit(reason, container.cards, resolvable=False)),
         }
-        rows = table.changed_since(verdict.tick)
+        rows = table.find_changed_rows(verdict.tick)
         codes = table.judge(request, rows)
         if verdict.tick < 0:
             # A new shape: whole columns at once, since one node after the other takes ten times as long.
-            names = self._ledger.names()
+            names = self._ledger.list_node_names()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
                 verdict.failing.update(dict.fromkeys(compress(names, (codes == code).tolist()), numbers[code]))
             rows, codes = rows[codes == PROBLEM], codes[codes == PROBLEM]
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            entry = self._ledger.entry_at(row)
-            verdict.put(entry.name, verdict.number(entry.problem) if entry.problem else numbers[code])
+            entry = self._ledger.find_node_at(row)
+            verdict.put(entry.name, verdict.assign_number(entry.problem) if entry.problem else numbers[code])
 
     def _judge_each(self, verdict: ShapeVerdict, request: PodRequest, policy: Policy) -> None:
         if len(verdict.by_state) > _STATES:
             verdict.by_state.clear()
-        for row in self._ledger.table.changed_since(verdict.tick).tolist():
-            entry = self._ledger.entry_at(row)
+        for row in self._ledger.table.find_changed_rows(verdict.tick).tolist():
+            entry = self._ledger.find_node_at(row)
             verdict.put(entry.name, self._number(verdict, request, policy, entry))
 
     def _number(self, verdict: ShapeVerdict, request: PodRequest, policy: Policy, entry: NodeEntry) -> int:
         if entry.problem is not None:
-            return verdict.number(entry.problem)
+            return verdict.assign_number(entry.problem)
         key = _state_key(entry)
         if key not in verdict.by_state:
             placed = self._ledger.place(entry, request, policy)
-            verdict.by_state[key] = FITTING if isinstance(placed, Assignment) else verdict.number(placed)
+            verdict.by_state[key] = FITTING if isinstance(placed, Assignment) else verdict.assign_number(placed)
         return verdict.by_state[key]
 
 
 def _state_key(entry: NodeEntry) -> tuple[object, ...]:
     # Identities do not matter for whether a pod fits, unless links name them.
-    linked = any(card.links for card in entry.cards())
+    linked = any(card.links for card in entry.list_cards())
     return tuple(
         (
             *(state.free_bytes, state.free_compute, state.empty, state.card.memory_bytes, state.card.reserved_bytes),
             *(state.card.model, state.card.numa, state.card.placeable, state.card.number),
             *((state.card.id, state.card.links) if linked else ()),
         )
-        for state in entry.states()
+        for state in entry.list_card_states()
     )

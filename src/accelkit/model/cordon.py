@@ -21,7 +21,7 @@ _ALL = "all"
 
 def read_cordon(node: Node) -> frozenset[str]:
     """Return the words by which a node's cards are cordoned; empty where none is."""
-    words = (node.annotation(CORDON) or "").split(",")
+    words = (node.find_annotation(CORDON) or "").split(",")
     words += ((node.metadata.labels or {}).get(CORDON) or "").split(".")
     return frozenset(word.strip() for word in words if word.strip())
 

@@ -41,7 +41,7 @@ class Inventory(msgspec.Struct, frozen=True):
     topology: tuple[str, ...] = ()
 
     @property
-    def told_bytes(self) -> int:
+    def told_unit_bytes(self) -> int:
         """The unit that the agent was told to advertise."""
         return self.next_unit_bytes or self.unit_bytes
 

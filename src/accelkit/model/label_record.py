@@ -16,7 +16,7 @@ _record = msgspec.json.Decoder(dict[str, str])
 def read_label_record(node: Node) -> dict[str, str]:
     """Return the labels that we wrote, with the values we gave them; none where the record cannot be read."""
     try:
-        return _record.decode(node.annotation(LABELS_ANNOTATION) or "{}")
+        return _record.decode(node.find_annotation(LABELS_ANNOTATION) or "{}")
     except (msgspec.MsgspecError, RecursionError):
         # Without it nothing is known to be ours, so nothing is touched.
         return {}

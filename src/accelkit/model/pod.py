@@ -67,7 +67,7 @@ class Pod(msgspec.Struct, omit_defaults=True):
         """Whether its containers have ended for good, so that it holds no card any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
-    def annotation(self, key: str) -> str | None:
+    def find_annotation(self, key: str) -> str | None:
         """Return an annotation's value, None where it is absent."""
         return (self.metadata.annotations or {}).get(key)
 
@@ -100,6 +100,6 @@ class Node(msgspec.Struct, omit_defaults=True):
     metadata: ObjectMeta
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
-    def annotation(self, key: str) -> str | None:
+    def find_annotation(self, key: str) -> str | None:
         """Return an annotation's value, None where it is absent."""
         return (self.metadata.annotations or {}).get(key)

@@ -80,12 +80,12 @@ def parse_unit(text: str) -> int:
         size = parse_size(f"{written}GB" if re.fullmatch(r"[0-9.]+", written) else written)
     except QuantityError as exc:
         raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}") from exc
-    if unit_name(size) not in UNITS:
+    if format_unit(size) not in UNITS:
         raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}")
     return size
 
 
-def unit_name(unit_bytes: int) -> str:
+def format_unit(unit_bytes: int) -> str:
     """Write a unit as `UNITS` does, else as any amount."""
     return next((name for name in UNITS if parse_size(name) == unit_bytes), format_bytes(unit_bytes))
 

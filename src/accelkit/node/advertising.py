@@ -21,7 +21,7 @@ from accelkit.errors import DevicePluginError
 from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
-from accelkit.model.units import unit_name
+from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin.device_list import check_list
 from accelkit.node.device_plugin.plugin import DevicePlugin
@@ -42,7 +42,7 @@ class Advertising:
     Args:
         node: where the cards are published.
         root: the host's root folder.
-        told_bytes: the cluster's unit of memory.
+        told_unit_bytes: the cluster's unit of memory.
         resource: the extended resource of memory.
         pods: this node's pods with their assignments, listed at least once.
         plugins: what serves the cards to the kubelet.
@@ -53,14 +53,14 @@ class Advertising:
         node: OwnNode,
         root: Path,
         *,
-        told_bytes: int,
+        told_unit_bytes: int,
         resource: str,
         pods: NodePods,
         plugins: Sequence[DevicePlugin],
     ) -> None:
         self._node = node
         self._root = root
-        self._told = told_bytes
+        self._told = told_unit_bytes
         self._resource = resource
         self._pods = pods
         self._plugins = plugins
@@ -73,11 +73,11 @@ class Advertising:
         """Whether the plugins have anything to tell the kubelet."""
         return self._shown is not None
 
-    def found_cards(self) -> Sequence[FoundCard]:
+    def list_found_cards(self) -> Sequence[FoundCard]:
         """Return the cards that are shown, none before any are."""
         return self._shown[0] if self._shown else ()
 
-    def node_cards(self) -> NodeCards | None:
+    def list_node_cards(self) -> NodeCards | None:
         """Return the cards as they are shown, None before they are."""
         if self._shown is None:
             return None
@@ -112,7 +112,7 @@ class Advertising:
             told = self._unit
         unit = await self._choose_unit(told)
         if self._shown != (found, unit):
-            log.info("showing %d cards in units of %s", len(found), unit_name(unit))
+            log.info("showing %d cards in units of %s", len(found), format_unit(unit))
         for plugin in self._plugins:
             await plugin.show(found, unit, in_use)
         self._shown, self._unit = (found, unit), unit
@@ -126,12 +126,12 @@ class Advertising:
         if told == self._unit:
             return told
         holders = await self._list_holders()
-        unit = choose_unit(told, self._unit, self._pods.assigned(), holders)
+        unit = choose_unit(told, self._unit, self._pods.list_assigned(), holders)
         if unit == self._unit:
             return unit
         # A Binding that the watch has not shown would be admitted in the wrong unit.
         await self._pods.refresh()
-        return choose_unit(told, self._unit, self._pods.assigned(), holders)
+        return choose_unit(told, self._unit, self._pods.list_assigned(), holders)
 
     async def _list_holders(self) -> set[PodName] | None:
         try:

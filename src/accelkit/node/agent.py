@@ -22,7 +22,7 @@ from accelkit.node.device_plugin.container_response import list_card_nodes
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, find_enforcement
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 from accelkit.node.discovery import FoundCard, compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.health import HealthMonitor
@@ -34,7 +34,7 @@ from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
 from accelkit.node.processes.monitor import ProcessMonitor
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, build_allocations
-from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
+from accelkit.node.reconciliation.reconciler import Reconciler, group_devices_by_pod
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_profiles
 
@@ -90,7 +90,7 @@ async def run(options: AgentOptions) -> None:
         advertising = Advertising(
             node,
             options.root,
-            told_bytes=options.unit_bytes,
+            told_unit_bytes=options.unit_bytes,
             resource=dialect.resources.memory,
             pods=pods,
             plugins=plugins,
@@ -100,7 +100,7 @@ async def run(options: AgentOptions) -> None:
             api,
             pods=pods,
             dialect=dialect,
-            cards=advertising.node_cards,
+            cards=advertising.list_node_cards,
             events=events,
             metrics=metrics,
         )
@@ -128,7 +128,7 @@ async def run(options: AgentOptions) -> None:
                 dialect=dialect,
                 reconciler=reconciler,
                 monitor=ProcessMonitor(options.root, pods=pods, events=events, metrics=metrics),
-                cards=advertising.found_cards,
+                cards=advertising.list_found_cards,
                 writer=AllocationsWriter(api, options.namespace, options.node),
                 wake=wake,
             ),
@@ -174,7 +174,7 @@ def _make_plugins(
             other=(other, allocations[other]),
             steering=options.steering,
             on_allocate=wake.set,
-            count=metrics.allocation(resource),
+            count=metrics.build_allocation_counter(resource),
             environment=dialect.environment,
             mps_folder=options.mps_folder,
         )
@@ -197,14 +197,14 @@ async def _compare_with_kubelet(
     while True:
         settled = False
         try:
-            held = devices_by_pod(await list_pod_resources(options.root), dialect)
+            held = group_devices_by_pod(await list_pod_resources(options.root), dialect)
         except DevicePluginError as exc:
             # Not answered is not empty: nothing is corrected.
             errors.report(str(exc), f"{exc}; assignments are not compared")
         else:
             errors.clear()
             settled = await reconciler.reconcile(held)
-            await monitor.look(cards())
+            await monitor.observe(cards())
             await writer.write(build_allocations(options.node, held, monitor.strange_processes, monitor.enforced))
         try:
             async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
@@ -242,7 +242,7 @@ async def _watch_cards(
             in_use = await _list_in_use(options.root, dialect, in_use)
             if await node.read():
                 if not advertising.shown and node.inventory is not None:
-                    states.remember(node.inventory.cards, load_profiles(), set(by_card(in_use)))
+                    states.remember(node.inventory.cards, load_profiles(), set(count_by_card(in_use)))
                 cards = await asyncio.to_thread(states.update, found, node.cordon)
                 topology = await asyncio.to_thread(compute_topology, options.root, cards)
                 settled = await advertising.update(cards, topology=topology, in_use=in_use)
@@ -254,7 +254,7 @@ async def _watch_cards(
 
 async def _list_in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:
     try:
-        held = devices_by_pod(await list_pod_resources(root), dialect)
+        held = group_devices_by_pod(await list_pod_resources(root), dialect)
     except DevicePluginError:
         # A kubelet that does not answer has taken nothing back.
         return before

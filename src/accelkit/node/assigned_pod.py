@@ -31,17 +31,17 @@ class AssignedPod:
     units: Mapping[str, int] = field(default_factory=dict)
     admitted: bool = False
 
-    def memory_bytes(self, container: str) -> int:
+    def sum_memory_bytes(self, container: str) -> int:
         """Return the memory that a container was assigned on shared cards."""
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
     @property
     def unit_bytes(self) -> set[int]:
         """The units that the pod was assigned its memory in; empty where it shares no card."""
-        amounts = {name: self.memory_bytes(name) for name in self.units}
+        amounts = {name: self.sum_memory_bytes(name) for name in self.units}
         return {amount // self.units[name] for name, amount in amounts.items() if amount}
 
-    def devices(self, container: str, *, whole: bool, unit_bytes: int) -> Counter[str]:
+    def count_devices(self, container: str, *, whole: bool, unit_bytes: int) -> Counter[str]:
         """Return how many devices of each card the container was assigned, of whole cards or of memory.
 
         Its memory is counted in the unit of the time when it was assigned, which its limit tells; without one in

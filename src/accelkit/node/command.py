@@ -9,11 +9,11 @@ import click
 
 from accelkit import __version__
 from accelkit.errors import ConfigurationError
-from accelkit.logs import log_of_service
+from accelkit.logs import set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
@@ -30,7 +30,7 @@ from accelkit.vendors.dialects import dialect_names, load_dialect
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--dialect",
-    type=click.Choice(dialect_names(advertised=True)),
+    type=click.Choice(list_dialect_names(advertised=True)),
     default="native",
     show_default=True,
     help="Whose resource names the node advertises.",
@@ -75,7 +75,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     log_dir: Path | None,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
-    log_of_service(load_dialect(dialect).logs.node_agent, log_dir)
+    set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir)
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     options = AgentOptions(

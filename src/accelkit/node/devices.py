@@ -11,24 +11,24 @@ from accelkit.model.card import Card
 _SEPARATOR = "::"
 
 
-def memory_ids(card: Card, unit_bytes: int) -> list[str]:
+def list_memory_ids(card: Card, unit_bytes: int) -> list[str]:
     """Return the IDs of a card's memory, one per whole unit; none where its memory is unknown."""
-    return [memory_id(card.id, number) for number in range(card.capacity_bytes // unit_bytes)]
+    return [build_memory_id(card.id, number) for number in range(card.capacity_bytes // unit_bytes)]
 
 
-def memory_id(card: str, number: int) -> str:
+def build_memory_id(card: str, number: int) -> str:
     """Return the ID of one unit of a card's memory."""
     return f"{card}{_SEPARATOR}{number}"
 
 
-def card_of(device_id: str) -> str:
+def parse_card_id(device_id: str) -> str:
     """Return the card that an ID names."""
     return device_id.partition(_SEPARATOR)[0]
 
 
-def by_card(device_ids: Iterable[str]) -> Counter[str]:
+def count_by_card(device_ids: Iterable[str]) -> Counter[str]:
     """Count IDs by card."""
-    return Counter(card_of(device_id) for device_id in device_ids)
+    return Counter(parse_card_id(device_id) for device_id in device_ids)
 
 
 def pick(available: Sequence[str], taken: Sequence[str], wanted: Counter[str]) -> list[str]:
@@ -40,11 +40,11 @@ def pick(available: Sequence[str], taken: Sequence[str], wanted: Counter[str]) -
         DevicePluginError: the IDs already taken lie on other cards, or are more than wanted.
     """
     chosen = list(taken)
-    missing = wanted - by_card(taken)
-    if by_card(taken) - wanted:
+    missing = wanted - count_by_card(taken)
+    if count_by_card(taken) - wanted:
         raise DevicePluginError("the devices that must be included lie on other cards than those assigned")
     for device_id in sorted(set(available) - set(taken), key=_order):
-        card = card_of(device_id)
+        card = parse_card_id(device_id)
         if missing[card] > 0:
             missing[card] -= 1
             chosen.append(device_id)

@@ -12,7 +12,7 @@ from accelkit.node._proto import deviceplugin_pb2 as plugin_api
 from accelkit.node._proto import deviceplugin_pb2_grpc as plugin_grpc
 from accelkit.node._proto import podresources_pb2 as resources_api
 from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 
 PLUGIN_FOLDER = Path("var/lib/kubelet/device-plugins")
 KUBELET_SOCKET = PLUGIN_FOLDER / "kubelet.sock"
@@ -40,7 +40,7 @@ class ObservedAllocations:
                 ids = [i for group in container.devices if group.resource_name == resource for i in group.device_ids]
                 if ids:
                     key = pod.namespace, pod.name, container.name
-                    self.containers[key], self.devices[key] = by_card(ids), ids
+                    self.containers[key], self.devices[key] = count_by_card(ids), ids
 
 
 async def register(root: Path, endpoint: str, resource: str, *, steering: bool = True) -> None:

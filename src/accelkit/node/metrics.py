@@ -40,7 +40,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def allocation(self, resource: str) -> Callable[[str], None]:
+    def build_allocation_counter(self, resource: str) -> Callable[[str], None]:
         """Return what counts the results of a resource's allocations."""
         return lambda result: self.allocations.labels(resource, result).inc()
 

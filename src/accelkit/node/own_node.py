@@ -10,7 +10,7 @@ import msgspec
 
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import node_path
+from accelkit.kube.paths import build_node_path
 from accelkit.model.cordon import read_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
 from accelkit.model.pod import Node
@@ -34,7 +34,7 @@ class OwnNode:
 
     def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
-        self._path = node_path(name)
+        self._path = build_node_path(name)
         self._clock = clock
         self._read_at: float | None = None
         self.inventory: Inventory | None = None
@@ -63,7 +63,7 @@ class OwnNode:
     def _take(self, node: Node) -> None:
         self._read_at = self._clock()
         self.cordon = read_cordon(node)
-        text = node.annotation(INVENTORY_ANNOTATION)
+        text = node.find_annotation(INVENTORY_ANNOTATION)
         try:
             self.inventory = None if text is None else decode_inventory(text)
         except InventoryError as exc:

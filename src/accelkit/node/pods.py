@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 _STATIC_UID: Final = "kubernetes.io/config.hash"
 
 
-def cgroup_uid(pod: Pod) -> str:
+def find_cgroup_uid(pod: Pod) -> str:
     """Return the UID by which a pod's cgroup is named: the kubelet's own for a static pod, which the API's is not."""
-    return pod.annotation(_STATIC_UID) or pod.metadata.uid
+    return pod.find_annotation(_STATIC_UID) or pod.metadata.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,15 @@ class NodePods:
         self._refreshes: list[set[str]] = []
         self.reflector = Reflector(api, PODS, Pod, query=self._query, on_replace=self._replace, on_event=self._event)
 
-    def all(self) -> Sequence[NodePod]:
+    def list_pods(self) -> Sequence[NodePod]:
         """Return the pods that ask for cards or have an assignment, and have not ended."""
         return list(self._pods.values())
 
-    def uids(self) -> frozenset[str]:
+    def list_uids(self) -> frozenset[str]:
         """Return the UIDs of all pods of this node, under which their cgroups stand, with cards or without."""
         return frozenset(self._uids)
 
-    def assigned(self) -> list[AssignedPod]:
+    def list_assigned(self) -> list[AssignedPod]:
         """Return the pods with a readable assignment."""
         return [each.assigned for each in self._pods.values() if each.assigned is not None]
 
@@ -109,7 +109,7 @@ class NodePods:
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
-        uids = {uid, cgroup_uid(pod)}
+        uids = {uid, find_cgroup_uid(pod)}
         if kind == "DELETED":
             self._uids -= uids
         else:
@@ -128,7 +128,7 @@ class NodePods:
         if reading is None:
             return None
         assigned = _read_assigned(reading)
-        return NodePod(reading, cgroup_uid(pod), assigned) if assigned or reading.asks else None
+        return NodePod(reading, find_cgroup_uid(pod), assigned) if assigned or reading.asks else None
 
 
 def _read_assigned(pod: CardPod) -> AssignedPod | None:
@@ -144,6 +144,6 @@ def _read_assigned(pod: CardPod) -> AssignedPod | None:
         (pod.created_at, pod.ref.name),
         tuple(container.name for container in pod.containers),
         pod.assignment,
-        units=pod.memory_units(),
+        units=pod.read_memory_units(),
         admitted=pod.admitted,
     )

@@ -56,7 +56,7 @@ class CardTally:
             self.memory_pool -= reused_memory
             self.compute_pool -= reused_compute
 
-    def charge(self) -> Charge:
+    def sum_charge(self) -> Charge:
         """Return what the pod costs the card so far."""
         return Charge(self.memory_bytes, self.compute, self.whole)
 
@@ -89,4 +89,4 @@ def count_charges(order: Iterable[tuple[str, Kind]], containers: Mapping[str, tu
     for name, shares in containers.items():
         if name not in counted:
             tallies.take(shares, Kind.APP)
-    return {card: tally.charge() for card, tally in tallies.cards.items()}
+    return {card: tally.sum_charge() for card, tally in tallies.cards.items()}

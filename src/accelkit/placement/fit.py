@@ -19,7 +19,7 @@ from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import CardTally
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy, card_rank
+from accelkit.placement.policies import Policy, rank_card
 
 # Real pods need a few dozen steps; past this a request is a puzzle that would hold up the scheduler.
 _MAX_STEPS = 5000
@@ -41,7 +41,7 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     empty: bool
 
 
-def empty_states(cards: Sequence[Card]) -> list[CardState]:
+def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
     """Return the cards as if nobody held any of them."""
     return [CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True) for card in cards]
 
@@ -55,7 +55,7 @@ def place(states: Sequence[CardState], request: PodRequest, policy: Policy) -> A
         return Misfit(MisfitReason.TOO_COMPLEX)
     search = _Search([state for state in states if state.card.placeable], request, policy)
     chosen = search.solve(0)
-    return search.misfit() if chosen is None else Assignment(chosen)
+    return search.explain_misfit() if chosen is None else Assignment(chosen)
 
 
 class _Search:
@@ -74,7 +74,7 @@ class _Search:
         self._deepest = -1
         self._reason = Misfit(MisfitReason.MEMORY)
 
-    def misfit(self) -> Misfit:
+    def explain_misfit(self) -> Misfit:
         """Why the container that got furthest found no card."""
         return Misfit(MisfitReason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reason
 
@@ -107,7 +107,7 @@ class _Search:
         if len(fitting) < container.cards or (missing and len(pool) <= container.cards):
             self._note(depth, self._why(container))
             return
-        fitting.sort(key=lambda i: card_rank(self._policy_of(container), self._rank_bytes(container, i), i))
+        fitting.sort(key=lambda i: rank_card(self._policy_of(container), self._rank_bytes(container, i), i))
         if len(pool) > container.cards:
             # Only whole cards come here; the kubelet draws from the pool as it likes, so every draw must do.
             if missing or not self._agree(container, pool, together=container.cards > 1):

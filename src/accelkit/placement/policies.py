@@ -18,12 +18,12 @@ class Policy(StrEnum):
     SPREAD = "spread"
 
 
-def card_rank(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:
+def rank_card(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:
     """Sort key of a card that fits: the smallest is taken first, ties by the node's own numbering."""
     return (free_bytes if policy is Policy.BINPACK else -free_bytes, index)
 
 
-def node_score(policy: Policy, used_fraction: float) -> int:
+def score_node(policy: Policy, used_fraction: float) -> int:
     """Score a node 0 to MAX_SCORE by the fraction of its memory that is used, 0 to 1.
 
     The first step is kept for "not used at all": one small share on a large node must tell it from an empty one.

@@ -24,7 +24,7 @@ from typing import Literal
 
 from accelkit.errors import SandboxError
 
-__all__ = ["Binaries", "default_cache_dir", "find_binaries"]
+__all__ = ["Binaries", "find_binaries", "find_cache_dir"]
 
 _REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _NAMES = (*_REQUIRED, "kubectl")
@@ -50,7 +50,7 @@ class Binaries:
     source: _Source
 
 
-def default_cache_dir(environ: Mapping[str, str]) -> Path:
+def find_cache_dir(environ: Mapping[str, str]) -> Path:
     """The folder of our builds: below `$ACCELKIT_CACHE`, else `$XDG_CACHE_HOME/accelkit`, else `~/.cache/accelkit`."""
     if own := environ.get("ACCELKIT_CACHE"):
         return Path(own) / "controlplane"

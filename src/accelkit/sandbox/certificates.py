@@ -35,7 +35,9 @@ def write_certificates(paths: SandboxPaths, server: str) -> None:
     }
     for name, identity in _USERS.items():
         pair = authority.issue_client(*identity)
-        write_atomically(paths.kubeconfig(name), encode_kubeconfig(server, authority.certificate, identity[0], pair))
+        write_atomically(
+            paths.build_kubeconfig_path(name), encode_kubeconfig(server, authority.certificate, identity[0], pair)
+        )
     for name, pair in pairs.items():
         _write_pair(paths, name, pair)
 

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from accelkit.output import output_option, print_value
 from accelkit.sandbox import lifecycle
-from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.fake_host.command import fake_host
-from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, SandboxOptions, SandboxPaths, default_root
+from accelkit.sandbox.layout import DEFAULT_EXTENDER_PORT, SandboxOptions, SandboxPaths, find_default_root
 from accelkit.sandbox.nodes_command import nodes
 from accelkit.sandbox.supervisor import Supervisor
 
@@ -59,7 +59,7 @@ def sandbox() -> None:
 def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_grace: float, timeout: float) -> None:
     """Start the sandbox and wait until it is ready."""
     options = SandboxOptions(extender_port, plugin_grace, timeout)
-    facts = lifecycle.up(_paths(root), options, nodes_file, click.echo, os.environ)
+    facts = lifecycle.start_sandbox(_paths(root), options, nodes_file, click.echo, os.environ)
     click.echo(f"nodes: {', '.join(facts.nodes)}")
     click.echo(f"use it:  export KUBECONFIG={facts.kubeconfig}")
     click.echo("stop it: accelkit sandbox down" + (f" --root {root}" if root else ""))
@@ -69,7 +69,7 @@ def up(root: Path | None, nodes_file: Path | None, extender_port: int, plugin_gr
 @_root
 def down(root: Path | None) -> None:
     """Stop the sandbox and delete it; works from any state."""
-    lifecycle.down(_paths(root), click.echo)
+    lifecycle.stop_sandbox(_paths(root), click.echo)
 
 
 @sandbox.command()
@@ -77,7 +77,7 @@ def down(root: Path | None) -> None:
 @output_option
 def status(root: Path | None, output: str) -> None:
     """Show what runs, and where."""
-    found = lifecycle.status(_paths(root))
+    found = lifecycle.read_status(_paths(root))
 
     def table() -> Table:
         state = found.facts.state if found.running else "not running"
@@ -94,7 +94,7 @@ def status(root: Path | None, output: str) -> None:
 @sandbox.command(short_help="Find or build the control plane's binaries.")
 def build() -> None:
     """Find the control plane's binaries, or build them from source, and print where they are."""
-    binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
+    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=click.echo)
     click.echo(f"control plane binaries: {binaries.etcd.parent} (from {binaries.source})")
 
 
@@ -103,7 +103,7 @@ def build() -> None:
 def supervise(root: Path | None) -> None:
     """Be the sandbox's supervisor; `up` starts it."""
     paths = _paths(root)
-    binaries = find_binaries(os.environ, cache_dir=default_cache_dir(os.environ), say=click.echo)
+    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=click.echo)
     asyncio.run(Supervisor(paths, paths.read_options(), binaries).run())
 
 
@@ -113,4 +113,4 @@ sandbox.add_command(fake_host)
 
 def _paths(root: Path | None) -> SandboxPaths:
     # One spelling, since the processes of a sandbox are found by it.
-    return SandboxPaths((root or default_root(os.environ)).resolve())
+    return SandboxPaths((root or find_default_root(os.environ)).resolve())

@@ -14,7 +14,7 @@ import aiohttp
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.paths import collection, member
+from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths
 from accelkit.sandbox.processes import Child
@@ -33,7 +33,7 @@ class Ports:
     scheduler: int
 
     @classmethod
-    def free(cls) -> Ports:
+    def choose_free(cls) -> Ports:
         """Choose free ports."""
         sockets = [socket.socket() for _ in range(5)]
         try:
@@ -52,7 +52,7 @@ def render_scheduler_config(paths: SandboxPaths) -> str:
         "apiVersion: kubescheduler.config.k8s.io/v1\n"
         "kind: KubeSchedulerConfiguration\n"
         "clientConnection:\n"
-        f"  kubeconfig: {paths.kubeconfig('kube-scheduler')}\n"
+        f"  kubeconfig: {paths.build_kubeconfig_path('kube-scheduler')}\n"
         "leaderElection:\n"
         "  leaderElect: false\n"
     )
@@ -98,7 +98,7 @@ def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Port
         paths,
         binaries.kube_controller_manager,
         "kube-controller-manager",
-        f"--kubeconfig={paths.kubeconfig('kube-controller-manager')}",
+        f"--kubeconfig={paths.build_kubeconfig_path('kube-controller-manager')}",
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
@@ -142,8 +142,8 @@ def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
 
     async def probe() -> bool:
         try:
-            async with ApiClient(load_connection(paths.kubeconfig("admin")), timeout_seconds=2) as api:
-                await api.get(member(collection("v1", "serviceaccounts", "default"), "default"))
+            async with ApiClient(load_connection(paths.build_kubeconfig_path("admin")), timeout_seconds=2) as api:
+                await api.get(build_object_path(build_collection_path("v1", "serviceaccounts", "default"), "default"))
         except ApiError:
             return False
         return True

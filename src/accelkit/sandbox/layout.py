@@ -107,7 +107,7 @@ class SandboxPaths:
         """The folders that `prepare` makes, by which a sandbox is known that has lost its files."""
         return self.pki, self.logs, self.nodes, self.scheduler_config.parent
 
-    def kubeconfig(self, user: str) -> Path:
+    def build_kubeconfig_path(self, user: str) -> Path:
         """Return the kubeconfig of one user."""
         return self.root / f"{user}.kubeconfig"
 
@@ -130,7 +130,7 @@ class SandboxPaths:
             raise SandboxError(f"there is no sandbox in {self.root}", next_step="run `accelkit sandbox up`") from exc
 
 
-def default_root(environ: Mapping[str, str]) -> Path:
+def find_default_root(environ: Mapping[str, str]) -> Path:
     """Return `$ACCELKIT_SANDBOX`, else `$XDG_STATE_HOME/accelkit/sandbox`, else `~/.local/state/accelkit/sandbox`."""
     if own := environ.get("ACCELKIT_SANDBOX"):
         return Path(own).absolute()

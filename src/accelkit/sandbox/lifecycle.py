@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from accelkit.errors import SandboxError
-from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.layout import (
     ROOT_VARIABLE,
     Facts,
@@ -27,7 +27,7 @@ from accelkit.sandbox.layout import (
     write_atomically,
 )
 from accelkit.sandbox.nodes import load_nodes
-from accelkit.sandbox.processes import end_all, find_sandbox_processes, tail
+from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tail
 
 _Say = Callable[[str], None]
 
@@ -55,7 +55,7 @@ class SandboxStatus(msgspec.Struct, frozen=True):
     processes: list[ProcessView]
 
 
-def up(
+def start_sandbox(
     paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, say: _Say, environ: Mapping[str, str]
 ) -> Facts:
     """Start a sandbox and wait until it is ready; one that runs already is left alone.
@@ -70,10 +70,10 @@ def up(
     check_length(paths, [node.name for node in load_nodes(nodes)])
     check_owner(paths)
     if paths.root.exists():
-        down(paths, lambda _: None)
+        stop_sandbox(paths, lambda _: None)
     _check_port(options.extender_port)
     # In the foreground, so that the progress of a first build is seen.
-    find_binaries(environ, cache_dir=default_cache_dir(environ), say=say)
+    find_binaries(environ, cache_dir=find_cache_dir(environ), say=say)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
     if nodes is not None:
@@ -97,7 +97,7 @@ def up(
     return facts
 
 
-def down(paths: SandboxPaths, say: _Say) -> None:
+def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
     """Stop everything of a sandbox and delete its folder, whatever state it is in.
 
     Raises:
@@ -119,7 +119,7 @@ def down(paths: SandboxPaths, say: _Say) -> None:
     say(f"the sandbox in {paths.root} is gone")
 
 
-def status(paths: SandboxPaths) -> SandboxStatus:
+def read_status(paths: SandboxPaths) -> SandboxStatus:
     """Return what is known of a sandbox.
 
     Raises:
@@ -173,7 +173,7 @@ def _await_ready(
         shown = len(lines)
         facts = paths.read_facts()
         if ended:
-            why = facts.message if facts is not None and facts.message else f"its supervisor ended:\n{tail(log)}"
+            why = facts.message if facts is not None and facts.message else f"its supervisor ended:\n{read_tail(log)}"
             raise SandboxError(
                 f"the sandbox did not start: {why}",
                 next_step=f"the logs in {paths.root} stay until `accelkit sandbox up` or `accelkit sandbox down`",
@@ -182,7 +182,7 @@ def _await_ready(
             return facts
         if time.monotonic() > deadline:
             raise SandboxError(
-                f"the sandbox was not ready in {seconds:.0f} s:\n{tail(log)}",
+                f"the sandbox was not ready in {seconds:.0f} s:\n{read_tail(log)}",
                 next_step=f"look at the logs in {paths.root}, or give it longer with --timeout",
             )
         time.sleep(_POLL_SECONDS)

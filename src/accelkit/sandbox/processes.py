@@ -94,7 +94,7 @@ def send(process: Identity, number: signal.Signals) -> None:
         os.close(descriptor)
 
 
-def tail(path: Path, lines: int = _TAIL_LINES) -> str:
+def read_tail(path: Path, lines: int = _TAIL_LINES) -> str:
     """Return the last lines of a log, empty where there is none."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
@@ -162,7 +162,7 @@ class Child:
             raise SandboxError(f"{self.name} was not started")
         return await self._process.wait()
 
-    async def ready(self, probe: Callable[[], Awaitable[bool]], *, seconds: float) -> None:
+    async def wait_until_ready(self, probe: Callable[[], Awaitable[bool]], *, seconds: float) -> None:
         """Wait until `probe` succeeds.
 
         Raises:
@@ -173,12 +173,12 @@ class Child:
             answered = await probe()
             # Looked at after the answer: another process may answer where ours could not listen.
             if not self.running:
-                raise SandboxError(f"{self.name} ended while starting:\n{tail(self.log)}\nits log is {self.log}")
+                raise SandboxError(f"{self.name} ended while starting:\n{read_tail(self.log)}\nits log is {self.log}")
             if answered:
                 return
             if time.monotonic() > deadline:
                 raise SandboxError(
-                    f"{self.name} was not ready in {seconds:.0f} s:\n{tail(self.log)}\nits log is {self.log}"
+                    f"{self.name} was not ready in {seconds:.0f} s:\n{read_tail(self.log)}\nits log is {self.log}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 

@@ -24,7 +24,7 @@ from accelkit.sandbox.certificates import write_certificates
 from accelkit.sandbox.failures import find_first
 from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, SandboxState, write_atomically
 from accelkit.sandbox.nodes import load_nodes
-from accelkit.sandbox.processes import Child, tail
+from accelkit.sandbox.processes import Child, read_tail
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Supervisor:
         self._paths = paths
         self._options = options
         self._binaries = binaries
-        self._ports = control_plane.Ports.free()
+        self._ports = control_plane.Ports.choose_free()
         self._children: list[Child] = []
         self._scheduler_serves = asyncio.Event()
         self._scheduler = SchedulerState(pid=0, config_sha256="", ready=False, restarts=-1)
@@ -69,7 +69,7 @@ class Supervisor:
             supervisor_pid=os.getpid(),
             binaries=binaries.source,
             kubectl=str(binaries.kubectl or ""),
-            kubeconfig=str(paths.kubeconfig("admin")),
+            kubeconfig=str(paths.build_kubeconfig_path("admin")),
             api_server=server,
             etcd=f"http://127.0.0.1:{self._ports.etcd}",
             scheduler_config=str(paths.scheduler_config),
@@ -144,9 +144,9 @@ class Supervisor:
 
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
-        await manager.ready(probe, seconds=_START_SECONDS)
+        await manager.wait_until_ready(probe, seconds=_START_SECONDS)
         # Without the account the API server refuses every pod.
-        await manager.ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
+        await manager.wait_until_ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
         await self._scheduler_serves.wait()
         self._tell(state="ready")
 
@@ -156,12 +156,12 @@ class Supervisor:
         await child.start()
         self._tell()
         authority = self._paths.pki / "ca.crt" if child.name == "kube-apiserver" else None
-        await child.ready(control_plane.probe_http(url, authority), seconds=_START_SECONDS)
+        await child.wait_until_ready(control_plane.probe_http(url, authority), seconds=_START_SECONDS)
         return child
 
     async def _watch(self, child: Child) -> None:
         await child.wait()
-        raise SandboxError(f"{child.name} ended:\n{tail(child.log)}\nits log is {child.log}")
+        raise SandboxError(f"{child.name} ended:\n{read_tail(child.log)}\nits log is {child.log}")
 
     async def _keep_nodes(self, child: Child) -> None:
         delay, high = _BACK_OFF_SECONDS
@@ -170,7 +170,7 @@ class Supervisor:
             await child.start()
             self._tell()
             code = await child.wait()
-            log.warning("the simulated nodes ended with %d, again in %.0f s:\n%s", code, delay, tail(child.log))
+            log.warning("the simulated nodes ended with %d, again in %.0f s:\n%s", code, delay, read_tail(child.log))
             await asyncio.sleep(delay)
             delay = min(high, 2 * delay)
 
@@ -196,7 +196,7 @@ class Supervisor:
             restarts = self._scheduler.restarts + 1
             self._tell_scheduler(pid=pid, config_sha256=digest or "", ready=False, restarts=restarts)
             try:
-                await child.ready(probe, seconds=_START_SECONDS)
+                await child.wait_until_ready(probe, seconds=_START_SECONDS)
             except SandboxError:
                 # Its log, below, says why.
                 pass
@@ -205,7 +205,7 @@ class Supervisor:
                 self._tell()
                 self._scheduler_serves.set()
                 await child.wait()
-            error = tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
+            error = read_tail(child.log) or f"kube-scheduler failed and wrote nothing to {child.log}"
             self._tell_scheduler(ready=False, error=error)
             self._tell()
             log.warning("kube-scheduler failed, again in %.0f s or when its configuration changes", delay)

@@ -125,7 +125,7 @@ def _decode(given: Any, kind: type[_T]) -> _T:
         raise ConfigurationError(f"the specification is wrong: {exc}") from exc
 
 
-def argument_spec() -> dict[str, dict[str, Any]]:
+def build_argument_spec() -> dict[str, dict[str, Any]]:
     """Return the Ansible module's arguments in the words of Ansible's argument specifications."""
     return {**_options(Reach), **_options(Spec)}
 

@@ -13,9 +13,9 @@ import msgspec
 from accelkit import __version__
 from accelkit.errors import AccelkitError, ConfigurationError
 from accelkit.kube.connection import load_connection
+from accelkit.scheduler.actions import ACTIONS, perform
 from accelkit.scheduler.arguments import decode_spec
 from accelkit.scheduler.host.host import LocalHost
-from accelkit.scheduler.perform import ACTIONS, perform
 
 
 @click.command(

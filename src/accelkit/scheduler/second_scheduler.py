@@ -6,15 +6,15 @@ import dataclasses
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.actions import build_desired_settings
 from accelkit.scheduler.arguments import Spec
-from accelkit.scheduler.configuration.component_config import new_configuration
-from accelkit.scheduler.configuration.versions import POLICY, minor_of, written_format
-from accelkit.scheduler.perform import build_desired_settings
+from accelkit.scheduler.configuration.component_config import build_configuration
+from accelkit.scheduler.configuration.versions import POLICY, choose_written_format, parse_minor
 
 _CREDENTIALS: Final = {"caFile": "ca.crt", "certFile": "tls.crt", "keyFile": "tls.key"}
 
 
-def second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, credentials: str) -> str:
+def build_second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, credentials: str) -> str:
     """Return the KubeSchedulerConfiguration of a scheduler that runs in a pod.
 
     Args:
@@ -27,7 +27,7 @@ def second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, cre
         ConfigurationError: the extender or the version is not given, or the version has no such configuration.
     """
     wanted = build_desired_settings(spec)
-    api_version = written_format(minor_of(wanted.kubernetes_version))
+    api_version = choose_written_format(parse_minor(wanted.kubernetes_version))
     if api_version == POLICY:
         raise ConfigurationError(
             f"a kube-scheduler of Kubernetes {wanted.kubernetes_version} cannot run beside another one with extenders",
@@ -46,4 +46,4 @@ def second_scheduler_configuration(spec: Spec, *, name: str, namespace: str, cre
         },
         "profiles": [{"schedulerName": name}],
     }
-    return new_configuration(api_version, fields, extender)
+    return build_configuration(api_version, fields, extender)

@@ -133,13 +133,13 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspect: InspectFormat | None = None
     name: str = ""
 
-    def text(self, misfit: Misfit) -> str:
+    def format_misfit(self, misfit: Misfit) -> str:
         """Return the sentence a user reads for a misfit."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
         return pattern.format(cards=misfit.cards, detail=misfit.detail)
 
 
-def dialect_names(*, advertised: bool = False) -> list[str]:
+def list_dialect_names(*, advertised: bool = False) -> list[str]:
     """Return the names of all dialects, sorted; with `advertised` of those that our node agent can serve."""
     names = sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
     return [name for name in names if load_dialect(name).advertised] if advertised else names
@@ -152,8 +152,10 @@ def load_dialect(name: str) -> Dialect:
     Raises:
         ProfileError: there is none of that name, or its file is wrong.
     """
-    if name not in dialect_names():
-        raise ProfileError(f"there is no dialect {name!r}", next_step=f"choose one of {', '.join(dialect_names())}")
+    if name not in list_dialect_names():
+        raise ProfileError(
+            f"there is no dialect {name!r}", next_step=f"choose one of {', '.join(list_dialect_names())}"
+        )
     try:
         document = YAML(typ="safe", pure=True).load((_folder() / f"{name}.yaml").read_text())
         return msgspec.convert({**document, "name": name}, Dialect)
@@ -166,9 +168,9 @@ def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
     return tuple(load_dialect(name) for name in dict.fromkeys(names))
 
 
-def extender_paths() -> tuple[str, ...]:
+def list_extender_paths() -> tuple[str, ...]:
     """Return the paths below which the extenders of other systems answered, each once."""
-    dialects = load_dialects(dialect_names())
+    dialects = load_dialects(list_dialect_names())
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))
 
 

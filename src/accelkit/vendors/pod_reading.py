@@ -13,7 +13,7 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.pod import Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
-from accelkit.vendors.asks import CardContainer, parse_amount
+from accelkit.vendors.counted_requests import CardContainer, parse_amount
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
 
@@ -63,7 +63,7 @@ class CardPod(msgspec.Struct, frozen=True):
         """The names of the app containers, in their order."""
         return [container.name for container in self.containers if container.kind is Kind.APP]
 
-    def request(self, unit_bytes: int) -> PodRequest | None:
+    def read_request(self, unit_bytes: int) -> PodRequest | None:
         """Return what the pod asks for, None where it asks for no card.
 
         Args:
@@ -74,7 +74,7 @@ class CardPod(msgspec.Struct, frozen=True):
         """
         return read_request(self.containers, self.annotations, self.dialects, unit_bytes)
 
-    def request_by_limits(self, unit_bytes: int) -> PodRequest | None:
+    def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
         """Return what the pod asks for by its limits alone, which is what a kubelet goes by.
 
         Raises:
@@ -82,7 +82,7 @@ class CardPod(msgspec.Struct, frozen=True):
         """
         return read_request(self.containers, _NONE, self.dialects, unit_bytes)
 
-    def device_limits(self) -> Iterator[DeviceLimit]:
+    def list_device_limits(self) -> Iterator[DeviceLimit]:
         """Yield what the kubelet will give; annotations count for nothing there."""
         for container in self.containers:
             for dialect in self.dialects:
@@ -90,7 +90,7 @@ class CardPod(msgspec.Struct, frozen=True):
                     if container.limits.get(resource, 0) not in (0, "0"):
                         yield DeviceLimit(container.name, resource, resource == dialect.resources.cards)
 
-    def memory_units(self) -> dict[str, int]:
+    def read_memory_units(self) -> dict[str, int]:
         """Return how many units of memory each container asks for; limits that cannot be read are left out."""
         units: dict[str, int] = {}
         for container in self.containers:

@@ -20,7 +20,7 @@ import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
-from accelkit.vendors.sources import Source
+from accelkit.vendors.fact_sources import Source
 
 _ENVIRONMENT_FIELDS = frozenset({"ids", "uuids", "indices", "minors", "ordinals"})
 _LABEL_FIELDS = frozenset({"count", "model", "memory_mib", "memory_gib", "numbers", "names", "numa"})
@@ -126,12 +126,12 @@ def parse_profile(name: str, text: str) -> Profile:
         raise ProfileError(f"profile {name} is wrong: {exc}") from exc
 
 
-def host_services() -> frozenset[str]:
+def list_host_services() -> frozenset[str]:
     """Return the programs of all vendors' drivers that run on the host and keep cards open."""
     return frozenset(name for profile in load_profiles().values() for name in profile.host_services)
 
 
-def presence_labels() -> frozenset[str]:
+def list_presence_labels() -> frozenset[str]:
     """Return the node labels by which any profile's cards are known."""
     return frozenset(label for profile in load_profiles().values() for label in profile.presence_labels)
 

@@ -12,7 +12,7 @@ from accelkit.errors import RequestError
 from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.placement.policies import Policy
-from accelkit.vendors.asks import CardContainer, apply_pod_rules, parse_amount, read_ask
+from accelkit.vendors.counted_requests import CardContainer, apply_pod_rules, parse_amount, read_counted_request
 from accelkit.vendors.dialects import Dialect
 
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
@@ -52,7 +52,7 @@ def read_request(
     for container in containers:
         found = _read_amounts(container, dialects)
         if found is None:
-            other = read_ask(container, dialects)
+            other = read_counted_request(container, dialects)
             requests += [other] if other else []
             continue
         dialect, memory, cards = found

@@ -4,10 +4,10 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.accelkit.kubernetes.plugins.filter import dialect as plugin
 
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 
-@pytest.mark.parametrize("name", dialect_names())
+@pytest.mark.parametrize("name", list_dialect_names())
 def test_a_dialect_is_told_as_its_file_has_it(name):
     dialect = load_dialect(name)
     assert plugin.dialect(name) == {

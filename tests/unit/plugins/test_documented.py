@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.accelkit.kubernetes.plugins.modules import node_image, scheduler_config
-from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import argument_spec
+from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import read_argument_spec
 
 EXTENDER = {"url_prefix": "https://10.0.0.1:32766"}
 
@@ -21,13 +21,15 @@ def test_an_option_keeps_what_a_specification_has_of_it():
           two: {description: Second., type: str, choices: [a, b], default: a}
     """
     two = {"type": "str", "choices": ["a", "b"], "default": "a"}
-    assert argument_spec(documentation) == {
+    assert read_argument_spec(documentation) == {
         "one": {"type": "list", "elements": "dict", "required": True, "options": {"two": two}}
     }
 
 
 def test_defaults_of_suboptions_are_filled_in():
-    validated = ArgumentSpecValidator(argument_spec(scheduler_config.DOCUMENTATION)).validate({"extender": EXTENDER})
+    validated = ArgumentSpecValidator(read_argument_spec(scheduler_config.DOCUMENTATION)).validate(
+        {"extender": EXTENDER}
+    )
     assert not validated.errors.errors
     assert validated.validated_parameters["launch"]["kind"] == "static_pod"
     assert validated.validated_parameters["extender"]["weight"] == 1
@@ -35,7 +37,7 @@ def test_defaults_of_suboptions_are_filled_in():
 
 
 def test_a_value_outside_its_choices_is_refused():
-    spec = argument_spec(node_image.DOCUMENTATION)
+    spec = read_argument_spec(node_image.DOCUMENTATION)
     errors = ArgumentSpecValidator(spec).validate({"state": "gone"}).errors.messages
     assert any("value of state must be one of: present, absent, got: gone" in each for each in errors)
     assert any("repository" in each for each in errors)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from accelkit.scheduler.arguments import argument_spec
+from accelkit.scheduler.arguments import build_argument_spec
 
 ROOT = Path(__file__).parents[3]
 # By the role's name, where the rest of its name is not the argument's.
@@ -49,14 +49,14 @@ def bare(options, nested):
 
 
 def test_the_modules_documentation_says_what_the_action_takes():
-    assert bare(documentation(), "suboptions") == bare(argument_spec(), "options")
+    assert bare(documentation(), "suboptions") == bare(build_argument_spec(), "options")
 
 
 def test_a_private_key_stays_out_of_ansibles_log():
-    credentials = argument_spec()["credentials"]
+    credentials = build_argument_spec()["credentials"]
     assert credentials["no_log"] is True
     assert credentials["options"]["key"]["no_log"] is True
-    assert argument_spec()["pod"]["options"]["pull_secrets"]["no_log"] is False
+    assert build_argument_spec()["pod"]["options"]["pull_secrets"]["no_log"] is False
 
 
 def role_arguments():
@@ -70,7 +70,7 @@ def role_arguments():
 @pytest.mark.parametrize("name", sorted(role_arguments().keys() - ROLES_OWN))
 def test_the_roles_arguments_are_the_modules(name):
     parent, key = OF_ROLE.get(name, (None, name))
-    argument = argument_spec()[parent]["options"][key] if parent else argument_spec()[key]
+    argument = build_argument_spec()[parent]["options"][key] if parent else build_argument_spec()[key]
     given = role_arguments()[name]
     assert [given.get(fact) for fact in ("type", "elements")] == [argument.get(fact) for fact in ("type", "elements")]
     assert sorted(given.get("choices", ())) == sorted(argument.get("choices", ()))

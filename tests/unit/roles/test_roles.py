@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ruamel.yaml import YAML
 
 from accelkit.model.inventory import FREED_AT_ANNOTATION
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
@@ -87,9 +87,9 @@ def test_defaults_specification_and_readme_agree(role):
 
 def test_the_roles_offer_the_dialects_that_there_are():
     offered = {
-        "extender": ("extender_dialects", dialect_names()),
-        "device_plugin": ("device_plugin_dialect", dialect_names(advertised=True)),
-        "node_labels": ("node_labels_dialect", dialect_names(advertised=True)),
+        "extender": ("extender_dialects", list_dialect_names()),
+        "device_plugin": ("device_plugin_dialect", list_dialect_names(advertised=True)),
+        "node_labels": ("node_labels_dialect", list_dialect_names(advertised=True)),
     }
     for role, (option, names) in offered.items():
         specifications = load(ROOT / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
@@ -97,7 +97,7 @@ def test_the_roles_offer_the_dialects_that_there_are():
 
 
 def test_keys_of_dialects_stand_in_their_own_files_alone():
-    keys = {key for name in dialect_names() if (found := load_dialect(name).annotations) for key in found.keys}
+    keys = {key for name in list_dialect_names() if (found := load_dialect(name).annotations) for key in found.keys}
     files = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.yml")]
     assert [str(path) for path in files if any(key in path.read_text() for key in keys)] == []
 

@@ -89,7 +89,7 @@ class Waiting:
     def update(self, pending: Mapping[str, Pending]) -> None:
         """Take over which pods are without a node now."""
         before, self._pending = self._pending, set(pending)
-        found = (pending[uid].request for uid in before & self._pending if self._ledger.holding(uid) is None)
+        found = (pending[uid].request for uid in before & self._pending if self._ledger.find_holding(uid) is None)
         self._shapes = {request for request in found if request is not None}
 
     def fits(self, node: str) -> bool:

@@ -18,7 +18,7 @@ from prometheus_client import Counter
 from accelkit.errors import ApiError
 from accelkit.extender.waking.announcements import Announcements, Waiting
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import node_path
+from accelkit.kube.paths import build_node_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import Ledger
@@ -72,9 +72,9 @@ class Waker:
         """Announce until cancelled."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
-            await self.turn()
+            await self.announce_due()
 
-    async def turn(self) -> None:
+    async def announce_due(self) -> None:
         """Look at the ledger once, and write what is due."""
         freed = self._freed.find()
         if not self._begun:
@@ -99,7 +99,7 @@ class Waker:
         self._announcements.note_begun(name, self._clock())
         text = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
-            await self._api.patch(node_path(name), {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
+            await self._api.patch(build_node_path(name), {"metadata": {"annotations": {FREED_AT_ANNOTATION: text}}})
         except ApiError as exc:
             self._writes.labels("failed").inc()
             if exc.not_found:

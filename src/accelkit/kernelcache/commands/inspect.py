@@ -60,7 +60,7 @@ async def _inspect(text: str, options: dict[str, Any]) -> ImageView:
     node = await read_cards(options)
     workload = read_workload(options, node)
     async with RegistryClient(read_settings(options)) as client:
-        raw = await client.manifest(reference)
+        raw = await client.read_manifest(reference)
         image = await read_cache_image(client, reference.with_digest(raw.digest), raw)
     return describe_image(image, raw.digest, judge(image.labels, node, workload) if node is not None else None)
 

@@ -66,7 +66,7 @@ async def _verify(
             return describe_refusal(str(reference), exc)
         if node is None:
             return describe_verification(str(reference), verification)
-        raw = await client.manifest(verification.image)
+        raw = await client.read_manifest(verification.image)
         labels = (await read_cache_image(client, verification.image, raw)).labels
     return describe_verification(str(reference), verification, judge(labels, node, workload))
 

@@ -11,7 +11,7 @@ from accelkit.kernelcache.compatibility.node_reading import read_node
 from accelkit.kernelcache.compatibility.ptx import parse_version
 from accelkit.kernelcache.formats import Target
 from accelkit.kernelcache.formats.backends import find_backend
-from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
@@ -54,7 +54,7 @@ async def resolve_cards(
             raise ConfigurationError("a driver is given without cards", next_step=_NAME_CARDS)
         return None
     gpus = tuple(_parse_card(number, text, driver_version, driver_cuda_version) for number, text in enumerate(cards))
-    return NodeFacts(cpu_architecture=host_architecture(), gpus=gpus)
+    return NodeFacts(cpu_architecture=read_host_architecture(), gpus=gpus)
 
 
 def parse_workload(

@@ -7,7 +7,7 @@ import msgspec
 from accelkit.errors import ApiError, InventoryError
 from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import node_path
+from accelkit.kube.paths import build_node_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.object_meta import ObjectMeta
 
@@ -41,7 +41,7 @@ async def read_node(
         InventoryError: its inventory cannot be used.
     """
     try:
-        node = msgspec.json.decode(await api.get(node_path(name)), type=_Node)
+        node = msgspec.json.decode(await api.get(build_node_path(name)), type=_Node)
     except msgspec.DecodeError as exc:
         raise ApiError(f"node {name} cannot be read: {exc}") from exc
     architecture = node.status.node_info.architecture or None

@@ -63,7 +63,7 @@ def is_newer_than_known(driver_version: str | None) -> bool:
     return driver is not None and driver[0] > _HISTORY[-1][2]
 
 
-def loads_ptx(ptx_version: int, cuda: Version) -> bool | None:
+def can_load_ptx(ptx_version: int, cuda: Version) -> bool | None:
     """Whether a driver for this CUDA version loads PTX of an ISA version (84 is 8.4); None where the table ends."""
     if cuda < _HISTORY[0][0]:
         return None

@@ -12,13 +12,13 @@ from enum import StrEnum
 
 import msgspec
 
-from accelkit.kernelcache.compatibility.hits import Factor, Hit, estimate_hit, find_mismatches, list_factors
+from accelkit.kernelcache.compatibility.hit_likelihood import Factor, Hit, estimate_hit, find_mismatches, list_factors
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts, WorkloadFacts
 from accelkit.kernelcache.compatibility.ptx import (
     Version,
+    can_load_ptx,
     find_driver_cuda,
     is_newer_than_known,
-    loads_ptx,
     parse_version,
 )
 from accelkit.kernelcache.compatibility.reasons import CompatibilityReason, ReasonCode
@@ -219,7 +219,7 @@ def _compare_driver(target: Target, gpu: GpuFacts) -> Iterator[CompatibilityReas
 def _compare_ptx(ptx_version: int | None, driver: Version) -> Iterator[CompatibilityReason]:
     if ptx_version is None:
         return
-    loads, needed = loads_ptx(ptx_version, driver), f"{ptx_version // 10}.{ptx_version % 10}"
+    loads, needed = can_load_ptx(ptx_version, driver), f"{ptx_version // 10}.{ptx_version % 10}"
     if loads is None:
         yield CompatibilityReason(
             ReasonCode.DRIVER_UNKNOWN,

@@ -18,14 +18,14 @@ from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.assembly import assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import Place, lock_place, read_completed
-from accelkit.kernelcache.extraction.pipeline import run_in_thread, run_to_completion
+from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 from accelkit.kernelcache.extraction.record import CompletionRecord, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
 from accelkit.kernelcache.formats.cache_image import CacheImage
 from accelkit.kernelcache.oci.documents import Descriptor
-from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.registry import RegistryClient
 from accelkit.kernelcache.signatures import verify_image
 from accelkit.kernelcache.signatures.image import Verification
@@ -50,7 +50,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
         verification = await verify_image(
             client, request.image, request.policies, namespace=request.namespace, clock=request.clock
         )
-    raw = verification.manifest if verification is not None else await client.manifest(request.image)
+    raw = verification.manifest if verification is not None else await client.read_manifest(request.image)
     place = Place.of(request.base, raw.digest, request.mount_path)
     checked = None if await asyncio.to_thread(read_completed, place) else await check_image(client, request, raw)
     async with lock_place(place, request.lock_seconds):
@@ -101,7 +101,7 @@ async def _find_completed(request: ExtractionRequest, digest: str) -> Extraction
 
 def _reuse(place: Place, record: CompletionRecord, request: ExtractionRequest) -> ExtractionResult:
     """Return a cache that is there whole. Another node may have extracted it, so that it fits no card of this one."""
-    own = host_architecture()
+    own = read_host_architecture()
     if record.cpu not in {"", own}:
         raise CacheError(
             f"{place.folder} holds the cache for linux/{record.cpu} of this image, and this is linux/{own}",
@@ -133,7 +133,7 @@ async def _extract(
         signatures=describe_signers(verification),
         extracted_at=request.clock().isoformat(timespec="seconds"),
         labels=image.labels,
-        cpu=host_architecture() if image.reference.digest != place.digest else "",
+        cpu=read_host_architecture() if image.reference.digest != place.digest else "",
         boot=read_boot_id() or "",
     )
     await run_to_completion(lambda: place.publish(record))
@@ -161,7 +161,7 @@ async def _unpack_layers(client: RegistryClient, image: CacheImage, partial: Pat
         tree.mkdir()
         async with turn:
             await run_in_thread(
-                client.stream(image.reference, layer),
+                client.stream_blob(image.reference, layer),
                 lambda chunks: unpack(chunks, layer.media_type, tree, allowance, prefixes),
             )
         return tree

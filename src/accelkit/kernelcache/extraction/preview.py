@@ -56,7 +56,7 @@ async def preview_extraction(client: RegistryClient, request: ExtractionRequest)
         verification = await verify_image(
             client, request.image, request.policies, namespace=request.namespace, clock=request.clock
         )
-    raw = verification.manifest if verification is not None else await client.manifest(request.image)
+    raw = verification.manifest if verification is not None else await client.read_manifest(request.image)
     place = Place.of(request.base, raw.digest, request.mount_path)
     present = await asyncio.to_thread(read_completed, place)
     if present is not None:

@@ -14,7 +14,7 @@ from accelkit.kernelcache.oci.documents import (
     Manifest,
     decode_config,
 )
-from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 
@@ -51,7 +51,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
     document = raw.decode()
     if isinstance(document, Index):
         reference = reference.with_digest(_choose_member(document, reference))
-        document = (await client.manifest(reference)).decode()
+        document = (await client.read_manifest(reference)).decode()
         if isinstance(document, Index):
             raise CacheError(f"{reference} is an index of indexes")
     unknown = [layer.media_type for layer in document.layers if layer.media_type not in LAYER_COMPRESSION]
@@ -60,7 +60,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
             f"{reference} is no cache image: its layers are {', '.join(unknown)[:200] or 'missing'}",
             next_step="build it with 'accelkit cache build' or MCV",
         )
-    config = decode_config(await client.blob(reference, document.config, limit=MAX_CONFIG_BYTES))
+    config = decode_config(await client.read_blob(reference, document.config, limit=MAX_CONFIG_BYTES))
     return CacheImage(reference, document, config, read_labels(config.labels))
 
 
@@ -69,7 +69,7 @@ def _choose_member(index: Index, reference: Reference) -> str:
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest
-    own = host_architecture()
+    own = read_host_architecture()
     for each in members:
         if each.platform is not None and (each.platform.os, each.platform.architecture) == ("linux", own):
             return each.digest

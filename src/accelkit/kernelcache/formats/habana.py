@@ -17,7 +17,7 @@ TARGET: Final = Target("hpu")
 
 def read_recipes(tree: Tree) -> Iterator[HabanaRecipe]:
     """Yield the recipes that lie directly in the folder."""
-    for name in tree.names(""):
+    for name in tree.list_names(""):
         if name in tree and (parts := _RECIPE.fullmatch(name)):
             yield HabanaRecipe(
                 graph_hash=parts[1],

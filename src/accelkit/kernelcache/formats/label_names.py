@@ -35,6 +35,6 @@ CPU_ARCHITECTURE: Final = "accelkit.io/cache-cpu-architecture"
 GPU_PRODUCT: Final = "accelkit.io/cache-gpu-product"
 
 
-def image_label(cache_format: str, name: str) -> str:
+def build_label_key(cache_format: str, name: str) -> str:
     """Return the key of one of MCV's labels of a format: `entry-count`, `summary`, `cache-size-bytes`, `format`."""
     return f"cache.{cache_format}.image/{name}"

@@ -91,10 +91,10 @@ def read_labels(labels: Mapping[str, str]) -> ImageLabels:
     return ImageLabels(
         format=cache_format,
         title=_read_title(labels.get(names.TITLE, "")),
-        entry_count=_read_number(ours, names.image_label(cache_format, "entry-count")),
-        size_bytes=_read_number(ours, names.image_label(cache_format, "cache-size-bytes")),
+        entry_count=_read_number(ours, names.build_label_key(cache_format, "entry-count")),
+        size_bytes=_read_number(ours, names.build_label_key(cache_format, "cache-size-bytes")),
         targets=_read_targets(ours, cache_format),
-        cache_formats=_read_words(ours, names.image_label(cache_format, "format")),
+        cache_formats=_read_words(ours, names.build_label_key(cache_format, "format")),
         hashes=_read_words(ours, names.CACHE_HASH),
         mounts=read_mount_plan(cache_format, ours),
         split_capture=ours.get(names.SPLIT_CAPTURE) == "true",
@@ -115,7 +115,7 @@ def _read_format(labels: Mapping[str, str]) -> str:
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):
         # The oldest images tell the backend of Triton's cache in a label of its own.
-        if any(names.image_label(cache_format, name) in labels for name in ("summary", "backend")):
+        if any(names.build_label_key(cache_format, name) in labels for name in ("summary", "backend")):
             return cache_format
     raise CacheError(
         "the image has no labels of a kernel cache",
@@ -124,7 +124,7 @@ def _read_format(labels: Mapping[str, str]) -> str:
 
 
 def _read_targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
-    name = names.image_label(cache_format, "summary")
+    name = names.build_label_key(cache_format, "summary")
     if name not in labels:
         return _read_oldest_target(labels, cache_format)
     try:
@@ -138,10 +138,12 @@ def _read_targets(labels: Mapping[str, str], cache_format: str) -> tuple[Target,
 
 
 def _read_oldest_target(labels: Mapping[str, str], cache_format: str) -> tuple[Target, ...]:
-    values = {part: labels.get(names.image_label(cache_format, part), "") for part in ("backend", "arch", "warp_size")}
+    values = {
+        part: labels.get(names.build_label_key(cache_format, part), "") for part in ("backend", "arch", "warp_size")
+    }
     if not values["backend"]:
         return ()
-    name = names.image_label(cache_format, "backend")
+    name = names.build_label_key(cache_format, "backend")
     warp_size = int(values["warp_size"]) if _NUMBER.fullmatch(values["warp_size"]) else 0
     return (_convert_target(name, _SummaryTarget(values["backend"], values["arch"], warp_size)),)
 

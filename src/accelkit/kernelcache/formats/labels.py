@@ -25,9 +25,9 @@ def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) ->
     """
     written = {
         names.TITLE: title,
-        names.image_label(cache.format, "entry-count"): str(len(cache.entries)),
-        names.image_label(cache.format, "summary"): _write_summary(cache.targets),
-        names.image_label(cache.format, "cache-size-bytes"): str(cache.size_bytes),
+        names.build_label_key(cache.format, "entry-count"): str(len(cache.entries)),
+        names.build_label_key(cache.format, "summary"): _write_summary(cache.targets),
+        names.build_label_key(cache.format, "cache-size-bytes"): str(cache.size_bytes),
     }
     if cache.format == VLLM:
         written |= _write_vllm(cache)
@@ -56,7 +56,7 @@ def write_manifest(cache: Cache) -> bytes:
 
 def _write_vllm(cache: Cache) -> dict[str, str]:
     return {
-        names.image_label(VLLM, "format"): ",".join(cache.cache_formats),
+        names.build_label_key(VLLM, "format"): ",".join(cache.cache_formats),
         names.FRAMEWORK: VLLM,
         names.CACHE_TYPE: names.TORCH_COMPILE,
         names.CACHE_HASH: ",".join(cache.hashes),

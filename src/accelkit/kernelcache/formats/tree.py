@@ -35,19 +35,19 @@ class Tree(msgspec.Struct, frozen=True):
     def __contains__(self, path: str) -> bool:
         return path in self.sizes
 
-    def names(self, folder: str) -> tuple[str, ...]:
+    def list_names(self, folder: str) -> tuple[str, ...]:
         """Return the names of the files and folders directly in `folder` (relative, empty for the root), sorted."""
         start = len(folder) + 1 if folder else 0
-        return tuple(sorted({path[start:].split("/", 1)[0] for path in self.below(folder)}))
+        return tuple(sorted({path[start:].split("/", 1)[0] for path in self.list_files(folder)}))
 
-    def below(self, folder: str) -> tuple[str, ...]:
+    def list_files(self, folder: str) -> tuple[str, ...]:
         """Return the files anywhere in `folder`, sorted."""
         if not folder:
             return self.paths
         # "0" is what follows "/", so all that begins with the folder lies between the two.
         return self.paths[bisect_left(self.paths, f"{folder}/") : bisect_left(self.paths, f"{folder}0")]
 
-    def metadata(self, path: str) -> bytes | None:
+    def read_metadata(self, path: str) -> bytes | None:
         """Return a small file's content; None where it is too big to be metadata.
 
         Raises:

@@ -49,11 +49,11 @@ def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRIT
     Raises:
         CacheError: metadata with a hash are not of the form that Triton writes.
     """
-    for path in tree.below(folder):
+    for path in tree.list_files(folder):
         name = path.rsplit("/", 1)[-1]
         if not name.endswith(".json") or is_group_file(name):
             continue
-        content = tree.metadata(path)
+        content = tree.read_metadata(path)
         if content is not None and (metadata := _read_metadata(path, content)) is not None:
             yield CompiledKernel(path, _convert_kernel(metadata, triton_key), metadata.triton_version)
 

@@ -55,7 +55,7 @@ class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_vllm(tree: Tree) -> bool:
     """Whether this is vLLM's cache root."""
-    return COMPILE_FOLDER in tree.names("")
+    return COMPILE_FOLDER in tree.list_names("")
 
 
 def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[HashFolder]:
@@ -66,10 +66,10 @@ def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) 
     Raises:
         CacheError: a file is not of the form its name promises.
     """
-    for name in tree.names(COMPILE_FOLDER):
+    for name in tree.list_names(COMPILE_FOLDER):
         if name != AOT_FOLDER and (found := _read_compiled(tree, name, triton_key, built_for)) is not None:
             yield found
-    for name in tree.names(f"{COMPILE_FOLDER}/{AOT_FOLDER}"):
+    for name in tree.list_names(f"{COMPILE_FOLDER}/{AOT_FOLDER}"):
         if (found := _read_ahead_of_time(tree, name, triton_key, built_for)) is not None:
             yield found
 
@@ -95,7 +95,7 @@ def _read_compiled(tree: Tree, name: str, triton_key: str, built_for: Target | N
 
 def _read_ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Target | None) -> HashFolder | None:
     folder = f"{COMPILE_FOLDER}/{AOT_FOLDER}/{name}"
-    ranks = [rank for rank in tree.names(folder) if _RANK.fullmatch(rank)]
+    ranks = [rank for rank in tree.list_names(folder) if _RANK.fullmatch(rank)]
     bundles = tuple(
         BinaryArtifacts(rank=rank, prefix="", artifact_count=1, artifact_names=(_MODEL,), cache_save_format=MEGA_AOT)
         for rank in ranks
@@ -104,7 +104,7 @@ def _read_ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Targe
     models = tuple(
         AotModel(hash=name, rank=rank, model_file=_MODEL, file_size=sum(map(tree.sizes.__getitem__, files)))
         for rank in ranks
-        if (files := tree.below(f"{folder}/{rank}/{_MODEL}"))
+        if (files := tree.list_files(f"{folder}/{rank}/{_MODEL}"))
     )
     if bundles:
         entry = VllmEntry(vllm_hash=name, cache_format=BINARY, binary=bundles)
@@ -119,12 +119,12 @@ def _read_ahead_of_time(tree: Tree, name: str, triton_key: str, built_for: Targe
 
 
 def _read_pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Factors]]:
-    for rank in tree.names(folder):
+    for rank in tree.list_names(folder):
         if not _RANK.fullmatch(rank):
             continue
-        for prefix in tree.names(f"{folder}/{rank}"):
+        for prefix in tree.list_names(f"{folder}/{rank}"):
             part = f"{folder}/{rank}/{prefix}"
-            names = tuple(name for name in tree.names(part) if name.startswith(_ARTIFACT))
+            names = tuple(name for name in tree.list_names(part) if name.startswith(_ARTIFACT))
             if names and f"{part}/{_FACTORS}" in tree:
                 factors = _read_factors(tree, f"{part}/{_FACTORS}")
                 device = factors.env.get("VLLM_TARGET_DEVICE")
@@ -146,7 +146,7 @@ def _read_pieces(tree: Tree, folder: str) -> Iterator[tuple[BinaryArtifacts, _Fa
 
 
 def _read_factors(tree: Tree, path: str) -> _Factors:
-    content = tree.metadata(path)
+    content = tree.read_metadata(path)
     if content is None:
         raise CacheError(f"{path} is too big for what vLLM records of its environment")
     try:

@@ -13,6 +13,6 @@ def normalize_architecture(name: str) -> str:
     return _KERNEL_NAMES.get(name.lower(), name.lower())
 
 
-def host_architecture() -> str:
+def read_host_architecture() -> str:
     """Return the CPU architecture of this host."""
     return normalize_architecture(platform.machine())

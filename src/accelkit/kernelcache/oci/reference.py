@@ -132,7 +132,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def digest_of(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     """Return the digest of bytes as registries write it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 

@@ -22,8 +22,8 @@ from accelkit.kernelcache.oci.documents import (
     Descriptor,
     Manifest,
 )
-from accelkit.kernelcache.oci.platform import host_architecture
-from accelkit.kernelcache.oci.reference import Reference, digest_of
+from accelkit.kernelcache.oci.platform import read_host_architecture
+from accelkit.kernelcache.oci.reference import Reference, compute_digest
 from accelkit.kernelcache.publishing.layer_writer import (
     Compression,
     LayerInfo,
@@ -106,7 +106,7 @@ async def build_image(
     """
     if reference.digest:
         raise CacheError(f"{reference} has a digest, and what is built has its own", next_step="give a tag")
-    architecture = options.architecture or host_architecture()
+    architecture = options.architecture or read_host_architecture()
     cache = await asyncio.to_thread(read_cache, folder, cpu_architecture=architecture, built_for=options.built_for)
     _check_names(cache, folder)
     if client is not None and cache.secret_names and not options.allow_secrets:
@@ -124,10 +124,10 @@ async def build_image(
         manifest_type, config_type = (
             (DOCKER_MANIFEST, DOCKER_CONFIG) if options.media == "docker" else (OCI_MANIFEST, OCI_CONFIG)
         )
-        config_blob = Descriptor(config_type, digest_of(config), len(config))
+        config_blob = Descriptor(config_type, compute_digest(config), len(config))
         layer_blob = Descriptor(layer.media_type, layer.digest, layer.size_bytes)
         manifest = msgspec.json.encode(Manifest(2, config_blob, (layer_blob,), media_type=manifest_type))
-        built = BuiltImage(digest_of(manifest), manifest, manifest_type, cache, named, layer)
+        built = BuiltImage(compute_digest(manifest), manifest, manifest_type, cache, named, layer)
         if client is None or built.digest == present:
             return built
         uploaded = 0

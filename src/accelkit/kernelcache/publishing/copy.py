@@ -10,7 +10,7 @@ from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, may_be_bundle
-from accelkit.kernelcache.signatures.simple_signing import signature_tag
+from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
 _PARALLEL_BLOBS = 4
 # Of one image with its members and signatures; an index may name indexes, and so on.
@@ -56,7 +56,7 @@ async def copy_image(
         RegistryError: either registry refuses or fails.
         CacheError: the image, or the list of what signs it, cannot be read, or the target names another digest.
     """
-    raw = await source_client.manifest(source)
+    raw = await source_client.read_manifest(source)
     if target.digest not in {None, raw.digest}:
         raise CacheError(
             f"{source} has the digest {raw.digest}, so it cannot be written as {target}", next_step="name a tag"
@@ -88,7 +88,7 @@ class _Copying:
         document = raw.decode()
         if isinstance(document, Index):
             for member in document.manifests:
-                await self.copy_manifest(await self.source_client.manifest(self.source.with_digest(member.digest)))
+                await self.copy_manifest(await self.source_client.read_manifest(self.source.with_digest(member.digest)))
         else:
             await self._copy_blobs(document)
         await self.write(raw, tag)
@@ -103,16 +103,16 @@ class _Copying:
 
     async def copy_signatures(self, image: Reference, digest: str) -> None:
         """Return what cosign 2 tagged, and the bundles that refer to the image."""
-        tag = signature_tag(digest)
+        tag = build_signature_tag(digest)
         try:
-            raw = await self.source_client.manifest(image.with_tag(tag))
+            raw = await self.source_client.read_manifest(image.with_tag(tag))
         except RegistryError as exc:
             if not exc.missing:
                 raise
         else:
             await self.copy_manifest(raw, tag)
             self.done.signatures += 1
-        listed = await self.source_client.referrers(image)
+        listed = await self.source_client.list_referrers(image)
         if listed.problems:
             problems = "; ".join(each.message for each in listed.problems)
             raise CacheError(
@@ -122,7 +122,7 @@ class _Copying:
         for referrer in listed.descriptors:
             if not may_be_bundle(referrer):
                 continue
-            raw = await self.source_client.manifest(image.with_digest(referrer.digest))
+            raw = await self.source_client.read_manifest(image.with_digest(referrer.digest))
             document = raw.decode()
             if isinstance(document, Manifest) and document.artifact.startswith(BUNDLE_TYPE_PREFIX):
                 await self.copy_manifest(raw)
@@ -136,7 +136,7 @@ class _Copying:
         async def copy_blob(blob: Descriptor) -> None:
             async with turn:
                 sent = await self.client.uploads.push_blob(
-                    self.target, blob, lambda: self.source_client.stream(self.source, blob), mount_from=mount_from
+                    self.target, blob, lambda: self.source_client.stream_blob(self.source, blob), mount_from=mount_from
                 )
             self.done.uploaded_bytes += blob.size if sent else 0
 

@@ -109,7 +109,7 @@ async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySetting
         SignatureError: it fails.
     """
     authorities = ("--registry-cacert", str(settings.ca_file)) if settings.ca_file is not None else ()
-    login = await settings.credentials.login(image) if lend_login else None
+    login = await settings.credentials.find_login(image) if lend_login else None
     with write_docker_config(image.registry, login) as environ:
         reaching = replace(
             cosign,

@@ -18,9 +18,9 @@ from yarl import URL
 
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.oci.reference import Reference
-from accelkit.kernelcache.registry.answers import is_passing, read_limited
 from accelkit.kernelcache.registry.credentials import Login
 from accelkit.kernelcache.registry.destinations import find_proxy, read_url, require_safe
+from accelkit.kernelcache.registry.responses import is_passing, read_limited
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 _Asking: TypeAlias = AbstractAsyncContextManager[aiohttp.ClientResponse]
@@ -94,7 +94,7 @@ class Authorizer:
             RegistryError: no login is known where one is needed, or the token server refuses.
             ConfigurationError: a credential helper fails.
         """
-        login = await self._settings.credentials.login(Reference(endpoint.registry, endpoint.repository))
+        login = await self._settings.credentials.find_login(Reference(endpoint.registry, endpoint.repository))
         if challenge.scheme == "basic":
             if login is None or not login.username:
                 raise RegistryError(

@@ -49,7 +49,7 @@ async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Desc
         except (aiohttp.ClientError, OSError) as exc:
             reason = str(exc) or type(exc).__name__
         if not arrival.complete:
-            await exchange.sleep(arrival.pause(reason))
+            await exchange.sleep(arrival.plan_pause(reason))
     await arrival.prove()
 
 
@@ -89,7 +89,7 @@ class _Arrival:
                 f"{self.what} comes too slowly: {self.offset} of {self._blob.size} bytes", retryable=True
             )
 
-    def pause(self, reason: str) -> float:
+    def plan_pause(self, reason: str) -> float:
         """Seconds to wait before the next attempt."""
         self.require_time()
         self._breaks += 1
@@ -118,7 +118,7 @@ async def _stream_rest(
     # With both ends: some registries answer 416 to a range that is open.
     headers = {"Range": f"bytes={skip}-{blob.size - 1}"} if skip else {}
     accepted = frozenset({200, _PARTIAL, _BEYOND_THE_END})
-    url = endpoint.url(f"blobs/{blob.digest}")
+    url = endpoint.build_url(f"blobs/{blob.digest}")
     async with exchange.send(endpoint, "GET", url, headers=headers, accepted=accepted) as response:
         if response.status == _BEYOND_THE_END:
             raise RegistryError(f"{arrival.what} is shorter than the {blob.size} bytes of its manifest")

@@ -21,9 +21,9 @@ from accelkit.kernelcache.oci.documents import (
     Manifest,
     decode_manifest,
 )
-from accelkit.kernelcache.oci.reference import Reference, digest_of
+from accelkit.kernelcache.oci.reference import Reference, compute_digest
 from accelkit.kernelcache.registry.blobs import stream_blob
-from accelkit.kernelcache.registry.destinations import read_url, same_origin
+from accelkit.kernelcache.registry.destinations import have_same_origin, read_url
 from accelkit.kernelcache.registry.exchange import Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 from accelkit.kernelcache.registry.upload import Uploads
@@ -88,7 +88,7 @@ class RegistryClient:
     async def __aexit__(self, *_: object) -> None:
         await self._exchange.__aexit__()
 
-    async def manifest(self, reference: Reference) -> RawManifest:
+    async def read_manifest(self, reference: Reference) -> RawManifest:
         """Read a manifest or index by digest, else by tag.
 
         Raises:
@@ -96,11 +96,11 @@ class RegistryClient:
         """
         return await self._anywhere(reference, lambda endpoint: self._manifest(endpoint, reference))
 
-    async def blob(self, reference: Reference, blob: Descriptor, *, limit: int) -> bytes:
+    async def read_blob(self, reference: Reference, blob: Descriptor, *, limit: int) -> bytes:
         """Read a small blob whole.
 
         Raises:
-            RegistryError: as `stream`; or it is announced as longer than `limit` bytes.
+            RegistryError: as `stream_blob`; or it is announced as longer than `limit` bytes.
         """
         if blob.size > limit:
             raise RegistryError(
@@ -112,13 +112,13 @@ class RegistryClient:
 
         return await self._anywhere(reference, whole)
 
-    async def stream(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
+    async def stream_blob(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
         """Yield a blob's bytes as they come. They are proven only when the iteration has ended without an error.
 
         Raises:
             RegistryError: it is not there, is of another size, has another digest, or breaks off too often.
         """
-        endpoints = self._settings.endpoints(reference)
+        endpoints = self._settings.list_endpoints(reference)
         for endpoint in endpoints:
             begun = False
             try:
@@ -133,7 +133,7 @@ class RegistryClient:
             else:
                 return
 
-    async def manifests(self, reference: Reference) -> tuple[list[RawManifest], list[Problem]]:
+    async def read_manifests(self, reference: Reference) -> tuple[list[RawManifest], list[Problem]]:
         """Read a manifest from the registry and from each of its mirrors, for tags that may differ there.
 
         Returns:
@@ -145,7 +145,7 @@ class RegistryClient:
             [() if isinstance(each, RawManifest) else _convert_problem(each) for each in outcomes]
         )
 
-    async def referrers(self, reference: Reference) -> Referrers:
+    async def list_referrers(self, reference: Reference) -> Referrers:
         """List what points at the manifest of a reference with a digest, by the referrers API and by the fallback tag.
 
         Both are asked, because some registries answer the first with an empty list and keep only the second. And all
@@ -170,7 +170,7 @@ class RegistryClient:
     async def _list_referrers(self, reference: Reference, endpoint: RegistryEndpoint) -> Referrers:
         found: list[Descriptor] = []
         try:
-            async for page in self._pages(endpoint, endpoint.url(f"referrers/{reference.digest}")):
+            async for page in self._pages(endpoint, endpoint.build_url(f"referrers/{reference.digest}")):
                 found += _decode_index(page).manifests
         except RegistryError as exc:
             if exc.status in _UNSUPPORTED and not found:
@@ -186,13 +186,13 @@ class RegistryClient:
         return Referrers(_decode_index(raw.content).manifests)
 
     async def _manifest(self, endpoint: RegistryEndpoint, reference: Reference) -> RawManifest:
-        url = endpoint.url(f"manifests/{reference.version}")
+        url = endpoint.build_url(f"manifests/{reference.version}")
         what = f"the manifest of {reference}"
         answer = await self._exchange.read(
             endpoint, url, limit=MAX_MANIFEST_BYTES, what=what, headers={"Accept": _ACCEPT}
         )
         said = answer.headers.get("Docker-Content-Digest", "")
-        digest = digest_of(answer.content)
+        digest = compute_digest(answer.content)
         if reference.digest and digest != reference.digest:
             raise RegistryError(f"{endpoint.registry} sends for {reference} a manifest with the digest {digest}")
         if said.startswith("sha256:") and said != digest:
@@ -209,7 +209,7 @@ class RegistryClient:
             if answer.following is None:
                 return
             following = read_url(answer.following, base=url, said_by=endpoint.registry)
-            if not same_origin(following, URL(endpoint.base)):
+            if not have_same_origin(following, URL(endpoint.base)):
                 raise RegistryError(f"{endpoint.registry} continues {what} on {following.raw_host}, another host")
             url = str(following)
         raise RegistryError(f"{what} has more than {_MAX_PAGES} pages")
@@ -226,12 +226,12 @@ class RegistryClient:
                 return exc
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(endpoint)) for endpoint in self._settings.endpoints(reference)]
+            tasks = [group.create_task(one(endpoint)) for endpoint in self._settings.list_endpoints(reference)]
         return [task.result() for task in tasks]
 
     async def _anywhere(self, reference: Reference, ask: Callable[[RegistryEndpoint], Awaitable[T]]) -> T:
         """Ask one mirror after another, then the registry itself, and return the first answer."""
-        *mirrors, origin = self._settings.endpoints(reference)
+        *mirrors, origin = self._settings.list_endpoints(reference)
         problems: list[str] = []
         for mirror in mirrors:
             try:

@@ -87,7 +87,7 @@ class RegistryCredentials:
         path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
         return cls.from_files([path] if path.is_file() else [])
 
-    async def login(self, reference: Reference) -> Login | None:
+    async def find_login(self, reference: Reference) -> Login | None:
         """Return the login for a repository, or None: then it is asked for anonymously.
 
         Raises:

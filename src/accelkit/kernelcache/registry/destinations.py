@@ -47,7 +47,7 @@ def read_url(text: str, *, base: str, said_by: str) -> URL:
     return url
 
 
-def same_origin(one: URL, other: URL) -> bool:
+def have_same_origin(one: URL, other: URL) -> bool:
     """Whether two URLs have scheme, host and port in common, so that what one may know the other may."""
     return _origin(one) == _origin(other)
 
@@ -66,7 +66,7 @@ def require_safe(url: URL, *, base: str, plain_http: AbstractSet[str], said_by: 
     """
     _, host, port = _origin(url)
     names = {f"{host}:{port}"} | ({host} if port == _HTTP_PORT else set())
-    if url.scheme == "https" or same_origin(url, URL(base)) or not names.isdisjoint(plain_http):
+    if url.scheme == "https" or have_same_origin(url, URL(base)) or not names.isdisjoint(plain_http):
         return
     raise RegistryError(
         f"{said_by} sends us to http://{host}:{port}, which is not HTTPS",

@@ -18,9 +18,9 @@ from yarl import URL
 
 from accelkit import __version__
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.registry.answers import Answer, read_limited, read_next_page, read_refusal
 from accelkit.kernelcache.registry.authorization import Authorizer, parse_challenges
-from accelkit.kernelcache.registry.destinations import find_proxy, read_url, require_safe, same_origin
+from accelkit.kernelcache.registry.destinations import find_proxy, have_same_origin, read_url, require_safe
+from accelkit.kernelcache.registry.responses import RegistryResponse, read_limited, read_next_page, read_refusal
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Exchange:
             total=None, sock_connect=self._settings.timeout_seconds, sock_read=self._settings.timeout_seconds
         )
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._settings.tls()),
+            connector=aiohttp.TCPConnector(ssl=self._settings.build_tls_context()),
             timeout=timeout,
             # The bytes that a digest is of are those on the wire, so nothing is unpacked on the way.
             auto_decompress=False,
@@ -128,7 +128,7 @@ class Exchange:
         actions: str = "pull",
         accepted: frozenset[int] = frozenset({200}),
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> RegistryResponse:
         """Get something small whole; what breaks off is asked for again.
 
         Args:
@@ -144,12 +144,12 @@ class Exchange:
             RegistryError: as `send`; or it is longer than `limit`.
         """
 
-        async def once() -> Answer:
+        async def once() -> RegistryResponse:
             async with self.send(
                 endpoint, "GET", url, actions=actions, accepted=accepted, headers=headers, attempts=1
             ) as response:
                 content = await read_limited(response, limit, what)
-                return Answer(response.status, response.headers, content, read_next_page(response))
+                return RegistryResponse(response.status, response.headers, content, read_next_page(response))
 
         return await self.retry(endpoint.attempts, once)
 
@@ -196,7 +196,7 @@ class Exchange:
         if response.status != 401:  # noqa: PLR2004 - HTTP's word for "who are you"
             return response
         challenge = parse_challenges(response.headers.getall("WWW-Authenticate", []))
-        if challenge is None or not same_origin(response.url, URL(endpoint.base)):
+        if challenge is None or not have_same_origin(response.url, URL(endpoint.base)):
             return response
         response.release()
         await self._authorizer.answer_challenge(endpoint, request.scope, challenge)
@@ -209,7 +209,7 @@ class Exchange:
         url = read_url(request.url, base=endpoint.base, said_by=endpoint.registry)
         for _ in range(_MAX_REDIRECTS + 1):
             require_safe(url, base=endpoint.base, plain_http=self._settings.plain_http, said_by=endpoint.registry)
-            ours = authorization if same_origin(url, URL(endpoint.base)) else {}
+            ours = authorization if have_same_origin(url, URL(endpoint.base)) else {}
             async with asyncio.timeout(request.seconds):
                 response = await self._session.request(
                     request.method,

@@ -31,7 +31,7 @@ class RegistryEndpoint:
     repository: str
     attempts: int = 1
 
-    def url(self, path: str) -> str:
+    def build_url(self, path: str) -> str:
         """Return the URL of something in the repository, such as `manifests/latest`."""
         return f"{self.base}/v2/{self.repository}/{path}"
 
@@ -94,16 +94,16 @@ class RegistrySettings:
             mirrors=by_registry,
         )
 
-    def endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
+    def list_endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
         """Return where a repository can be read, in the order of asking: mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")
             path = f"{prefix}/{reference.repository}" if prefix else reference.repository
             mirrors.append(self._endpoint(host, path, attempts=1))
-        return (*mirrors, self.origin(reference))
+        return (*mirrors, self.find_origin(reference))
 
-    def origin(self, reference: Reference) -> RegistryEndpoint:
+    def find_origin(self, reference: Reference) -> RegistryEndpoint:
         """Return the registry that the reference names; only it is written to."""
         return self._endpoint(reference.registry, reference.repository, attempts=self.attempts)
 
@@ -112,7 +112,7 @@ class RegistrySettings:
         scheme = "http" if registry in self.plain_http else "https"
         return RegistryEndpoint(registry, f"{scheme}://{host}", repository, attempts)
 
-    def tls(self) -> ssl.SSLContext:
+    def build_tls_context(self) -> ssl.SSLContext:
         """Return the context for registries with TLS.
 
         Raises:

@@ -17,7 +17,7 @@ from accelkit.kernelcache.oci.documents import (
     Manifest,
     decode_manifest,
 )
-from accelkit.kernelcache.oci.reference import Reference, digest_of
+from accelkit.kernelcache.oci.reference import Reference, compute_digest
 from accelkit.kernelcache.registry.destinations import read_url
 from accelkit.kernelcache.registry.exchange import Exchange
 from accelkit.kernelcache.registry.settings import RegistryEndpoint, RegistrySettings
@@ -45,9 +45,9 @@ class Uploads:
         Raises:
             RegistryError: refused or not reached.
         """
-        endpoint = self._settings.origin(reference)
+        endpoint = self._settings.find_origin(reference)
         accepted = frozenset({200, 404})
-        url = endpoint.url(f"blobs/{digest}")
+        url = endpoint.build_url(f"blobs/{digest}")
         async with self._exchange.send(endpoint, "HEAD", url, actions=_PUSH, accepted=accepted) as response:
             return response.status == 200  # noqa: PLR2004 - HTTP's word for yes
 
@@ -76,7 +76,7 @@ class Uploads:
         """
         if await self.has_blob(reference, blob.digest):
             return False
-        endpoint = self._settings.origin(reference)
+        endpoint = self._settings.find_origin(reference)
 
         async def once() -> bool:
             # A transfer that broke off leaves an upload that cannot be used again, so each attempt begins its own.
@@ -92,7 +92,7 @@ class Uploads:
                     actions=_PUSH,
                     accepted=frozenset({_CREATED}),
                     headers={"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)},
-                    body=outgoing.chunks,
+                    body=outgoing.read_chunks,
                     body_bytes=blob.size,
                     attempts=1,
                 ):
@@ -107,7 +107,7 @@ class Uploads:
     async def _begin(self, endpoint: RegistryEndpoint, blob: Descriptor, mount_from: str | None) -> str | None:
         """Begin an upload, and return where to put the blob; None where it has been mounted."""
         query = "?" + urlencode({"mount": blob.digest, "from": mount_from}) if mount_from else ""
-        start = endpoint.url("blobs/uploads/") + query
+        start = endpoint.build_url("blobs/uploads/") + query
         accepted = frozenset({_CREATED, _ACCEPTED})
         async with self._exchange.send(
             endpoint, "POST", start, actions=_PUSH, accepted=accepted, headers={"Content-Length": "0"}, attempts=1
@@ -130,14 +130,14 @@ class Uploads:
             CacheError: the reference names another digest, or the content is no manifest.
             RegistryError: refused, not reached, or stored as something else.
         """
-        endpoint = self._settings.origin(reference)
-        digest = digest_of(content)
+        endpoint = self._settings.find_origin(reference)
+        digest = compute_digest(content)
         document = decode_manifest(content, media_type)
         if reference.digest not in {None, digest}:
             raise CacheError(
                 f"a manifest with the digest {digest} cannot be written as {reference}", next_step="name a tag"
             )
-        url = endpoint.url(f"manifests/{reference.tag or digest}")
+        url = endpoint.build_url(f"manifests/{reference.tag or digest}")
         async with self._put(endpoint, url, content, media_type) as response:
             said = response.headers.get("Docker-Content-Digest", digest)
             kept_subject = "OCI-Subject" in response.headers
@@ -165,8 +165,8 @@ class Uploads:
 
     async def _list_under_tag(self, repository: Reference, subject: str, entry: Descriptor) -> None:
         """Add a referrer to the tag that stands for the list where a registry keeps none."""
-        endpoint = self._settings.origin(repository)
-        url = endpoint.url(f"manifests/{subject.replace(':', '-')}")
+        endpoint = self._settings.find_origin(repository)
+        url = endpoint.build_url(f"manifests/{subject.replace(':', '-')}")
         answer = await self._exchange.read(
             endpoint,
             url,
@@ -198,7 +198,7 @@ class _Outgoing:
         self._blob = blob
         self._content = content
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def read_chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._count():
                 yield chunk

@@ -85,7 +85,7 @@ async def verify_image(
         )
     try:
         async with asyncio.timeout(patience_seconds):
-            manifest = await client.manifest(image)
+            manifest = await client.read_manifest(image)
             pinned = image.with_digest(manifest.digest)
             found = await _gather(client, pinned)
     except RegistryError as exc:
@@ -152,7 +152,7 @@ async def _gather(client: RegistryClient, image: Reference) -> _Found:
 
 async def _gather_bundles(client: RegistryClient, image: Reference) -> _Found:
     """Return the bundles that refer to an image."""
-    referrers = await client.referrers(image)
+    referrers = await client.list_referrers(image)
     evidence: list[SignatureEvidence] = []
     failures = [_convert_error(problem, "referrers") for problem in referrers.problems]
     candidates = _order_candidates(referrers.descriptors)
@@ -196,7 +196,7 @@ def _rank(referrer: Descriptor) -> int:
 
 async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descriptor) -> bytes | None:
     """Return the bundle of a referrer; None where the referrer is something else."""
-    document = (await client.manifest(image.with_digest(referrer.digest))).decode()
+    document = (await client.read_manifest(image.with_digest(referrer.digest))).decode()
     if not isinstance(document, Manifest) or not document.artifact.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return None
     if document.subject is None or document.subject.digest != image.digest:
@@ -205,13 +205,13 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
         )
     if len(document.layers) != 1:
         raise RejectedError(RejectionReason.UNREADABLE, f"it has {len(document.layers)} layers instead of one")
-    return await client.blob(image, document.layers[0], limit=MAX_SIGNATURE_BYTES)
+    return await client.read_blob(image, document.layers[0], limit=MAX_SIGNATURE_BYTES)
 
 
 async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
     """Return the layers of the signature images that cosign 2 tags: the registry's, and those of its mirrors."""
-    tag = simple_signing.signature_tag(image.require_digest())
-    manifests, problems = await client.manifests(image.with_tag(tag))
+    tag = simple_signing.build_signature_tag(image.require_digest())
+    manifests, problems = await client.read_manifests(image.with_tag(tag))
     failures = [_convert_error(problem, tag) for problem in problems]
     layers: dict[tuple[str, str], Descriptor] = {}
     for raw in manifests:
@@ -227,7 +227,7 @@ async def _gather_simple(client: RegistryClient, image: Reference) -> _Found:
     for number, layer in enumerate(list(layers.values())[:MAX_SIGNATURES], 1):
         source = f"{tag} layer {number}"
         try:
-            payload = await client.blob(image, layer, limit=MAX_SIGNATURE_BYTES)
+            payload = await client.read_blob(image, layer, limit=MAX_SIGNATURE_BYTES)
             evidence.append(simple_signing.read_image_evidence(payload, layer, image.require_digest(), source))
         except RejectedError as exc:
             failures.append(Failure(exc.reason, exc.message, source))

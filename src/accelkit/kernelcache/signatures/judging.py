@@ -105,7 +105,7 @@ def _judge_by_certificate(
     path: list[x509.Certificate] = []
     for at in times or [now]:
         _check_log(evidence, trust, at)
-        authorities = trust.fulcio(at) if signer.authorities is None else signer.authorities
+        authorities = trust.find_authorities(at) if signer.authorities is None else signer.authorities
         path = check_path(certificate, evidence.chain, authorities, at)
     if signer.keyless:
         _check_promise_of_certificate_log(certificate, path, trust)
@@ -139,7 +139,7 @@ def _check_promise_of_certificate_log(
     from sigstore._internal.sct import verify_sct  # noqa: PLC0415 - sigstore offers it in no other way
     from sigstore.errors import Error  # noqa: PLC0415 - loaded where it is needed
 
-    keys = trust.certificate_logs(certificate.not_valid_before_utc)
+    keys = trust.find_certificate_logs(certificate.not_valid_before_utc)
     if not path:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is an authority's, not a signer's")
     try:

@@ -39,7 +39,7 @@ class _Timestamp(msgspec.Struct, frozen=True):
     response: str = msgspec.field(name="SignedRFC3161Timestamp")
 
 
-def signature_tag(digest: str) -> str:
+def build_signature_tag(digest: str) -> str:
     """Return the tag under which signatures of a manifest lie."""
     return digest.replace(":", "-") + ".sig"
 

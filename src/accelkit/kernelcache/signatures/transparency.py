@@ -61,7 +61,7 @@ def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None
     Raises:
         RejectedError: it was not.
     """
-    _, period = trust.log(record.log_id)
+    _, period = trust.find_log(record.log_id)
     if at not in period:
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the log was not trusted at {at:%Y-%m-%d %H:%M:%S} UTC")
 
@@ -72,7 +72,7 @@ def _prove(record: LogRecord, trust: TrustRoot) -> None:
     from sigstore.errors import Error  # noqa: PLC0415
     from sigstore.models import TransparencyLogEntry  # noqa: PLC0415
 
-    keyring, _ = trust.log(record.log_id)
+    keyring, _ = trust.find_log(record.log_id)
     if record.proof is None and record.promised_at is None:
         raise RejectedError(
             RejectionReason.LOG_ENTRY_INVALID, "the log neither promises nor proves that it has the entry"

@@ -108,7 +108,7 @@ class TrustRoot:
 
         return self._load(lambda: _Verifier(trusted_root=self.root))
 
-    def log(self, log_id: bytes) -> tuple[Any, Period]:
+    def find_log(self, log_id: bytes) -> tuple[Any, Period]:
         """Return the key of a transparency log by its ID, as sigstore's keyring of one, and when it is trusted.
 
         Raises:
@@ -122,7 +122,7 @@ class TrustRoot:
                 return self._load(lambda key=log.public_key: Keyring([key])), _convert_period(log.public_key.valid_for)
         raise RejectedError(RejectionReason.LOG_ENTRY_INVALID, f"the trusted root knows no log {log_id.hex()[:64]}")
 
-    def certificate_logs(self, at: datetime) -> Any:
+    def find_certificate_logs(self, at: datetime) -> Any:
         """Return the keys of the certificate transparency logs that are trusted at a moment.
 
         Raises:
@@ -140,7 +140,7 @@ class TrustRoot:
             )
         return self._load(lambda: Keyring(keys))
 
-    def fulcio(self, at: datetime) -> Authorities:
+    def find_authorities(self, at: datetime) -> Authorities:
         """Sigstore's certificate authorities that the root trusts for a moment.
 
         Raises:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.devices import by_card, card_of
+from accelkit.node.devices import count_by_card, parse_card_id
 
 
-def bytes_by_device(holdings: Iterable[tuple[Sequence[str], int]]) -> dict[str, int]:
+def compute_device_bytes(holdings: Iterable[tuple[Sequence[str], int]]) -> dict[str, int]:
     """Return what each device is worth, in bytes.
 
     Args:
@@ -42,8 +42,8 @@ def check_capacity(
     """
     worth = {**held, **{device_id: max(unit_bytes, held.get(device_id, 0)) for device_id in device_ids}}
     capacity = {card.id: card.capacity_bytes for card in cards}
-    for card in sorted(by_card(device_ids)):
-        used = sum(amount for device_id, amount in worth.items() if card_of(device_id) == card)
+    for card in sorted(count_by_card(device_ids)):
+        used = sum(amount for device_id, amount in worth.items() if parse_card_id(device_id) == card)
         # A card that this node does not have is refused by name, elsewhere.
         if used > capacity.get(card, used):
             raise DevicePluginError(

@@ -9,7 +9,7 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.device_plugin.cdi import find_cdi_name
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, build_mps_environment, list_mps_mounts
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import Profile
 
@@ -37,7 +37,7 @@ def build_container_response(
     Raises:
         DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known.
     """
-    units = by_card(device_ids)
+    units = count_by_card(device_ids)
     granted = [found for found in cards if found.card.id in units]
     if unknown := units.keys() - {found.card.id for found in granted}:
         raise DevicePluginError(
@@ -87,7 +87,7 @@ def build_dialect_environment(
         unit_bytes: what one device is in bytes.
         pod_units: how many devices all containers of the pod have together.
     """
-    granted = [found.card for found in cards if found.card.id in by_card(device_ids)]
+    granted = [found.card for found in cards if found.card.id in count_by_card(device_ids)]
     if len(granted) != 1 or granted[0].number is None:
         return {}
     facts = {

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.model.units import UNITS, parse_size, unit_name
+from accelkit.model.units import UNITS, format_unit, parse_size
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node.devices import memory_id, memory_ids
+from accelkit.node.devices import build_memory_id, list_memory_ids
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 
 _HEALTHY = "Healthy"
@@ -39,7 +39,7 @@ def build_device_list(
     answer = api.ListAndWatchResponse()
     for card in cards:
         topology = _topology(card)
-        for device_id in [card.id] if whole else memory_ids(card, unit_bytes):
+        for device_id in [card.id] if whole else list_memory_ids(card, unit_bytes):
             # What is unknown stays: only a card known to be bad is taken out.
             health = _HEALTHY if card.placeable or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
@@ -63,7 +63,7 @@ def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
         topology = _topology(card)
         for number, count in _sample_numbers(card.capacity_bytes // unit_bytes):
             # Devices whose numbers have as many digits are encoded in as many bytes each.
-            sample = api.Device(ID=memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
+            sample = api.Device(ID=build_memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
             total += count * api.ListAndWatchResponse(devices=[sample]).ByteSize()
     return total
 
@@ -80,7 +80,7 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
     devices = sum(card.capacity_bytes // unit_bytes for card in cards)
     fitting = find_smallest_unit(cards)
     raise DevicePluginError(
-        f"in units of {unit_name(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
+        f"in units of {format_unit(unit_bytes)} the memory of this node's {len(cards)} cards is {devices:,} devices, a "
         f"list of {size:,} bytes; the kubelet takes {MAX_MESSAGE_BYTES:,}",
         next_step=f"the smallest unit that works here is {fitting}" if fitting else "no unit works here",
     )

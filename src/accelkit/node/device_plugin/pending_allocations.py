@@ -28,8 +28,8 @@ def list_pending_allocations(
         if pod.admitted:
             continue
         for container in pod.containers:
-            devices = pod.devices(container, whole=whole, unit_bytes=unit_bytes)
-            same_unit = whole or pod.memory_bytes(container) == devices.total() * unit_bytes
+            devices = pod.count_devices(container, whole=whole, unit_bytes=unit_bytes)
+            same_unit = whole or pod.sum_memory_bytes(container) == devices.total() * unit_bytes
             if (pod.uid, container) not in held and devices and same_unit:
                 found.append(((pod.uid, container), devices))
     return found

@@ -17,13 +17,13 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.device_plugin.capacity_check import bytes_by_device, check_capacity
+from accelkit.node.device_plugin.capacity_check import check_capacity, compute_device_bytes
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
 from accelkit.node.device_plugin.device_list import build_device_list
 from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
 from accelkit.node.device_plugin.pending_allocations import Devices
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 from accelkit.node.discovery import FoundCard
 from accelkit.node.kubelet import PLUGIN_FOLDER, ObservedAllocations, list_pod_resources, register
 from accelkit.node.pods import NodePods
@@ -180,7 +180,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         observed = await self._observe()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
-            if not self._allocations.expects(self._pods.assigned(), observed.held, wanted.allocation_size):
+            if not self._allocations.expects(self._pods.list_assigned(), observed.held, wanted.allocation_size):
                 await self._pods.refresh()
             answer.container_responses.add(deviceIDs=self._prefer(wanted, observed))
         return answer
@@ -193,14 +193,16 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             for container in request.container_requests:
                 ids = list(container.devices_ids)
                 check_exclusive(ids, observed.others, whole=self._whole)
-                if not self._allocations.expects(self._pods.assigned(), observed.held, len(ids)):
+                if not self._allocations.expects(self._pods.list_assigned(), observed.held, len(ids)):
                     await self._pods.refresh()
                 if not self._whole:
-                    self._allocations.check_unit(self._pods.assigned(), observed.held, len(ids))
+                    self._allocations.check_unit(self._pods.list_assigned(), observed.held, len(ids))
                     own = [found.card for found in self._cards]
                     check_capacity(ids, own, observed.bytes_by_device, unit_bytes=self._allocations.unit_bytes)
-                key = self._allocations.record(self._pods.assigned(), observed.held, ids)
-                log.info("allocated %s of %s to %s", dict(by_card(ids)), self._resource, key or "an unknown container")
+                key = self._allocations.record(self._pods.list_assigned(), observed.held, ids)
+                log.info(
+                    "allocated %s of %s to %s", dict(count_by_card(ids)), self._resource, key or "an unknown container"
+                )
                 unit_bytes = None if self._whole else self._allocations.unit_bytes
                 response = build_container_response(
                     ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
@@ -225,7 +227,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
         return self._allocations.prefer(
-            self._pods.assigned(),
+            self._pods.list_assigned(),
             observed.held,
             available=wanted.available_deviceIDs,
             taken=wanted.must_include_deviceIDs,
@@ -236,7 +238,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
     def _fill_dialect_environment(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
         if not self._environment or self._whole:
             return {}
-        pod = next((pod for pod in self._pods.assigned() if key and pod.uid == key[0]), None)
+        pod = next((pod for pod in self._pods.list_assigned() if key and pod.uid == key[0]), None)
         # Who is meant may be a guess; pods of equal size that were taken for each other have equal sums or it is wrong.
         pod_units = sum(pod.units.values()) if pod else len(ids)
         return build_dialect_environment(
@@ -245,7 +247,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     async def _observe(self) -> _Observed:
         """Ask the kubelet what containers hold; where it does not answer, go by the assignments."""
-        pods = self._pods.assigned()
+        pods = self._pods.list_assigned()
         uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
         try:
             answer = await list_pod_resources(self._root)
@@ -258,7 +260,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         own, other = ObservedAllocations(answer, self._resource), ObservedAllocations(answer, self._other_resource)
         for allocations, held in ((self._allocations, own), (self._other, other)):
             allocations.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
-        others = self._other.cards()
+        others = self._other.list_pending_cards()
         for (namespace, name, _), cards in other.containers.items():
             others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
         keyed = {(uids[ns, pod], name): cards for (ns, pod, name), cards in own.containers.items() if (ns, pod) in uids}
@@ -271,15 +273,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         by_uid = {pod.uid: pod for pod in pods}
         by_name = {(pod.namespace, pod.name): pod for pod in pods}
         pending = [
-            (ids, by_uid[key[0]].memory_bytes(key[1]) if key is not None and key[0] in by_uid else 0)
+            (ids, by_uid[key[0]].sum_memory_bytes(key[1]) if key is not None and key[0] in by_uid else 0)
             for key, ids in self._allocations.list_pending()
         ]
         shown = [
-            (ids, by_name[space, name].memory_bytes(container) if (space, name) in by_name else 0)
+            (ids, by_name[space, name].sum_memory_bytes(container) if (space, name) in by_name else 0)
             for (space, name, container), ids in held.items()
         ]
         unit = self._allocations.unit_bytes
-        return bytes_by_device((ids, assigned or len(ids) * unit) for ids, assigned in (*pending, *shown))
+        return compute_device_bytes((ids, assigned or len(ids) * unit) for ids, assigned in (*pending, *shown))
 
     def _list_assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str | None]:
         """Return the cards assigned through the other resource, with the pods that they were assigned to."""

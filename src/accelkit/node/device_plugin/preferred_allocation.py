@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError
-from accelkit.model.units import unit_name
+from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_plugin.pending_allocations import Devices, list_pending_allocations, rank_pending_allocations
-from accelkit.node.devices import by_card, card_of, pick
-from accelkit.placement.policies import Policy, card_rank
+from accelkit.node.devices import count_by_card, parse_card_id, pick
+from accelkit.placement.policies import Policy, rank_card
 
 # The kubelet shows an allocation at once; one it does not show after this time came to nothing.
 _IN_FLIGHT_SECONDS = 60.0
@@ -65,12 +65,12 @@ class PreferredAllocation:
             and (allocation.key is None or allocation.key[0] in taking)
         ]
 
-    def cards(self) -> dict[str, str | None]:
+    def list_pending_cards(self) -> dict[str, str | None]:
         """Return the cards of what is under way, with the UID that probably gets it; None where that is unknown."""
         return {
             card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
-            for card in by_card(allocation.device_ids)
+            for card in count_by_card(allocation.device_ids)
         }
 
     def list_pending(self) -> list[tuple[Key | None, Sequence[str]]]:
@@ -107,7 +107,7 @@ class PreferredAllocation:
                 continue
             if len(chosen) == size:
                 return chosen
-        harmless = [device_id for device_id in available if card_of(device_id) not in avoid]
+        harmless = [device_id for device_id in available if parse_card_id(device_id) not in avoid]
         if not self._whole:
             return _pick_one_card(harmless, taken, size)
         chosen = [*taken, *sorted(set(harmless) - set(taken))][:size]
@@ -128,13 +128,13 @@ class PreferredAllocation:
         recorded = {allocation.key for allocation in self._pending}
         for pod in pods:
             for container, units in pod.units.items():
-                key, amount = (pod.uid, container), pod.memory_bytes(container)
+                key, amount = (pod.uid, container), pod.sum_memory_bytes(container)
                 known = pod.admitted or key in recorded or key in held
                 if units != size or known or amount in (0, size * self.unit_bytes):
                     continue
                 raise DevicePluginError(
-                    f"pod {pod.namespace}/{pod.name} was assigned units of {unit_name(amount // units)} and this node "
-                    f"now has units of {unit_name(self.unit_bytes)}",
+                    f"pod {pod.namespace}/{pod.name} was assigned units of {format_unit(amount // units)} and this "
+                    f"node now has units of {format_unit(self.unit_bytes)}",
                     next_step="create the pod again",
                 )
 
@@ -144,7 +144,7 @@ class PreferredAllocation:
         Raises:
             DevicePluginError: the IDs lie on several cards and no container of that size waits for that many.
         """
-        found = by_card(device_ids)
+        found = count_by_card(device_ids)
         pending = self._rank_pending(pods, held, len(device_ids))
         alike = any(sorted(each.values()) == sorted(found.values()) for each in pending)
         if not alike and len(found) > 1 and not self._whole:
@@ -171,14 +171,14 @@ class PreferredAllocation:
             for pod in pods
             for container in pod.containers
             if (pod.uid, container) in held
-            and (was := pod.devices(container, whole=self._whole, unit_bytes=self.unit_bytes))
+            and (was := pod.count_devices(container, whole=self._whole, unit_bytes=self.unit_bytes))
             != held[pod.uid, container]
         ]
         return rank_pending_allocations(
             size,
             self._list_waiting(pods, held),
             moved,
-            [by_card(allocation.device_ids) for allocation in self._pending],
+            [count_by_card(allocation.device_ids) for allocation in self._pending],
         )
 
     def _list_waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
@@ -186,10 +186,10 @@ class PreferredAllocation:
 
 
 def _pick_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
-    free = by_card({*available, *taken})
-    fitting = [(card_rank(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
+    free = count_by_card({*available, *taken})
+    fitting = [(rank_card(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
     for _, card in sorted(entry for entry in fitting if free[entry[1]] >= size):
-        if set(by_card(taken)) <= {card}:
+        if set(count_by_card(taken)) <= {card}:
             return pick(available, taken, Counter({card: size}))
     return []
 
@@ -205,7 +205,7 @@ def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str | None],
     Raises:
         DevicePluginError: a card would be over capacity.
     """
-    for card in by_card(device_ids):
+    for card in count_by_card(device_ids):
         if card in others:
             held = "shares its memory" if whole else "holds it whole"
             holder = others[card] or "another pod"

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from accelkit.node.discovery.found import FoundCard
+from accelkit.node.discovery.cards_file import find_listed
+from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import read_host
-from accelkit.node.discovery.listed import find_listed
 from accelkit.node.discovery.nvml import Nvml, nvml_session
 from accelkit.node.discovery.pci import find_pci
 from accelkit.node.discovery.topology import compute_topology

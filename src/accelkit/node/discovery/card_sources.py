@@ -17,8 +17,8 @@ from accelkit.errors import ProfileError
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nvml import NvmlCard
 from accelkit.node.discovery.sysfs import find_first, find_trailing_number, read_integer, read_text
+from accelkit.vendors.fact_sources import Source
 from accelkit.vendors.profiles import PciDiscovery
-from accelkit.vendors.sources import Source
 
 ENTRY_POINTS: Final = "accelkit.card_sources"
 _MIB: Final = 2**20

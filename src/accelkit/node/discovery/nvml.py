@@ -62,7 +62,7 @@ class Nvml:
     def __init__(self, api: NvmlApi) -> None:
         self._api = api
 
-    def card(self, bdf: str) -> NvmlCard | None:
+    def find_card(self, bdf: str) -> NvmlCard | None:
         """Return what is known of the card at a PCI address; None where the library does not know the card."""
         api = self._api
         handle = self._ask(api.nvmlDeviceGetHandleByPciBusId, bdf)

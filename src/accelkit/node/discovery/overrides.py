@@ -49,7 +49,7 @@ class Overrides:
     cards: Mapping[str, Override] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
-    def of(self, *names: str) -> Override:
+    def find_override(self, *names: str) -> Override:
         """Return what is said of the first of the names that the file has."""
         return next((self.cards[name] for name in names if name in self.cards), Override())
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.model.card import MAX_CARD_ID, Card, Link
-from accelkit.node.discovery.attribute import read_identity, read_memory, read_model, read_number
+from accelkit.node.discovery.card_facts import read_identity, read_memory, read_model, read_number
 from accelkit.node.discovery.card_sources import Device
-from accelkit.node.discovery.fabric import find_fabric_links
-from accelkit.node.discovery.found import FoundCard
+from accelkit.node.discovery.fabric_links import find_fabric_links
+from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nodes_file import apply_nodes_file
 from accelkit.node.discovery.overrides import Override
@@ -69,7 +69,7 @@ def find_pci(host: Host, profiles: Sequence[Profile], first_index: int) -> list[
 def _build_card(seen: _Seen, host: Host, card_id: str, links: tuple[Link, ...], index: int) -> Card:
     device, discovery = seen.device, seen.device.discovery
     memory = read_memory(device)
-    override = host.overrides.of(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
+    override = host.overrides.find_override(card_id, device.bdf, f"{discovery.vendor}:{device.device_id}")
     said = override.memory_bytes is not None
     return Card(
         card_id,
@@ -106,7 +106,7 @@ def _read_device(folder: Path, profile: Profile, host: Host) -> _Seen | None:
         device_id,
         discovery,
         read_key_values(host.root / discovery.facts.format(bdf=folder.name)) if discovery.facts else {},
-        host.nvml.card(folder.name) if host.nvml else None,
+        host.nvml.find_card(folder.name) if host.nvml else None,
     )
     return _Seen(device, profile, driver, read_identity(device))
 

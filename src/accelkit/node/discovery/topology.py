@@ -13,7 +13,7 @@ from pathlib import Path
 
 from accelkit.model.card import Card
 from accelkit.model.topology import FABRICS, Nearness
-from accelkit.node.discovery.found import FoundCard
+from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.sysfs import read_text
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -15,7 +15,7 @@ import msgspec
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import patch_or_create
-from accelkit.kube.paths import collection, group, node_path
+from accelkit.kube.paths import build_collection_path, build_group_path, build_node_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION, read_label_record
@@ -99,7 +99,7 @@ class NodeLabels:
         return {**wanted, **self._cards.update(build_card_labels(cards, load_profiles()))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
-        node = _node.decode(await self._api.get(node_path(self._name)))
+        node = _node.decode(await self._api.get(build_node_path(self._name)))
         recorded = read_label_record(node)
         through_nfd = self._namespace is not None and await self._has_nfd()
         present = node.metadata.labels or {}
@@ -117,7 +117,7 @@ class NodeLabels:
 
     async def _has_nfd(self) -> bool:
         try:
-            await self._api.get(group(NFD_API))
+            await self._api.get(build_group_path(NFD_API))
         except ApiError as exc:
             if exc.not_found or exc.forbidden:
                 return False
@@ -125,7 +125,7 @@ class NodeLabels:
         return True
 
     async def _write_feature(self, changes: Changes, recorded: Mapping[str, str]) -> None:
-        features = collection(NFD_API, "nodefeatures", self._namespace)
+        features = build_collection_path(NFD_API, "nodefeatures", self._namespace)
         # A merge patch: keys that are not ours any more must be named to go.
         gone = dict.fromkeys(recorded.keys() - changes.record.keys())
         patch = {"spec": {"labels": {**gone, **changes.record}}}
@@ -150,7 +150,7 @@ class NodeLabels:
             "resourceVersion": node.metadata.resource_version,
             "labels": {**dict.fromkeys(changes.delete), **changes.write},
         }
-        await self._api.patch(node_path(self._name), {"metadata": metadata})
+        await self._api.patch(build_node_path(self._name), {"metadata": metadata})
         log.info("the node has %d labels of ours", len(record))
 
 

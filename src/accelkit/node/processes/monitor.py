@@ -22,7 +22,7 @@ from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.processes.nvml import read_used_memory
 from accelkit.node.processes.scan import Processes, add_nvml, find_card_processes
 from accelkit.node.processes.usage import OverUse, find_over_use, find_strange_processes
-from accelkit.vendors.profiles import host_services
+from accelkit.vendors.profiles import list_host_services
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class ProcessMonitor:
         # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
         self.enforced: Mapping[tuple[str, str], str] = {}
 
-    async def look(self, found: Sequence[FoundCard]) -> None:
+    async def observe(self, found: Sequence[FoundCard]) -> None:
         """Look, where the last time was some time ago; tell of each pod and card once for as long as it goes on."""
         if not found or (self._looked_at is not None and self._clock() - self._looked_at < _LOOK_SECONDS):
             return
@@ -72,13 +72,15 @@ class ProcessMonitor:
         except DevicePluginError as exc:
             self._report(str(exc))
             return
-        pods = {each.cgroup_uid: each for each in self._pods.all()}
+        pods = {each.cgroup_uid: each for each in self._pods.list_pods()}
         # Some that cannot be looked into may be anybody's, so none is called strange or harmless.
         if seen.unread:
             self._report(f"{seen.unread} processes cannot be looked into")
         else:
             self._errors.clear()
-            self.strange_processes = tuple(find_strange_processes(seen.found, self._pods.uids(), host_services()))
+            self.strange_processes = tuple(
+                find_strange_processes(seen.found, self._pods.list_uids(), list_host_services())
+            )
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
         await self._tell(find_over_use(seen.found, _sum_granted(pods), unknown=unreadable), pods)
 
@@ -86,7 +88,7 @@ class ProcessMonitor:
         """Hold pods to their memory where the kernel can, and return by what each is held."""
         cards = {each.card.id: each for each in found}
         enforced: dict[tuple[str, str], str] = {}
-        for uid, each in {pod.cgroup_uid: pod for pod in self._pods.all()}.items():
+        for uid, each in {pod.cgroup_uid: pod for pod in self._pods.list_pods()}.items():
             granted = {card: amount for (_, card), amount in _sum_granted({uid: each}).items()}
             own = [cards[card] for card in granted if card in cards]
             if not own or len(own) != len(granted):

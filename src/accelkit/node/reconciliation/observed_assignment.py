@@ -14,7 +14,7 @@ from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.request import Kind
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
 
 
 def _are_ours(devices: ContainerDevices, node: NodeCards) -> bool:
-    cards = {*by_card(devices.memory), *by_card(devices.whole)}
+    cards = {*count_by_card(devices.memory), *count_by_card(devices.whole)}
     return bool(cards) and all("::" in device_id for device_id in devices.memory) and cards <= node.cards.keys()
 
 
@@ -107,7 +107,7 @@ def _observe_shares(was: Sequence[Share], devices: ContainerDevices, node: NodeC
     shared = [share for share in was if not share.whole]
     compute = max((share.compute for share in shared), default=0)
     worth = _unit_of(shared, len(devices.memory), node.unit_bytes)
-    counts: Counter[str] = by_card(devices.memory)
+    counts: Counter[str] = count_by_card(devices.memory)
     found = [Share(card, count * worth, compute) for card, count in sorted(counts.items())]
     found += [
         Share(card, node.cards[card].capacity_bytes, WHOLE_COMPUTE, whole=True) for card in sorted(set(devices.whole))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import patch_or_create
-from accelkit.kube.paths import config_maps
+from accelkit.kube.paths import build_config_maps_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import (
     ALLOCATIONS_KEY,
@@ -20,7 +20,7 @@ from accelkit.model.observed_allocations import (
     StrangeProcess,
     encode_allocations,
 )
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,9 @@ def build_allocations(
             namespace,
             name,
             {
-                container: HeldDevices(dict(sorted(by_card(devices.memory).items())), tuple(sorted(devices.whole)))
+                container: HeldDevices(
+                    dict(sorted(count_by_card(devices.memory).items())), tuple(sorted(devices.whole))
+                )
                 for container, devices in sorted(containers.items())
             },
             enforced.get((namespace, name), ""),
@@ -59,7 +61,7 @@ class AllocationsWriter:
 
     def __init__(self, api: ApiClient, namespace: str | None, node: str) -> None:
         self._api = api
-        self._folder = config_maps(namespace) if namespace else None
+        self._folder = build_config_maps_path(namespace) if namespace else None
         self._node = node
         self._written: Allocations | None = None
         self._errors = ErrorReporter(log)

@@ -12,7 +12,7 @@ import msgspec
 from accelkit.errors import ApiError, AssignmentError, RequestError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, ObjectReference
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.logs import ErrorReporter
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod, PodRef
@@ -35,7 +35,7 @@ PodName = tuple[str, str]  # namespace, name
 _pod = msgspec.json.Decoder(Pod)
 
 
-def devices_by_pod(
+def group_devices_by_pod(
     answer: resources_api.ListPodResourcesResponse, dialect: Dialect
 ) -> dict[PodName, dict[str, ContainerDevices]]:
     """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
@@ -89,7 +89,7 @@ class Reconciler:
         node = self._cards()
         if node is None:
             return False
-        pods = {each.pod.ref.uid: each for each in self._pods.all()}
+        pods = {each.pod.ref.uid: each for each in self._pods.list_pods()}
         observed = [found for each in pods.values() if (found := self._observe(each, held, node))]
         unsettled = [each for each in pods.values() if not each.admitted]
         awaited = {
@@ -121,7 +121,7 @@ class Reconciler:
 
     def _with_broken(self, pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
         try:
-            request = pod.request(node.unit_bytes)
+            request = pod.read_request(node.unit_bytes)
         except RequestError as exc:
             sentences: tuple[str, ...] = (str(exc),)
         else:
@@ -147,13 +147,13 @@ class Reconciler:
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         # The UID is a precondition: another pod of this name is left alone.
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
-        answer = await self._api.patch(pod_path(pod.namespace, pod.name), body)
+        answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
     async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
         """Write the annotations by which the dialect says that the pod has its cards, and which."""
         codec = self._dialect.annotations
-        each = next((pod for pod in self._pods.all() if pod.pod.ref.uid == observed.uid), None)
+        each = next((pod for pod in self._pods.list_pods() if pod.pod.ref.uid == observed.uid), None)
         if codec is None or each is None:
             return
         granted = Granted(observed.observed, each.pod.app_containers, node.cards, node.unit_bytes)

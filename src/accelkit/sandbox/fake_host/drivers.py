@@ -46,7 +46,7 @@ def _write_nvidia(host: HostFiles, card: FakeCard) -> None:
 
 
 def _write_amd(host: HostFiles, card: FakeCard) -> None:
-    folder = host.device(card.bdf)
+    folder = host.find_device_folder(card.bdf)
     host.write(folder / "unique_id", f"{_compute_unique_id(host, card):016x}")
     host.write(folder / "product_name", card.model.name)
     host.write(folder / "mem_info_vram_total", str(card.model.memory_bytes))
@@ -61,7 +61,7 @@ def _write_intel(host: HostFiles, card: FakeCard) -> None:
     _write_drm(host, card)
     if card.model.memory_file:
         drm = f"drm/card{card.order}"
-        host.write(host.device(card.bdf) / drm / "lmem_total_bytes", str(card.model.memory_bytes))
+        host.write(host.find_device_folder(card.bdf) / drm / "lmem_total_bytes", str(card.model.memory_bytes))
     else:
         regions = [
             f"drm/{each.bdf}/vram0 {each.model.memory_bytes}" for each in host.cards if not each.model.memory_file
@@ -70,7 +70,7 @@ def _write_intel(host: HostFiles, card: FakeCard) -> None:
 
 
 def _write_gaudi(host: HostFiles, card: FakeCard) -> None:
-    folder, name = host.device(card.bdf), f"accel{card.number}"
+    folder, name = host.find_device_folder(card.bdf), f"accel{card.number}"
     host.write(folder / "accel" / name / "dev", f"{_ACCEL}:{2 * card.number}")
     host.write(folder / "module_id", str(card.number))
     host.write(folder / "device_type", card.model.name)
@@ -81,14 +81,14 @@ def _write_gaudi(host: HostFiles, card: FakeCard) -> None:
 
 
 def _write_enflame(host: HostFiles, card: FakeCard) -> None:
-    host.write(host.device(card.bdf) / "enflame" / f"gcu{card.number}" / "dev", f"{_GCU}:{card.number}")
+    host.write(host.find_device_folder(card.bdf) / "enflame" / f"gcu{card.number}" / "dev", f"{_GCU}:{card.number}")
     host.make_device_node(f"gcu{card.number}", _GCU, card.number)
     host.make_device_node("gcuctl", _GCU, 255)
 
 
 def _write_drm(host: HostFiles, card: FakeCard) -> None:
     # DRM numbers the cards of all vendors together.
-    folder = host.device(card.bdf)
+    folder = host.find_device_folder(card.bdf)
     for name, minor in (("card", card.order), ("renderD", _FIRST_RENDER + card.order)):
         entry = f"{name}{minor}"
         host.write(folder / "drm" / entry / "dev", f"{_DRM}:{minor}")

@@ -42,7 +42,7 @@ class HostFiles:
         self.write("etc/machine-id", self.machine_id)
         (root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
 
-    def device(self, bdf: str) -> Path:
+    def find_device_folder(self, bdf: str) -> Path:
         """Return a PCI device's folder."""
         return (self.root / "sys/bus/pci/devices" / bdf).resolve()
 

@@ -48,14 +48,14 @@ class FakeHost(HostFiles):
 
     def remove(self, bdf: str) -> None:
         """Take a card off the bus, as when it has fallen off."""
-        folder = self.device(bdf)
+        folder = self.find_device_folder(bdf)
         self.unbind(bdf)
         (self.root / "sys/bus/pci/devices" / bdf).unlink()
         shutil.rmtree(folder)
 
     def unbind(self, bdf: str) -> None:
         """Take its driver from a card, with what the driver showed of it."""
-        folder = self.device(bdf)
+        folder = self.find_device_folder(bdf)
         if (folder / "driver").exists():
             ((folder / "driver").resolve() / bdf).unlink()
         self.without_driver.add(bdf)
@@ -70,7 +70,9 @@ class FakeHost(HostFiles):
 
     def set_aer(self, bdf: str, kind: str, count: int) -> None:
         """Set a card's counter of PCI errors; `kind` is correctable, nonfatal or fatal."""
-        (self.device(bdf) / f"aer_dev_{kind}").write_text(f"RxErr {count}\nTOTAL_ERR_{_AER_TOTALS[kind]} {count}\n")
+        (self.find_device_folder(bdf) / f"aer_dev_{kind}").write_text(
+            f"RxErr {count}\nTOTAL_ERR_{_AER_TOTALS[kind]} {count}\n"
+        )
 
     def _insert(self, model: FakeModel, order: int) -> str:
         """Put a PCI device into the next free place; return its address."""

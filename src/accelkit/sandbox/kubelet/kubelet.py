@@ -18,7 +18,7 @@ from pathlib import Path
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import patch_or_create
-from accelkit.kube.paths import NODES, leases, node_path
+from accelkit.kube.paths import NODES, build_leases_path, build_node_path
 from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, load_checkpoint
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.devices.plugins import PluginServer
@@ -38,7 +38,7 @@ _STATUS_RETRY_SECONDS = 1.0
 _LEASE_SECONDS = 10.0
 _LEASE_DURATION_SECONDS = 40
 _REGISTRATION_SECONDS = 120.0
-_LEASES = leases("kube-node-lease")
+_LEASES = build_leases_path("kube-node-lease")
 
 
 async def run_node(
@@ -127,7 +127,7 @@ async def _keep_status(api: ApiClient, spec: NodeSpec, manager: DeviceManager, c
         changed.clear()
         patch = status.build_patch(manager.collect_resources())
         try:
-            await api.patch(f"{node_path(spec.name)}/status", patch)
+            await api.patch(f"{build_node_path(spec.name)}/status", patch)
         except ApiError as exc:
             log.warning("status not written node=%s reason=%s", spec.name, exc)
             await asyncio.sleep(_STATUS_RETRY_SECONDS)

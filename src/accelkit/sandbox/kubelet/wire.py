@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.model.object_meta import ObjectMeta
 
 __all__ = ["Container", "EnvVar", "HttpGet", "Pod", "PodMeta", "PodSpec", "PodStatus", "Probe", "Volume"]
@@ -146,4 +146,4 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def path(self) -> str:
         """The pod's path on the API server."""
-        return pod_path(self.metadata.namespace, self.metadata.name)
+        return build_pod_path(self.metadata.namespace, self.metadata.name)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.document import Document
 from accelkit.scheduler.configuration.extender_entry import Extender
-from accelkit.scheduler.configuration.policy import policy_with_extender
+from accelkit.scheduler.configuration.policy import add_extender_to_policy
 
 _KEY: Final = "algorithmSource"
 _DEFAULT_PROVIDER: Final = "DefaultProvider"
@@ -23,11 +23,11 @@ class MergedSource:
     problems: tuple[str, ...]
     _text: str
 
-    def configuration(self, policy_path: str) -> str:
+    def render_configuration(self, policy_path: str) -> str:
         """Return the configuration with the Policy at `policy_path`."""
         document = _document(self._text)
         document.root[_KEY] = {"policy": {"file": {"path": policy_path}}}
-        return document.text()
+        return document.render()
 
 
 def merge_algorithm_source(text: str, extender: Extender, policy_text: Callable[[dict[str, Any]], str]) -> MergedSource:
@@ -47,7 +47,7 @@ def merge_algorithm_source(text: str, extender: Extender, policy_text: Callable[
             "name its predicates and priorities in a Policy of your own to keep them"
         )
         problems = (problem,)
-    policy = policy_with_extender(policy_text(present) if present else None, extender)
+    policy = add_extender_to_policy(policy_text(present) if present else None, extender)
     return MergedSource(policy, problems, text)
 
 

@@ -88,7 +88,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
     Raises:
         ConfigurationError: a word that is no option stands where kube-scheduler takes none.
     """
-    start = 0 if follows_program else (program_index(words) or 0) + 1
+    start = 0 if follows_program else (find_program(words) or 0) + 1
     options: list[Option] = []
     at = start
     while at < len(words):
@@ -106,7 +106,7 @@ def parse(words: Sequence[str], *, follows_program: bool = False) -> CommandLine
     return CommandLine(tuple(words[:start]), tuple(options))
 
 
-def program_index(words: Sequence[str]) -> int | None:
+def find_program(words: Sequence[str]) -> int | None:
     """Return where kube-scheduler stands among the words, also behind go-runner or hyperkube; None where it does not.
 
     Raises:
@@ -124,7 +124,7 @@ def program_index(words: Sequence[str]) -> int | None:
     return None
 
 
-def value_of(options: Iterable[Option], name: str) -> str | None:
+def find_option_value(options: Iterable[Option], name: str) -> str | None:
     """Return an option's value, None where it is not given; an option without a value reads `true`."""
     found: str | None = None
     for option in options:

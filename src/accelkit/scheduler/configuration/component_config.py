@@ -18,11 +18,11 @@ from accelkit.scheduler.configuration.extender_entry import OWN_RESOURCES, Exten
 __all__ = [
     "OWN_RESOURCES",
     "Extender",
-    "api_version_of",
+    "add_extender",
+    "build_configuration",
     "has_extender",
-    "new_configuration",
-    "with_extender",
-    "without_extender",
+    "read_api_version",
+    "remove_extender",
 ]
 
 KIND: Final = "KubeSchedulerConfiguration"
@@ -30,7 +30,7 @@ GROUP: Final = "kubescheduler.config.k8s.io/"
 _KEY: Final = "extenders"
 
 
-def new_configuration(api_version: str, fields: dict[str, Any], extender: Extender) -> str:
+def build_configuration(api_version: str, fields: dict[str, Any], extender: Extender) -> str:
     """Return a configuration that says `fields` and our entry.
 
     Args:
@@ -46,7 +46,7 @@ def new_configuration(api_version: str, fields: dict[str, Any], extender: Extend
     return stream.getvalue()
 
 
-def with_extender(text: str, extender: Extender) -> str:
+def add_extender(text: str, extender: Extender) -> str:
     """Return the configuration with our entry added or brought up to date; unchanged where it is right already.
 
     Raises:
@@ -59,10 +59,10 @@ def with_extender(text: str, extender: Extender) -> str:
     check_binds_alone(others)
     others.insert(ours[0] if ours else len(entries), _entry(str(document.root["apiVersion"]), extender))
     document.root[_KEY] = others
-    return document.text()
+    return document.render()
 
 
-def without_extender(text: str, url_prefix: str | None = None) -> str:
+def remove_extender(text: str, url_prefix: str | None = None) -> str:
     """Return the configuration without our entry, recognised by our resources or by `url_prefix`.
 
     Raises:
@@ -76,10 +76,10 @@ def without_extender(text: str, url_prefix: str | None = None) -> str:
     document.root[_KEY] = [entry for index, entry in enumerate(entries) if index not in ours]
     if not document.root[_KEY]:
         del document.root[_KEY]
-    return document.text()
+    return document.render()
 
 
-def api_version_of(text: str) -> str:
+def read_api_version(text: str) -> str:
     """Return the apiVersion of a configuration.
 
     Raises:
@@ -110,7 +110,7 @@ def _read(text: str) -> Document:
 
 
 def _entry(api_version: str, extender: Extender) -> dict[str, Any]:
-    return extender.legacy_entry() if api_version == GROUP + "v1alpha2" else extender.entry()
+    return extender.build_legacy_entry() if api_version == GROUP + "v1alpha2" else extender.build_entry()
 
 
 def _entries(document: Document) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class Document:
         self.root: dict[str, Any] = root
         self._original = copy.deepcopy(root)
 
-    def text(self) -> str:
+    def render(self) -> str:
         """Return the document as it is now; the very text it was read from where nothing changed.
 
         Raises:
@@ -128,9 +128,9 @@ class _Edit:
         for at in gone:
             self._delete_pair(node, at)
         # What stands behind the last value of a document, as a comment, is about that.
-        end = self._layout.end if node is self._layout.root else self._edits.line_end(node.end)
+        end = self._layout.end if node is self._layout.root else self._edits.find_line_end(node.end)
         lines = [line for key, value in added.items() for line in self._pair_lines(key, value)]
-        self._edits.insert_lines(end, lines, self._edits.column(node.pairs[0][0].start))
+        self._edits.insert_lines(end, lines, self._edits.find_column(node.pairs[0][0].start))
 
     def _change_value(self, parent: YamlNode, at: int, old: Any, new: Any) -> None:
         key, value = parent.pairs[at]
@@ -145,11 +145,11 @@ class _Edit:
         words = "" if lines else _inline(new)
         if (value.pairs or value.items) and not value.flow:
             start = end = self._text.index(":", key.end) + 1
-            self._edits.replace(self._edits.line_end(start), self._edits.line_end(value.end), "")
+            self._edits.replace(self._edits.find_line_end(start), self._edits.find_line_end(value.end), "")
         else:
             start, end = len(self._text[: value.start].rstrip(" \t")), value.end
         self._edits.replace(start, end, words and f" {words}")
-        self._edits.insert_lines(self._edits.line_end(value.end), lines, self._edits.column(key.start))
+        self._edits.insert_lines(self._edits.find_line_end(value.end), lines, self._edits.find_column(key.start))
 
     def _change_sequence(self, node: YamlNode, old: list[Any], new: list[Any]) -> None:
         gone: list[int] = []
@@ -169,7 +169,7 @@ class _Edit:
         for at in gone:
             self._delete_item(node, at)
         for at, values in added.items():
-            place = self._edits.line_end(node.items[at - 1].end) if at else self._item_start(node.items[0])
+            place = self._edits.find_line_end(node.items[at - 1].end) if at else self._item_start(node.items[0])
             self._insert_items(node, place, values)
 
     def _change_item(self, node: YamlNode, at: int, old: Any, new: Any) -> None:
@@ -185,44 +185,44 @@ class _Edit:
 
     def _delete_item(self, node: YamlNode, at: int) -> None:
         item = node.items[at]
-        self._edits.replace(self._item_start(item), self._edits.line_end(item.end), "")
+        self._edits.replace(self._item_start(item), self._edits.find_line_end(item.end), "")
 
     def _insert_items(self, node: YamlNode, place: int, values: Sequence[Any]) -> None:
         first = node.items[0]
         dash = self._dash(first)
-        beside = self._edits.line_start(dash) == self._edits.line_start(first.start)
+        beside = self._edits.find_line_start(dash) == self._edits.find_line_start(first.start)
         width = first.start - dash if beside and first.end > first.start else 2
         for value in values:
             head, *rest = _rendered(value)
             lines = ["-" + " " * (width - 1) + head, *(" " * width + line for line in rest)]
-            self._edits.insert_lines(place, lines, self._edits.column(dash))
+            self._edits.insert_lines(place, lines, self._edits.find_column(dash))
 
     def _item_start(self, item: YamlNode) -> int:
         """Return where the first line of an item starts."""
         dash = self._dash(item)
-        start = self._edits.line_start(dash)
+        start = self._edits.find_line_start(dash)
         if self._text[start:dash].strip():
             raise ValueError("the item's dash does not begin its line")
         return start
 
     def _dash(self, item: YamlNode) -> int:
         """Return where an item's dash stands, which may be above it, with comments in between."""
-        start, end = self._edits.line_start(item.start), item.start
+        start, end = self._edits.find_line_start(item.start), item.start
         while (head := self._text[start:end].split("#")[0].rstrip()) == "" and start:
-            start, end = self._edits.line_start(start - 1), start
+            start, end = self._edits.find_line_start(start - 1), start
         if not head.endswith("-"):
             raise ValueError("the item's dash is not found")
         return start + len(head) - 1
 
     def _delete_pair(self, node: YamlNode, at: int) -> None:
         key, value = node.pairs[at]
-        start = self._edits.line_start(key.start)
+        start = self._edits.find_line_start(key.start)
         if not self._text[start : key.start].strip():
-            self._edits.replace(start, self._edits.line_end(value.end), "")
+            self._edits.replace(start, self._edits.find_line_end(value.end), "")
             return
         # The key stands behind a dash: the next one takes its place, or follows comments that are kept.
         following = node.pairs[at + 1][0].start if at + 1 < len(node.pairs) else key.start
-        behind = self._edits.line_end(value.end)
+        behind = self._edits.find_line_end(value.end)
         if "#" in self._text[behind:following]:
             self._edits.replace(key.start, behind, self._edits.newline)
         else:
@@ -243,7 +243,7 @@ class _Edit:
         """Yield how far the lists of the document are indented from their keys."""
         for key, value in node.pairs:
             if value.items and not value.flow:
-                yield max(self._edits.column(self._dash(value.items[0])) - self._edits.column(key.start), 0)
+                yield max(self._edits.find_column(self._dash(value.items[0])) - self._edits.find_column(key.start), 0)
             yield from self._list_offsets(value)
         for item in node.items:
             yield from self._list_offsets(item)

@@ -47,7 +47,7 @@ class Extender:
     ignorable: bool = False
     managed_resources: tuple[str, ...] = OWN_RESOURCES
 
-    def entry(self) -> dict[str, Any]:
+    def build_entry(self) -> dict[str, Any]:
         """Return the entry as kube-scheduler reads it."""
         entry: dict[str, Any] = {
             "urlPrefix": self.url_prefix,
@@ -65,9 +65,9 @@ class Extender:
             entry["tlsConfig"] = self.tls_config
         return entry
 
-    def legacy_entry(self) -> dict[str, Any]:
+    def build_legacy_entry(self) -> dict[str, Any]:
         """Return the entry as a Policy, and v1alpha2, spell it: other keys for two fields, and nanoseconds."""
-        entry = self.entry()
+        entry = self.build_entry()
         entry["enableHttps"] = entry.pop("enableHTTPS")
         entry["httpTimeout"] = parse_duration(self.http_timeout)
         return entry

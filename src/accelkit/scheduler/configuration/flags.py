@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.command_line import Option, value_of
+from accelkit.scheduler.configuration.command_line import Option, find_option_value
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -44,7 +44,7 @@ def carry_flags(options: Iterable[Option], api_version: str, minor: int) -> Carr
     options = tuple(options)
     fields: dict[str, Any] = {}
     for flag, (path, read) in _FIELDS.items():
-        value = value_of(options, flag)
+        value = find_option_value(options, flag)
         if value is not None:
             _put(fields, path, _read(flag, value, read))
     if api_version in _WITH_INSECURE_PORT and minor <= _LAST_INSECURE:
@@ -101,7 +101,7 @@ def _put(fields: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _insecure_serving(options: tuple[Option, ...]) -> dict[str, str]:
-    port, address = value_of(options, "port"), value_of(options, "address")
+    port, address = find_option_value(options, "port"), find_option_value(options, "address")
     if port is None and address is None:
         return {}
     number = _INSECURE_PORT if port is None else _read("port", port, int)
@@ -112,17 +112,17 @@ def _insecure_serving(options: tuple[Option, ...]) -> dict[str, str]:
 
 def _profile(options: tuple[Option, ...]) -> dict[str, Any]:
     profile: dict[str, Any] = {}
-    if name := value_of(options, "scheduler-name"):
+    if name := find_option_value(options, "scheduler-name"):
         profile["schedulerName"] = name
     flag = "hard-pod-affinity-symmetric-weight"
-    if weight := value_of(options, flag):
+    if weight := find_option_value(options, flag):
         args = {"hardPodAffinityWeight": _read(flag, weight, int)}
         profile["pluginConfig"] = [{"name": "InterPodAffinity", "args": args}]
     return profile
 
 
 def _problems(options: tuple[Option, ...]) -> Iterable[str]:
-    provider = value_of(options, "algorithm-provider")
+    provider = find_option_value(options, "algorithm-provider")
     if provider not in {None, "", _DEFAULT_PROVIDER}:
         yield (
             f"the flag --algorithm-provider={provider} has no field in the configuration and loses its effect; "

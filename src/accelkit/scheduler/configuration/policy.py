@@ -19,7 +19,7 @@ from accelkit.scheduler.configuration.extender_entry import Extender, check_bind
 _KIND: Final = "Policy"
 
 
-def policy_with_extender(text: str | None, extender: Extender) -> str:
+def add_extender_to_policy(text: str | None, extender: Extender) -> str:
     """Return a Policy as JSON with our entry in it, beside those of `text`.
 
     Raises:
@@ -32,7 +32,7 @@ def policy_with_extender(text: str | None, extender: Extender) -> str:
         raise ConfigurationError("`extenders` of the scheduler Policy is not a list of mappings")
     others = [entry for entry in entries if not is_ours(_folded(entry), extender.url_prefix)]
     check_binds_alone(map(_folded, others))
-    return _written({**policy, key: [*others, extender.legacy_entry()]})
+    return _written({**policy, key: [*others, extender.build_legacy_entry()]})
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -13,18 +13,18 @@ class TextEdits:
         self.newline = "\r\n" if "\r\n" in text else "\n"
         self._edits: list[tuple[int, int, str, bool]] = []
 
-    def line_start(self, at: int) -> int:
+    def find_line_start(self, at: int) -> int:
         """Return where the line of an offset starts, behind a byte order mark."""
         start = self._text.rfind("\n", 0, at) + 1
         return start + self._text.startswith("\ufeff", start, at)
 
-    def line_end(self, at: int) -> int:
+    def find_line_end(self, at: int) -> int:
         """Return where the line of an offset ends, behind its newline."""
         return self._text.find("\n", at) + 1 or len(self._text)
 
-    def column(self, at: int) -> int:
+    def find_column(self, at: int) -> int:
         """Return how far an offset is from the start of its line."""
-        return at - self.line_start(at)
+        return at - self.find_line_start(at)
 
     def replace(self, start: int, end: int, words: str) -> None:
         """Write over what lies between two offsets; with two equal ones, put in."""

@@ -27,7 +27,7 @@ _WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1")
 LAST_WITH_POLICY: Final = 22
 
 
-def minor_of(version: str) -> int:
+def parse_minor(version: str) -> int:
     """Return the 34 of `v1.34.4`.
 
     Raises:
@@ -47,7 +47,7 @@ def minor_of(version: str) -> int:
     return minor
 
 
-def written_format(minor: int) -> str:
+def choose_written_format(minor: int) -> str:
     """Return what a new configuration is written as: `Policy`, or an apiVersion without its group."""
     return next(name for first, name in _WRITTEN if minor >= first)
 

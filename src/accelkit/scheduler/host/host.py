@@ -41,7 +41,7 @@ class Host(Protocol):
     Every operation raises ConfigurationError where the host refuses it, with the host's own words.
     """
 
-    def status(self, path: str) -> FileStatus | None:
+    def read_status(self, path: str) -> FileStatus | None:
         """Return what lies at a path, without following a link; None where nothing does."""
 
     def read(self, path: str) -> bytes | None:
@@ -59,13 +59,13 @@ class Host(Protocol):
     def remove_empty_folder(self, path: str) -> None:
         """Delete a folder if it is there and empty."""
 
-    def names(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted; none where it does not exist."""
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
         """Run a command; return its exit status (127 where there is no such) and what it printed."""
 
-    def answers(self, url: str) -> bool | None:
+    def probe_url(self, url: str) -> bool | None:
         """Return whether a GET on the host is answered with 200, whoever answers; None where it cannot be asked."""
 
 
@@ -75,7 +75,7 @@ class LocalHost:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
 
-    def status(self, path: str) -> FileStatus | None:
+    def read_status(self, path: str) -> FileStatus | None:
         """Return what lies at a path; see Host."""
         try:
             found = self._at(path).lstat()
@@ -145,14 +145,14 @@ class LocalHost:
 
     def remove_empty_folder(self, path: str) -> None:
         """Delete a folder if it is empty; see Host."""
-        if self.status(path) is None or self.names(path):
+        if self.read_status(path) is None or self.list_names(path):
             return
         try:
             self._at(path).rmdir()
         except OSError as exc:
             raise _refused("cannot be deleted", path, exc) from exc
 
-    def names(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> list[str]:
         """Return the names in a folder; see Host."""
         try:
             return sorted(each.name for each in self._at(folder).iterdir())
@@ -171,7 +171,7 @@ class LocalHost:
             return 127, str(exc)
         return done.returncode, done.stdout.decode(errors="replace")
 
-    def answers(self, url: str) -> bool | None:
+    def probe_url(self, url: str) -> bool | None:
         """Return whether a GET is answered with 200; see Host."""
         parts = urlsplit(url)
         # kube-scheduler makes its own certificate where it is given none, so there is nothing to verify it by.
@@ -212,16 +212,16 @@ class LocalHost:
 
 def make_folders(host: Host, path: str, *, mode: str) -> None:
     """Make a folder and those above it that are missing."""
-    for folder in missing_folders(host, path):
+    for folder in list_missing_folders(host, path):
         host.make_folder(folder, mode=mode)
 
 
-def missing_folders(host: Host, path: str) -> list[str]:
+def list_missing_folders(host: Host, path: str) -> list[str]:
     """Return which of a folder and those above it do not exist, the outermost first."""
     place = PurePosixPath(path)
     missing: list[str] = []
     for folder in (place, *place.parents):
-        if host.status(str(folder)) is not None:
+        if host.read_status(str(folder)) is not None:
             break
         missing.insert(0, str(folder))
     return missing
@@ -229,7 +229,7 @@ def missing_folders(host: Host, path: str) -> list[str]:
 
 def sweep(host: Host, folder: str) -> None:
     """Delete what a run that was killed left unfinished in a folder."""
-    for name in host.names(folder):
+    for name in host.list_names(folder):
         if name.startswith(UNFINISHED_PREFIX):
             host.remove(str(PurePosixPath(folder, name)))
 

@@ -66,7 +66,7 @@ class ShellHost:
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
 
-    def status(self, path: str) -> FileStatus | None:
+    def read_status(self, path: str) -> FileStatus | None:
         """Return what lies at a path; see Host."""
         output = self._answer(f"{_unless_there(path)}LC_ALL=C ls -ldn -- {_q(path)}", "cannot be looked at", path)
         if output.strip() == _ABSENT:
@@ -116,7 +116,7 @@ class ShellHost:
         script = f'[ ! -d {_q(path)} ] || [ -n "$(ls -A -- {_q(path)})" ] || rmdir -- {_q(path)}'
         self._answer(script, "cannot be deleted", path)
 
-    def names(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> list[str]:
         """Return the names in a folder; see Host."""
         output = self._answer(f"[ ! -d {_q(folder)} ] || LC_ALL=C ls -A1 -- {_q(folder)}", "cannot be listed", folder)
         return sorted(output.splitlines())
@@ -126,7 +126,7 @@ class ShellHost:
         status, output, errors = self._execute(f"{shlex.join(command)} 2>&1", b"")
         return status, output + errors
 
-    def answers(self, url: str) -> bool | None:
+    def probe_url(self, url: str) -> bool | None:
         """Return whether a GET is answered with 200; see Host."""
         status, output, _ = self._execute(_ASK.format(url=_q(url), seconds=ANSWER_SECONDS), b"")
         return {"yes": True, "no": False}.get(output.strip()) if status == 0 else None

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.component_config import (
-    api_version_of,
+    add_extender,
     has_extender,
-    with_extender,
-    without_extender,
+    read_api_version,
+    remove_extender,
 )
-from accelkit.scheduler.configuration.versions import check_readable, minor_of
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
-from accelkit.scheduler.launch.replacement import with_credentials
+from accelkit.scheduler.configuration.versions import check_readable, parse_minor
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.replacement import add_credentials
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class ConfigFile:
             raise ConfigurationError(
                 f"there is no {self.path}", next_step="give the path that kube-scheduler has in its option --config"
             )
-        check_readable(api_version_of(current), minor_of(wanted.kubernetes_version))
-        extender, files = with_credentials(wanted, owner=None)
+        check_readable(read_api_version(current), parse_minor(wanted.kubernetes_version))
+        extender, files = add_credentials(wanted, owner=None)
         # Brought up to date in its place: taking it out and in again would move it behind other entries.
-        text = with_extender(current, extender)
+        text = add_extender(current, extender)
         return Plan(launch_text=text, files=files, marker=hashlib.sha256(text.encode()).hexdigest())
 
     def unswitch(self, current: str, recorded: str | None) -> str:  # noqa: ARG002
         """Return the configuration without our entry; see Launch."""
-        return without_extender(current, self.url_prefix)
+        return remove_extender(current, self.url_prefix)
 
     def is_switched(self, current: str) -> bool:
         """Return whether our entry is in the configuration."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import SOURCES, CommandLine, Option
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.name_resolution import check_name_resolution
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.pod_manifest import DNS_ANNOTATION, PodManifest
 from accelkit.scheduler.launch.replacement import Replacement, make_replacement
 
@@ -31,20 +31,20 @@ class StaticPod:
         pod = PodManifest(self.unswitch(current, recorded), self.path)
 
         def open_file(path: str) -> str:
-            host_path = pod.host_path(path)
+            host_path = pod.find_host_path(path)
             content = read(host_path)
             if content is None:
                 raise ConfigurationError(f"kube-scheduler is given {path}, and the host has no {host_path}")
             return content.decode()
 
-        options = pod.options()
+        options = pod.list_options()
         ours = make_replacement(options, wanted, open_file=open_file, read=read, owner=pod.run_as_user)
         problems = check_name_resolution(pod, options, wanted, read)
         _switch(pod, ours)
         pod.add_volume(wanted.folder)
         if wanted.dns_policy:
             pod.set_dns_policy(wanted.dns_policy)
-        text = current if pod.says_the_same_as(PodManifest(current, self.path)) else pod.text()
+        text = current if pod.says_the_same_as(PodManifest(current, self.path)) else pod.render()
         return Plan(launch_text=text, files=ours.files, marker=ours.marker, problems=(*ours.problems, *problems))
 
     def unswitch(self, current: str, recorded: str | None) -> str:
@@ -53,15 +53,15 @@ class StaticPod:
         if not _is_switched(pod):
             return current
         former = None if recorded is None else PodManifest(recorded, self.path)
-        former_lines = {} if former is None else former.command_lines()
-        for holder, line in pod.command_lines().items():
+        former_lines = {} if former is None else former.list_command_lines()
+        for holder, line in pod.list_command_lines().items():
             pod.set_command_line(holder, rejoin(line, former_lines.get(holder), lambda option: option.is_ours))
         pod.take_volume(former)
         pod.take_dns_policy(former)
         # The recorded bytes come back where nothing but layout differs, as the place of a comment behind a value.
         if former is not None and pod.says_the_same_as(former) and pod.comments == former.comments:
             return former.source
-        return pod.text()
+        return pod.render()
 
     def is_switched(self, current: str) -> bool:
         """Return whether anything of ours is in the manifest."""
@@ -70,11 +70,11 @@ class StaticPod:
 
 def _is_switched(pod: PodManifest) -> bool:
     annotations = (pod.root.get("metadata") or {}).get("annotations") or {}
-    return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.options())
+    return pod.has_volume or DNS_ANNOTATION in annotations or any(option.is_ours for option in pod.list_options())
 
 
 def _switch(pod: PodManifest, ours: Replacement) -> None:
-    lines = pod.command_lines()
+    lines = pod.list_command_lines()
     # In the place of what it replaces, so that comments stay beside what they are about.
     holding = [holder for holder, line in lines.items() if any(each.name in ours.replaced for each in line.options)]
     chosen = holding[-1] if holding else list(lines)[-1]

@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.command_line import Option, value_of
-from accelkit.scheduler.launch.form import DesiredSettings, Read
+from accelkit.scheduler.configuration.command_line import Option, find_option_value
+from accelkit.scheduler.launch.plan import DesiredSettings, Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 
 CLUSTER_FIRST: Final = "ClusterFirstWithHostNet"
@@ -55,10 +55,10 @@ def _check_cluster_dns(
             "whose name only that DNS resolves",
             next_step="give the Service's ClusterIP, or name the resources that the extender manages",
         )
-    path = value_of(options, "kubeconfig")
+    path = find_option_value(options, "kubeconfig")
     if path is None:
         return ()
-    content = read(pod.host_path(path))
+    content = read(pod.find_host_path(path))
     server = None if content is None else _server(content)
     if server is None:
         return (f"the API server's name in {path} cannot be read; it must not depend on the cluster's DNS",)

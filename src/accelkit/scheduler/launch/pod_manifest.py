@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.command_line import PROGRAM, CommandLine, Option, parse, program_index
+from accelkit.scheduler.configuration.command_line import PROGRAM, CommandLine, Option, find_program, parse
 from accelkit.scheduler.configuration.document import Document
 
 VOLUME: Final = "accelkit"
@@ -50,7 +50,7 @@ class PodManifest:
                 words = container.get(holder) or []
                 if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                     raise ConfigurationError(f"`{holder}` of a container in {self._what} is not a list of strings")
-        running = [each for each in containers if program_index(_words(each)) is not None]
+        running = [each for each in containers if find_program(_words(each)) is not None]
         # An image may name the program in its entrypoint; then the arguments alone are options.
         running = running or [c for c in containers if PROGRAM in str(c.get("name")) and _only_options(_words(c))]
         if len(running) != 1:
@@ -62,26 +62,26 @@ class PodManifest:
         scheduler: dict[str, Any] = running[0]
         return scheduler
 
-    def command_lines(self) -> dict[str, CommandLine]:
+    def list_command_lines(self) -> dict[str, CommandLine]:
         """Return the lists of words that hold kube-scheduler's options, by their keys; the last one takes new ones."""
         lines: dict[str, CommandLine] = {}
-        named = program_index(_words(self.container)) is None
+        named = find_program(_words(self.container)) is None
         for holder in _HOLDERS:
             words = list(self.container.get(holder) or [])
-            if named or program_index(words) is not None:
+            if named or find_program(words) is not None:
                 lines[holder] = parse(words, follows_program=named)
                 named = True
         return {holder: line for holder, line in lines.items() if line.words}
 
-    def options(self) -> list[Option]:
+    def list_options(self) -> list[Option]:
         """Return kube-scheduler's options in order."""
-        return [option for line in self.command_lines().values() for option in line.options]
+        return [option for line in self.list_command_lines().values() for option in line.options]
 
     def set_command_line(self, holder: str, line: CommandLine) -> None:
         """Make the list at `holder` hold `line`."""
         self.container[holder] = line.words
 
-    def host_path(self, path: str) -> str:
+    def find_host_path(self, path: str) -> str:
         """Return where a file that kube-scheduler sees at `path` lies on the host.
 
         Raises:
@@ -163,9 +163,9 @@ class PodManifest:
         else:
             self.spec.pop(key, None)
 
-    def text(self) -> str:
+    def render(self) -> str:
         """Return the manifest as it is now."""
-        return self._document.text()
+        return self._document.render()
 
     def says_the_same_as(self, other: PodManifest) -> bool:
         """Return whether two manifests differ in layout and comments only."""

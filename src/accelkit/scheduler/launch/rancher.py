@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import Option
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.replacement import make_replacement
 
 FILE: Final = "50-accelkit.yaml"

@@ -14,13 +14,19 @@ from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.algorithm_source import merge_algorithm_source
-from accelkit.scheduler.configuration.command_line import Option, value_of
-from accelkit.scheduler.configuration.component_config import api_version_of, new_configuration, with_extender
+from accelkit.scheduler.configuration.command_line import Option, find_option_value
+from accelkit.scheduler.configuration.component_config import add_extender, build_configuration, read_api_version
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.flags import carry_flags
-from accelkit.scheduler.configuration.policy import policy_with_extender
-from accelkit.scheduler.configuration.versions import POLICY, check_readable, minor_of, reads_policy, written_format
-from accelkit.scheduler.launch.form import DesiredSettings, PlannedFile, Read
+from accelkit.scheduler.configuration.policy import add_extender_to_policy
+from accelkit.scheduler.configuration.versions import (
+    POLICY,
+    check_readable,
+    choose_written_format,
+    parse_minor,
+    reads_policy,
+)
+from accelkit.scheduler.launch.plan import DesiredSettings, PlannedFile, Read
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _POLICY_KEY: Final = "policy.cfg"
@@ -76,25 +82,25 @@ def make_replacement(
     Raises:
         ConfigurationError: the present configuration cannot be read or merged into.
     """
-    minor = minor_of(wanted.kubernetes_version)
-    extender, files = with_credentials(wanted, owner=owner)
+    minor = parse_minor(wanted.kubernetes_version)
+    extender, files = add_credentials(wanted, owner=owner)
     wanted = dataclasses.replace(wanted, extender=extender)
-    config = value_of(options, "config")
+    config = find_option_value(options, "config")
     source = _policy_source(options, minor, config)
     if source is not None:
-        text = policy_with_extender(_policy_text(source, open_file, read), extender)
+        text = add_extender_to_policy(_policy_text(source, open_file, read), extender)
         return _replacing("policy-config-file", text, wanted, files, ())
     if config is not None:
         text = open_file(config)
-        name = check_readable(api_version_of(text), minor)
+        name = check_readable(read_api_version(text), minor)
         if name == "v1alpha1":
             return _with_algorithm_source(text, wanted, files, open_file, read)
-        return _replacing("config", with_extender(text, extender), wanted, files, ())
-    written = written_format(minor)
+        return _replacing("config", add_extender(text, extender), wanted, files, ())
+    written = choose_written_format(minor)
     if written == POLICY:
-        return _replacing("policy-config-file", policy_with_extender(None, extender), wanted, files, ())
+        return _replacing("policy-config-file", add_extender_to_policy(None, extender), wanted, files, ())
     carry = carry_flags(options, written, minor)
-    return _replacing("config", new_configuration(written, carry.fields, extender), wanted, files, carry.problems)
+    return _replacing("config", build_configuration(written, carry.fields, extender), wanted, files, carry.problems)
 
 
 def _replacing(
@@ -120,12 +126,12 @@ def _with_algorithm_source(
     merged = merge_algorithm_source(text, wanted.extender, policy_text)
     path = _digest_path(wanted.folder, "scheduler", "json", merged.policy.encode())
     files = {**files, path: PlannedFile(content=merged.policy.encode())}
-    return _replacing("config", merged.configuration(path), wanted, files, merged.problems)
+    return _replacing("config", merged.render_configuration(path), wanted, files, merged.problems)
 
 
 def _policy_source(options: Sequence[Option], minor: int, config: str | None) -> dict[str, Any] | None:
     """Return where the Policy in force comes from, in the words of v1alpha1; None where none is."""
-    file, config_map = value_of(options, "policy-config-file"), value_of(options, "policy-configmap")
+    file, config_map = find_option_value(options, "policy-config-file"), find_option_value(options, "policy-configmap")
     if not file and not config_map:
         return None
     if not reads_policy(minor):
@@ -135,9 +141,9 @@ def _policy_source(options: Sequence[Option], minor: int, config: str | None) ->
         )
     if config is not None and minor < _POLICY_BESIDE_CONFIG:
         return None
-    legacy = value_of(options, "use-legacy-policy-config") in {"true", "True", "TRUE", "t", "T", "1"}
+    legacy = find_option_value(options, "use-legacy-policy-config") in {"true", "True", "TRUE", "t", "T", "1"}
     if config_map and not legacy:
-        namespace = value_of(options, "policy-configmap-namespace") or _SYSTEM_NAMESPACE
+        namespace = find_option_value(options, "policy-configmap-namespace") or _SYSTEM_NAMESPACE
         return {"configMap": {"namespace": namespace, "name": config_map}}
     return {"file": {"path": file}} if file else None
 
@@ -155,7 +161,7 @@ def _policy_text(source: dict[str, Any], open_file: Callable[[str], str], read: 
     return content.decode()
 
 
-def with_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
+def add_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Extender, dict[str, PlannedFile]]:
     """Return the extender with its TLS configuration, and the files that this names.
 
     Args:
@@ -168,7 +174,7 @@ def with_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Ext
     folder = wanted.folder
     authority = _digest_path(folder, "extender-ca", "crt", given.ca)
     certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
-    if minor_of(wanted.kubernetes_version) < _RELOADS_CERTIFICATE:
+    if parse_minor(wanted.kubernetes_version) < _RELOADS_CERTIFICATE:
         # Read once at the start: another certificate then needs another name, so that the scheduler starts anew.
         certificate = _digest_path(folder, "client", "crt", given.certificate)
         key = _digest_path(folder, "client", "key", given.certificate)

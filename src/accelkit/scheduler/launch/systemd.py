@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.command_line import parse, program_index
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, Read
+from accelkit.scheduler.configuration.command_line import find_program, parse
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, Read
 from accelkit.scheduler.launch.replacement import make_replacement
 
 UNIT: Final = "kube-scheduler.service"
@@ -109,7 +109,7 @@ class SystemdUnit:
         return starts[0], user
 
     def _check(self, words: list[str]) -> None:
-        if program_index(words) is None:
+        if find_program(words) is None:
             raise ConfigurationError(f"ExecStart of {self.unit} does not run kube-scheduler")
         if any(_VARIABLE.search(word) for word in words):
             raise ConfigurationError(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.kube.paths import collection, secrets
+from accelkit.kube.paths import build_collection_path, build_secrets_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.launch.manifest import MANIFEST
 
@@ -29,29 +29,38 @@ _LABELS: Final = {"app.kubernetes.io/name": "accelkit-config-manager", "app.kube
 _CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 
 
-def pod_name(node: str) -> str:
+def build_pod_name(node: str) -> str:
     """Return the name of the pod for a node, and of its other objects: names of nodes may be too long for it."""
     return f"accelkit-config-manager-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
 
 
 def build_objects(action: str, spec: Spec, source: PodImage) -> list[tuple[str, dict[str, Any]]]:
     """Return the collections to post to, and the objects, the pod last."""
-    name = pod_name(spec.node)
+    name = build_pod_name(spec.node)
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _LABELS}
     rule = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
     return [
-        (collection("v1", "serviceaccounts", NAMESPACE), {"metadata": metadata}),
-        (collection(_RBAC, "roles", NAMESPACE), {"metadata": metadata, "rules": [rule]}),
-        (collection(_RBAC, "rolebindings", NAMESPACE), {"metadata": metadata, "roleRef": role, "subjects": [subject]}),
-        (secrets(NAMESPACE), {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}}),
-        (collection("v1", "pods", NAMESPACE), {"metadata": metadata, "spec": _pod_spec(action, spec, source)}),
+        (build_collection_path("v1", "serviceaccounts", NAMESPACE), {"metadata": metadata}),
+        (build_collection_path(_RBAC, "roles", NAMESPACE), {"metadata": metadata, "rules": [rule]}),
+        (
+            build_collection_path(_RBAC, "rolebindings", NAMESPACE),
+            {"metadata": metadata, "roleRef": role, "subjects": [subject]},
+        ),
+        (
+            build_secrets_path(NAMESPACE),
+            {"metadata": metadata, "stringData": {_SPEC_KEY: msgspec.json.encode(spec).decode()}},
+        ),
+        (
+            build_collection_path("v1", "pods", NAMESPACE),
+            {"metadata": metadata, "spec": _pod_spec(action, spec, source)},
+        ),
     ]
 
 
 def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
-    name, writes = pod_name(spec.node), action in {"apply", "remove"}
+    name, writes = build_pod_name(spec.node), action in {"apply", "remove"}
     mounts = _host_mounts(spec, source.host_folders)
     container = {
         "name": "config-manager",
@@ -75,7 +84,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     return {
         "nodeName": spec.node,
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": deadline_seconds(spec),
+        "activeDeadlineSeconds": compute_deadline_seconds(spec),
         "serviceAccountName": name,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
@@ -101,7 +110,7 @@ def _pod_spec(action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     }
 
 
-def deadline_seconds(spec: Spec) -> int:
+def compute_deadline_seconds(spec: Spec) -> int:
     """Return how long the pod may take: it waits for kube-scheduler once to see it, once to switch, once to go back."""
     return START_SECONDS + round(3 * spec.timeout)
 

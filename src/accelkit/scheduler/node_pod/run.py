@@ -13,11 +13,11 @@ from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.objects import delete_and_wait
-from accelkit.kube.paths import collection, member, pod_path
+from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 from accelkit.scheduler.arguments import PodImage, Spec
-from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, deadline_seconds, pod_name
+from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, build_pod_name, compute_deadline_seconds
 
-_AGENTS: Final = collection("apps/v1", "daemonsets")
+_AGENTS: Final = build_collection_path("apps/v1", "daemonsets")
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
 _POLL_SECONDS: Final = 1.0
 _DELETE_SECONDS: Final = 60.0
@@ -89,7 +89,7 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
 
 
 async def _run(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
-    name = pod_name(spec.node)
+    name = build_pod_name(spec.node)
     async with ApiClient(connection) as api:
         image = source.image or await _find_installed_image(api)
         if not image and action in {"remove", "compare-removal"}:
@@ -102,14 +102,14 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
         wanted = build_objects(action, spec, msgspec.structs.replace(source, image=image))
-        await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
+        await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
         try:
             for kind, body in wanted:
                 await api.post(kind, body)
-            await _wait_until_ended(api, pod_path(NAMESPACE, name), spec, image)
-            return await _read_result(api, pod_path(NAMESPACE, name))
+            await _wait_until_ended(api, build_pod_path(NAMESPACE, name), spec, image)
+            return await _read_result(api, build_pod_path(NAMESPACE, name))
         finally:
-            await _delete(api, [member(kind, name) for kind, _ in reversed(wanted)])
+            await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
 
 
 async def _find_installed_image(api: ApiClient) -> str | None:
@@ -124,7 +124,7 @@ async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
     Raises:
         ConfigurationError: kube-scheduler still runs with a configuration of ours.
     """
-    path = pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
+    path = build_pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
     if f"={spec.folder}/".encode() in await api.get(path):
         raise ConfigurationError(
             f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",
@@ -134,7 +134,7 @@ async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
 
 
 async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:
-    deadline = time.monotonic() + deadline_seconds(spec)
+    deadline = time.monotonic() + compute_deadline_seconds(spec)
     problem = "nothing is known of it yet"
     while time.monotonic() < deadline:
         try:
@@ -156,7 +156,7 @@ async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -
             problem = next((message for message in messages if message), status.phase)
         await asyncio.sleep(_POLL_SECONDS)
     raise ServiceError(
-        f"the pod on {spec.node} did not end within {deadline_seconds(spec)} s: {problem}",
+        f"the pod on {spec.node} did not end within {compute_deadline_seconds(spec)} s: {problem}",
         next_step=f"look at `kubectl describe node {spec.node}`, then run the playbook again",
     )
 

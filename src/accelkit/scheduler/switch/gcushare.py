@@ -17,9 +17,9 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import SOURCES, Option
-from accelkit.scheduler.launch.form import Read
 from accelkit.scheduler.launch.manifest import MANIFEST, rejoin
 from accelkit.scheduler.launch.name_resolution import CLUSTER_FIRST
+from accelkit.scheduler.launch.plan import Read
 from accelkit.scheduler.launch.pod_manifest import PodManifest
 
 FOLDER: Final = "/etc/kubernetes"
@@ -58,19 +58,19 @@ def find_leftovers(current: str, read: Read, path: str = MANIFEST) -> Leftovers 
     """
     present = tuple(file for file in FILES if read(file) is not None)
     pod = PodManifest(current, path)
-    named = [option for option in pod.options() if _is_of_gcushare(option, pod, read)]
+    named = [option for option in pod.list_options() if _is_of_gcushare(option, pod, read)]
     if not named:
         return Leftovers(current, present) if present else None
     backup = _backup(read)
-    for holder, line in pod.command_lines().items():
-        former = None if backup is None else backup.command_lines().get(holder)
+    for holder, line in pod.list_command_lines().items():
+        former = None if backup is None else backup.list_command_lines().get(holder)
         pod.set_command_line(holder, rejoin(line, former, lambda option: option in named))
     pod.take_volume(backup, _volumes(pod, backup))
     if backup is not None and pod.spec.get("dnsPolicy") == CLUSTER_FIRST != backup.spec.get("dnsPolicy"):
         pod.put_back("dnsPolicy", backup)
     if backup is not None and pod.says_the_same_as(backup):
-        return Leftovers(backup.text(), present)
-    return Leftovers(pod.text(), present)
+        return Leftovers(backup.render(), present)
+    return Leftovers(pod.render(), present)
 
 
 def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
@@ -81,7 +81,7 @@ def _is_of_gcushare(option: Option, pod: PodManifest, read: Read) -> bool:
     """
     if option.name not in SOURCES or not (option.value or "").startswith("/"):
         return False
-    host_path = pod.host_path(option.value or "")
+    host_path = pod.find_host_path(option.value or "")
     extenders = _extenders(read(host_path))
     ours = [url for url in extenders if _URL_PART in url]
     if host_path not in CONFIGURATIONS and not ours:
@@ -113,7 +113,7 @@ def _backup(read: Read) -> PodManifest | None:
         backup = PodManifest(content.decode(), BACKUP)
     except (ConfigurationError, UnicodeDecodeError):
         return None
-    return None if any(option.value in CONFIGURATIONS for option in backup.options()) else backup
+    return None if any(option.value in CONFIGURATIONS for option in backup.list_options()) else backup
 
 
 def _volumes(pod: PodManifest, backup: PodManifest | None) -> Collection[str]:

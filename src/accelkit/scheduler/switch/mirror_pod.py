@@ -16,12 +16,12 @@ import msgspec
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.scheduler.configuration.command_line import value_of
+from accelkit.scheduler.configuration.command_line import find_option_value
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.pod_manifest import PodManifest
-from accelkit.scheduler.switch.waiting import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
+from accelkit.scheduler.switch.waiters import DEADLINE_SECONDS, LOG_LINES, POLL_SECONDS
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _HASH: Final = "kubernetes.io/config.hash"
@@ -106,7 +106,7 @@ class MirrorPod:
     async def _wait(self, host: Host, manifest: PodManifest) -> None:
         document = manifest.root
         name = f"{document['metadata']['name']}-{self.node}"
-        path = pod_path(document["metadata"].get("namespace", "default"), name)
+        path = build_pod_path(document["metadata"].get("namespace", "default"), name)
         commands = {
             str(each["name"]): [str(word) for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
             for each in document["spec"]["containers"]
@@ -159,14 +159,14 @@ class MirrorPod:
             watch.container_id, watch.steady_since = container_id, time.monotonic()
 
     def _healthy(self, host: Host, manifest: PodManifest) -> bool:
-        options = manifest.options()
-        port = value_of(options, "secure-port") or str(_PORT)
-        address = value_of(options, "bind-address") or "127.0.0.1"
+        options = manifest.list_options()
+        port = find_option_value(options, "secure-port") or str(_PORT)
+        address = find_option_value(options, "bind-address") or "127.0.0.1"
         if port == "0":
             return True
         address = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - where it is asked, not served
         # A host that cannot ask leaves it to the kubelet, whose probes have been passed.
-        return host.answers(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
+        return host.probe_url(f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz") is not False
 
 
 def _problem(status: _ContainerStatus | None) -> str | None:

@@ -48,12 +48,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     version: int = RECORD_VERSION
 
 
-def digest(content: bytes) -> str:
+def compute_sha256(content: bytes) -> str:
     """Return the SHA-256 of some bytes in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
-def record_path(folder: str, path: str) -> str:
+def build_record_path(folder: str, path: str) -> str:
     """Return where the record of `path` lies.
 
     Raises:
@@ -63,10 +63,10 @@ def record_path(folder: str, path: str) -> str:
         raise ConfigurationError(
             f"backup_dir {folder} is the folder of {path}", next_step="choose another one, as /var/lib/accelkit/backup"
         )
-    return str(PurePosixPath(folder, f"{PurePosixPath(path).name}.{digest(path.encode())[:16]}{RECORD_SUFFIX}"))
+    return str(PurePosixPath(folder, f"{PurePosixPath(path).name}.{compute_sha256(path.encode())[:16]}{RECORD_SUFFIX}"))
 
 
-def original_path(folder: str, sha256: str) -> str:
+def build_original_path(folder: str, sha256: str) -> str:
     """Return where original bytes lie."""
     return str(PurePosixPath(folder, f"{sha256}{ORIGINAL_SUFFIX}"))
 

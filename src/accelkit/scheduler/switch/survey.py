@@ -11,18 +11,18 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.host.host import UNFINISHED_PREFIX, FileStatus, Host, missing_folders
-from accelkit.scheduler.launch.form import DesiredSettings, Launch, Plan
+from accelkit.scheduler.host.host import UNFINISHED_PREFIX, FileStatus, Host, list_missing_folders
 from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, Launch, Plan
 from accelkit.scheduler.switch.gcushare import find_leftovers
 from accelkit.scheduler.switch.record import (
     ORIGINAL_SUFFIX,
     RECORD_SUFFIX,
     Record,
+    build_original_path,
+    build_record_path,
+    compute_sha256,
     decode_record,
-    digest,
-    original_path,
-    record_path,
 )
 
 _OUR_NAMES: Final = re.compile(r"(scheduler|extender-ca)-[0-9a-f]{12}\.(yaml|json|crt)|client\.(crt|key)")
@@ -81,7 +81,7 @@ class Survey:
         self._backup_dir = backup_dir
         self._folder = folder
         self._adopt = adopt_gcushare
-        self.place = record_path(backup_dir, launch.path)
+        self.place = build_record_path(backup_dir, launch.path)
 
     def find(self) -> Found:
         """Look at the launch file and its record.
@@ -90,7 +90,7 @@ class Survey:
             ConfigurationError: one of them cannot be read or used.
         """
         path = self._launch.path
-        status = self._host.status(path)
+        status = self._host.read_status(path)
         if status is not None and status.kind != "file":
             raise ConfigurationError(f"{path} is no plain file but a {status.kind}", next_step="name the file itself")
         content = self._host.read(path)
@@ -104,9 +104,9 @@ class Survey:
         return Found(status, current, record, recorded, safe)
 
     def _kept(self, sha256: str) -> str | None:
-        place = original_path(self._backup_dir, sha256)
+        place = build_original_path(self._backup_dir, sha256)
         content = self._host.read(place)
-        if content is None or digest(content) != sha256:
+        if content is None or compute_sha256(content) != sha256:
             raise ConfigurationError(
                 f"the recorded original {place} of {self._launch.path} is {'gone' if content is None else 'damaged'}",
                 next_step=f"put it back from a backup of your own, or delete {self.place} to go on without it",
@@ -140,7 +140,7 @@ class Survey:
         """Return the text to be recorded as original: what others made of the launch file, without what is ours."""
         if found.current is None or base is None:
             return None
-        current = digest(found.current.encode())
+        current = compute_sha256(found.current.encode())
         if found.record is not None and current in {found.record.written_sha256, found.record.sha256}:
             return found.recorded
         return self._launch.unswitch(base, found.recorded) if self._launch.is_switched(base) else base
@@ -150,24 +150,24 @@ class Survey:
         if before != after:
             yield FileChange(self._launch.path, _bytes(before), _bytes(after))
 
-    def record_for(self, found: Found, intent: Intent) -> Record:
+    def build_record(self, found: Found, intent: Intent) -> Record:
         """Return the record to be written before the first change."""
         old = found.record
         folders = (
             *self.list_own_folders(),
-            *missing_folders(self._host, self._folder if intent.plan.files else "/"),
-            *missing_folders(self._host, str(PurePosixPath(self._launch.path).parent)),
+            *list_missing_folders(self._host, self._folder if intent.plan.files else "/"),
+            *list_missing_folders(self._host, str(PurePosixPath(self._launch.path).parent)),
         )
         common: dict[str, Any] = {
             "path": self._launch.path,
-            "written_sha256": digest(intent.plan.launch_text.encode()),
+            "written_sha256": compute_sha256(intent.plan.launch_text.encode()),
             "previous": _digest(found.safe),
             "files": tuple(sorted({*intent.plan.files, *(old.files if old else ())})),
             "folders": tuple(dict.fromkeys((*(old.folders if old else ()), *folders))),
         }
         if intent.original is None:
             return msgspec.convert({**common, "existed": False}, Record)
-        sha256 = digest(intent.original.encode())
+        sha256 = compute_sha256(intent.original.encode())
         if old is not None and old.sha256 == sha256:
             owner = {"mode": old.mode, "uid": old.uid, "gid": old.gid}
         else:
@@ -183,10 +183,10 @@ class Survey:
         ours: list[str] = []
         for folder in (PurePosixPath(self._backup_dir), *PurePosixPath(self._backup_dir).parents):
             place = str(folder)
-            names = self._host.names(place)
+            names = self._host.list_names(place)
             if place == self._backup_dir and not any(_is_record(name) for name in names):
                 names = [name for name in names if not _is_leftover(name)]
-            mine = self._host.status(place) is None or place == self._backup_dir or "accelkit" in folder.name
+            mine = self._host.read_status(place) is None or place == self._backup_dir or "accelkit" in folder.name
             if not mine or {str(folder / name) for name in names} - set(ours):
                 break
             ours.insert(0, place)
@@ -194,7 +194,7 @@ class Survey:
 
     def list_lost_originals(self) -> list[str]:
         """Return the originals that no record names: of a run that was cut off, or of what others changed since."""
-        names = self._host.names(self._backup_dir)
+        names = self._host.list_names(self._backup_dir)
         kept = set()
         for name in names:
             if _is_record(name):
@@ -209,7 +209,7 @@ class Survey:
         record, current = found.record, found.current
         if current is None:
             return None, record is None or not record.existed
-        sha256 = digest(current.encode())
+        sha256 = compute_sha256(current.encode())
         if record is not None and sha256 == record.written_sha256:
             return found.recorded, True
         if record is not None and record.existed and sha256 == record.sha256:
@@ -220,9 +220,9 @@ class Survey:
 
     def list_our_files(self, record: Record | None) -> list[str]:
         """Return what lies on the host of our files, beside the launch file and the record."""
-        inside = [name for name in self._host.names(self._folder) if _OUR_NAMES.fullmatch(name)]
+        inside = [name for name in self._host.list_names(self._folder) if _OUR_NAMES.fullmatch(name)]
         paths = {str(PurePosixPath(self._folder, name)) for name in inside} | set(record.files if record else ())
-        return sorted(path for path in paths if self._host.status(path) is not None)
+        return sorted(path for path in paths if self._host.read_status(path) is not None)
 
 
 def _is_record(name: str) -> bool:
@@ -234,7 +234,7 @@ def _is_leftover(name: str) -> bool:
 
 
 def _digest(text: str | None) -> str:
-    return "" if text is None else digest(text.encode())
+    return "" if text is None else compute_sha256(text.encode())
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -17,8 +17,8 @@ import msgspec
 from accelkit.errors import AccelkitError, ServiceError
 from accelkit.scheduler.arguments import BACKUP_DIR, FOLDER
 from accelkit.scheduler.host.host import FileStatus, Host, make_folders, sweep
-from accelkit.scheduler.launch.form import DesiredSettings, Launch
-from accelkit.scheduler.switch.record import Record, digest, encode_record, original_path
+from accelkit.scheduler.launch.plan import DesiredSettings, Launch
+from accelkit.scheduler.switch.record import Record, build_original_path, compute_sha256, encode_record
 from accelkit.scheduler.switch.survey import FileChange, Found, Intent, Survey, decode_text
 
 
@@ -121,8 +121,8 @@ class Switch:
             return outcome
         if found.record is None and not (found.current is not None and self._launch.is_switched(found.current)):
             self._waiter.check(self._host, found.current)
-        record = self._survey.record_for(found, intent)
-        former = {path: (self._host.status(path), self._host.read(path)) for path in intent.plan.files}
+        record = self._survey.build_record(found, intent)
+        former = {path: (self._host.read_status(path), self._host.read(path)) for path in intent.plan.files}
         try:
             self._keep(record, intent.original, found.safe)
             self._put(intent, found.status, record)
@@ -175,8 +175,8 @@ class Switch:
         make_folders(self._host, self._backup_dir, mode="0700")
         sweep(self._host, self._backup_dir)
         for content in (text.encode() for text in texts if text is not None):
-            place = original_path(self._backup_dir, digest(content))
-            if self._host.status(place) is None:
+            place = build_original_path(self._backup_dir, compute_sha256(content))
+            if self._host.read_status(place) is None:
                 self._host.write(place, content, mode="0600", uid=uid, gid=gid)
         if self._host.read(self._survey.place) != encode_record(record):
             self._host.write(self._survey.place, encode_record(record), mode="0600", uid=uid, gid=gid)
@@ -238,7 +238,7 @@ class Switch:
             if found.record is None:
                 self._forget(record)
             else:
-                settled = {"written_sha256": digest(found.safe.encode()), "previous": None}
+                settled = {"written_sha256": compute_sha256(found.safe.encode()), "previous": None}
                 self._keep(msgspec.structs.replace(found.record, **settled), found.recorded)
                 self._drop_lost_originals()
         except AccelkitError as exc:

@@ -48,7 +48,9 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         text = self._text(granted)
         return {} if present.get(self.cards_key) == text else {self.cards_key: text}
 
-    def cards(self, present: Mapping[str, str], containers: Sequence[str]) -> Mapping[str, Sequence[int]] | None:
+    def read_card_numbers(
+        self, present: Mapping[str, str], containers: Sequence[str]
+    ) -> Mapping[str, Sequence[int]] | None:
         """Return the numbers of the cards of each of these containers; None where the pod does not say.
 
         Raises:
@@ -72,7 +74,10 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     def _text(self, granted: Granted) -> str:
         parts = [
-            ",".join(f"card{number}" for number in sorted(granted.number(share.card) for share in granted.shares(name)))
+            ",".join(
+                f"card{number}"
+                for number in sorted(granted.find_card_number(share.card) for share in granted.find_shares(name))
+            )
             for name in granted.containers
         ]
         return "|".join(parts)

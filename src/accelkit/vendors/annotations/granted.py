@@ -37,11 +37,11 @@ class Granted:
     cards: Mapping[str, Card]
     unit_bytes: int
 
-    def shares(self, container: str) -> Sequence[Share]:
+    def find_shares(self, container: str) -> Sequence[Share]:
         """Return the shares of one container."""
         return self.assignment.containers.get(container, ())
 
-    def number(self, card: str) -> int:
+    def find_card_number(self, card: str) -> int:
         """Return the number by which other systems know a card.
 
         Raises:
@@ -52,11 +52,11 @@ class Granted:
             raise AssignmentError(f"card {card} has no number that other systems know it by")
         return found.number
 
-    def units(self, *shares: Share) -> int:
+    def count_units(self, *shares: Share) -> int:
         """Return how many units of memory shares are together."""
         return sum(share.memory_bytes for share in shares) // self.unit_bytes
 
-    def shared(self) -> Mapping[str, Sequence[Share]]:
+    def list_memory_shares(self) -> Mapping[str, Sequence[Share]]:
         """Return the shares of memory by container; whole cards and what is moving are left out."""
         found = {
             name: [share for share in shares if not share.whole]

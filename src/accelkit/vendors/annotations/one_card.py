@@ -58,7 +58,9 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
             wanted[self.assigned_at] = str(now_ns)
         return {key: value for key, value in wanted.items() if present.get(key) != value}
 
-    def cards(self, present: Mapping[str, str], containers: Sequence[str]) -> Mapping[str, Sequence[int]] | None:
+    def read_card_numbers(
+        self, present: Mapping[str, str], containers: Sequence[str]
+    ) -> Mapping[str, Sequence[int]] | None:
         """Return the numbers of the cards of each of these containers; None where the pod does not say.
 
         Raises:
@@ -70,12 +72,12 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return read_same_card(self.card, text, containers)
 
     def _facts(self, granted: Granted) -> dict[str, str]:
-        shares = [share for held in granted.shared().values() for share in held]
+        shares = [share for held in granted.list_memory_shares().values() for share in held]
         if len({share.card for share in shares}) != 1:
             return {}
         card = shares[0].card
         return {
-            self.card: str(granted.number(card)),
-            self.request: str(granted.units(*shares)),
+            self.card: str(granted.find_card_number(card)),
+            self.request: str(granted.count_units(*shares)),
             self.capacity: str(granted.cards[card].capacity_bytes // granted.unit_bytes),
         }

@@ -59,7 +59,9 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         wanted = {**facts, self.assigned: "true"} if facts else {}
         return {key: value for key, value in wanted.items() if present.get(key) != value}
 
-    def cards(self, present: Mapping[str, str], containers: Sequence[str]) -> Mapping[str, Sequence[int]] | None:
+    def read_card_numbers(
+        self, present: Mapping[str, str], containers: Sequence[str]
+    ) -> Mapping[str, Sequence[int]] | None:
         """Return the numbers of the cards of each of these containers; None where the pod does not say.
 
         Raises:
@@ -70,19 +72,19 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
             return None
         return read_same_card(self.card, text, containers)
 
-    def slices(self, compute: int) -> int:
+    def count_slices(self, compute: int) -> int:
         """Return how many slices an amount of compute stands for."""
         return round(compute * self.per_card / WHOLE_COMPUTE)
 
     def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str]:
-        shared = granted.shared()
+        shared = granted.list_memory_shares()
         cards = {share.card for shares in shared.values() for share in shares}
         if len(cards) != 1:
             return {}
-        counts = {name: sum(self.slices(share.compute) for share in shares) for name, shares in shared.items()}
+        counts = {name: sum(self.count_slices(share.compute) for share in shares) for name, shares in shared.items()}
         entries = {name: _Container(allocated, count) for name, count in sorted(counts.items())}
         return {
-            self.card: str(granted.number(cards.pop())),
+            self.card: str(granted.find_card_number(cards.pop())),
             self.request: str(sum(counts.values())),
             self.containers: msgspec.json.encode(entries).decode(),
         }

@@ -51,7 +51,7 @@ def inspection(pods, cards=CARDS):
         [msgspec.convert({"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: text}}}, Node)]
     )
     feed.replace_pods(list(pods))
-    return view(ledger.nodes())
+    return view(ledger.list_nodes())
 
 
 def held(**pods):

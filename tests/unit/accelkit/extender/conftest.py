@@ -12,7 +12,7 @@ from accelkit.extender import binder as module
 from accelkit.extender.binder import Binder
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
-from accelkit.kube.paths import PODS, pod_path
+from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
@@ -51,7 +51,7 @@ class BindingApi(FakeApi):
         return {pod["metadata"]["name"]: pod for pod in self.objects.values()}
 
     def remove(self, name):
-        del self.objects[pod_path("d", name)]
+        del self.objects[build_pod_path("d", name)]
 
     @property
     def posts(self):
@@ -98,7 +98,7 @@ class World:
             self.show(name)
 
     def show(self, name, kind="ADDED"):
-        self.feed.pod_event(kind, msgspec.convert(self.api.pods[name], Pod))
+        self.feed.take_pod_event(kind, msgspec.convert(self.api.pods[name], Pod))
 
     async def bind(self, name="p", node="n", uid=""):
         """Bind a pod; return the sentence that kube-scheduler reads, empty for success."""
@@ -113,10 +113,10 @@ class World:
         self.api.pods[name]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION] = OTHERS
 
     def used(self, node="n"):
-        return {card: use.used_bytes for card, use in self.ledger.node(node).uses.items()}
+        return {card: use.used_bytes for card, use in self.ledger.find_node(node).uses.items()}
 
     def stage(self, name="p"):
-        held = self.ledger.holding(f"uid-{name}")
+        held = self.ledger.find_holding(f"uid-{name}")
         return None if held is None else held.stage
 
 

@@ -30,7 +30,7 @@ def answers(*dialects):
 
 def test_gcushare_is_answered_as_its_manual_shows(ledger):
     pod = {"name": "gcushare-pod-1", "namespace": "kube-system", "uid": "2713cdab", "createTime": CREATED, "usedGCU": 4}
-    assert answers("gcushare")["/gcushare-scheduler"].view_nodes(ledger.nodes()) == {
+    assert answers("gcushare")["/gcushare-scheduler"].view_nodes(ledger.list_nodes()) == {
         "nodes": [
             {
                 "name": "n",
@@ -48,11 +48,11 @@ def test_gcushare_is_answered_as_its_manual_shows(ledger):
 
 def test_its_source_of_2025_is_answered_with_slices_by_minor(ledger):
     inspect = answers("native", "gcushare-2025")["/gcushare-scheduler"]
-    (node,) = inspect.view_nodes(ledger.nodes())
+    (node,) = inspect.view_nodes(ledger.list_nodes())
     assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (12, 2, 10)
     assert list(node["devices"]) == ["0", "1"]
     assert node["devices"]["0"]["pods"][0]["usedGCU"] == 2
-    assert inspect.view_node(ledger.node("n")) == node
+    assert inspect.view_node(ledger.find_node("n")) == node
     assert {key: node["devices"]["1"][key] for key in ("virt", "pods")} == {"virt": "Shared", "pods": []}
 
 
@@ -63,16 +63,16 @@ def test_its_source_of_2025_is_answered_with_slices_by_minor(ledger):
 def test_of_two_systems_below_one_path_the_one_in_use_answers(ledger, in_use, bare):
     found = answers(*in_use)
     assert sorted(found) == ["/gcushare-scheduler", "/gpushare-scheduler"]
-    assert isinstance(found["/gcushare-scheduler"].view_nodes(ledger.nodes()), list) is bare
+    assert isinstance(found["/gcushare-scheduler"].view_nodes(ledger.list_nodes()), list) is bare
 
 
 def test_a_pod_whose_creation_is_not_known_has_an_empty_time(ledger):
     inspect = make_foreign_inspects(["gcushare"], {}.get)["/gcushare-scheduler"]
-    assert inspect.view_node(ledger.node("n"))["nodes"][0]["devices"][0]["pods"][0]["createTime"] == ""
+    assert inspect.view_node(ledger.find_node("n"))["nodes"][0]["devices"][0]["pods"][0]["createTime"] == ""
 
 
 def test_aliyun_is_answered_in_its_own_names(ledger):
-    assert answers()["/gpushare-scheduler"].view_node(ledger.node("n")) == {
+    assert answers()["/gpushare-scheduler"].view_node(ledger.find_node("n")) == {
         "nodes": [
             {
                 "name": "n",
@@ -93,5 +93,5 @@ def test_aliyun_is_answered_in_its_own_names(ledger):
 
 
 def test_a_node_that_shares_nothing_is_a_sentence():
-    assert answers()["/gcushare-scheduler"].unknown_node("n{}") == "node: n{} is not the gcushare node"
-    assert answers()["/gpushare-scheduler"].unknown_node("n") == "node n is not known, or shares no cards"
+    assert answers()["/gcushare-scheduler"].describe_unknown_node("n{}") == "node: n{} is not the gcushare node"
+    assert answers()["/gpushare-scheduler"].describe_unknown_node("n") == "node n is not known, or shares no cards"

@@ -29,7 +29,7 @@ def hold(ledger, name, card, memory, *, whole=False):
 
 
 def findings(ledger, min_free=0):
-    return [(each.card, each.kind) for each in check(view(ledger.nodes()), min_free_bytes=min_free * GIB)]
+    return [(each.card, each.kind) for each in check(view(ledger.list_nodes()), min_free_bytes=min_free * GIB)]
 
 
 def test_a_cluster_in_order_has_no_findings(ledger):
@@ -40,7 +40,7 @@ def test_a_cluster_in_order_has_no_findings(ledger):
 def test_a_card_over_capacity_is_found_with_its_figures(ledger):
     hold(ledger, "p", "a", 12)
     hold(ledger, "q", "a", 8)
-    (finding,) = check(view(ledger.nodes()))
+    (finding,) = check(view(ledger.list_nodes()))
     assert (finding.kind, finding.used_bytes, finding.free_bytes) == (FindingKind.OVER_CAPACITY, 20 * GIB, -4 * GIB)
     assert finding.message == "card a of n has 16 GiB, its shares take 20 GiB"
 
@@ -78,20 +78,20 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
     request = PodRequest((ContainerRequest("c", Kind.APP, 1, 4 * GIB),))
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", request, "it has none"))
-    (finding,) = check(view(ledger.nodes()))
+    (finding,) = check(view(ledger.list_nodes()))
     assert (finding.kind, finding.used_bytes) == (FindingKind.UNASSIGNED_POD, 4 * GIB)
     assert finding.message == "pod d/p holds cards of n, but which is not known: it has none"
 
 
 def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
     ledger.put_node("m", Inventory(GIB, (Card("c", "v", "m", GIB), Card("b", "v", "m", GIB))))
-    found = check(view(ledger.nodes()), min_free_bytes=20 * GIB)
+    found = check(view(ledger.list_nodes()), min_free_bytes=20 * GIB)
     assert [(each.node, each.card) for each in found] == [("m", "c"), ("m", "b"), ("n", "a")]
 
 
 def test_a_node_whose_inventory_cannot_be_read_is_found():
     ledger = Ledger(unit_bytes=GIB)
     ledger.put_node("n", InventoryError("garbled"))
-    (finding,) = check(view(ledger.nodes()))
+    (finding,) = check(view(ledger.list_nodes()))
     assert (finding.node, finding.kind) == ("n", "unknown_inventory")
     assert "garbled" in finding.message

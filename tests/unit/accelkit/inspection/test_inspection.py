@@ -9,7 +9,7 @@ from rich.console import Console
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import Inspection, Totals, inspect_cluster, view
-from accelkit.inspection.table import inspection_table
+from accelkit.inspection.table import build_inspection_table
 from accelkit.kube.paths import NODES, PODS
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
@@ -40,7 +40,7 @@ def ledger():
 
 
 def node_of(ledger, name="n"):
-    return {node.name: node for node in view(ledger.nodes()).nodes}[name]
+    return {node.name: node for node in view(ledger.list_nodes()).nodes}[name]
 
 
 def test_a_card_shows_its_shares_and_what_is_left(ledger):
@@ -59,7 +59,7 @@ def test_totals_are_the_sums_of_the_cards(ledger):
     ledger.put_node("m", Inventory(GIB, (Card("a", "v", "m", 8 * GIB),)))
     ledger.reserve(ref("p"), "n", wants(4 * GIB, cards=2), Policy.BINPACK)
     ledger.reserve(ref("q"), "m", wants(), Policy.BINPACK)
-    shown = view(ledger.nodes())
+    shown = view(ledger.list_nodes())
     assert [node.totals for node in shown.nodes] == [
         Totals(1, 8 * GIB, 8 * GIB, 0),
         Totals(3, 32 * GIB, 8 * GIB, 24 * GIB),
@@ -99,7 +99,7 @@ def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong
 
 def test_nodes_without_cards_and_pods_are_left_out(ledger):
     ledger.put_node("bare", None)
-    assert [node.name for node in view(ledger.nodes()).nodes] == ["n"]
+    assert [node.name for node in view(ledger.list_nodes()).nodes] == ["n"]
 
 
 def test_a_node_that_is_gone_is_shown_while_pods_hold_its_cards(ledger):
@@ -111,7 +111,7 @@ def test_a_node_that_is_gone_is_shown_while_pods_hold_its_cards(ledger):
 
 def test_an_inspection_reads_back_as_it_was_written(ledger):
     ledger.reserve(ref("p"), "n", wants(), Policy.BINPACK)
-    shown = view(ledger.nodes())
+    shown = view(ledger.list_nodes())
     assert msgspec.json.decode(msgspec.json.encode(shown), type=Inspection) == shown
 
 
@@ -143,7 +143,7 @@ async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
 
 def printed(inspection):
     stream = io.StringIO()
-    Console(width=160, file=stream).print(inspection_table(inspection))
+    Console(width=160, file=stream).print(build_inspection_table(inspection))
     return stream.getvalue()
 
 
@@ -151,7 +151,7 @@ def test_the_table_shows_cards_pods_strays_and_totals(ledger):
     ledger.reserve(ref("p"), "n", wants(8 * GIB), Policy.BINPACK)
     ledger.reserve(ref("w"), "n", wants(), Policy.SPREAD)
     ledger.confirm_unassigned(UnassignedPod(ref("s"), "n", wants(4 * GIB), "it has none"))
-    text = printed(view(ledger.nodes()))
+    text = printed(view(ledger.list_nodes()))
     assert "8 GiB of 16 GiB" in text
     assert "d/p [c]" in text
     assert "whole card  (reserved)" in text

@@ -9,9 +9,19 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.install.adoption import NODE_LABEL, adopt_gcushare
-from accelkit.kube.paths import NODES, collection, group, member, node_path, secrets
+from accelkit.kube.paths import (
+    NODES,
+    build_collection_path,
+    build_group_path,
+    build_node_path,
+    build_object_path,
+    build_secrets_path,
+)
 
-MAPS, ROLES = collection("v1", "configmaps", "d"), collection("rbac.authorization.k8s.io/v1", "clusterroles")
+MAPS, ROLES = (
+    build_collection_path("v1", "configmaps", "d"),
+    build_collection_path("rbac.authorization.k8s.io/v1", "clusterroles"),
+)
 MANIFEST = """\
 apiVersion: v1
 kind: ConfigMap
@@ -49,18 +59,18 @@ def resource(name, kind, *, namespaced):
 def api():
     """A cluster with a release of two revisions, another chart's release, and three nodes."""
     api = FakeApi()
-    api.documents[group("v1")] = {"resources": [resource("configmaps", "ConfigMap", namespaced=True)]}
+    api.documents[build_group_path("v1")] = {"resources": [resource("configmaps", "ConfigMap", namespaced=True)]}
     roles = [
         resource("clusterroles/status", "ClusterRole", namespaced=False),
         resource("clusterroles", "ClusterRole", namespaced=False),
     ]
-    api.documents[group("rbac.authorization.k8s.io/v1")] = {"resources": roles}
+    api.documents[build_group_path("rbac.authorization.k8s.io/v1")] = {"resources": roles}
     for each in (
         release("g", "gcushare-device-plugin", "", version=9),
         release("g", "gcushare-device-plugin", MANIFEST, version=10),
         release("other", "prometheus", MANIFEST),
     ):
-        api.store(secrets("d"), {**each, "metadata": {**each["metadata"], "namespace": "d"}})
+        api.store(build_secrets_path("d"), {**each, "metadata": {**each["metadata"], "namespace": "d"}})
     for name in ("gcushare", "kept"):
         api.store(MAPS, {"metadata": {"name": name}})
     api.store(ROLES, {"metadata": {"name": "gcushare:plugin"}})
@@ -70,7 +80,7 @@ def api():
 
 
 def labels(api):
-    return {name: api.objects[node_path(name)]["metadata"]["labels"] for name in "abc"}
+    return {name: api.objects[build_node_path(name)]["metadata"]["labels"] for name in "abc"}
 
 
 async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
@@ -78,7 +88,10 @@ async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
     assert (found.releases, found.nodes) == (["d/g"], ["a", "b"])
     assert labels(api) == {"a": {"accelkit.io/share": "true"}, "b": {}, "c": {}}
     left = {path for path in api.objects if not path.startswith(NODES)}
-    assert left == {member(MAPS, "kept"), member(secrets("d"), "sh.helm.release.v1.other.v1")}
+    assert left == {
+        build_object_path(MAPS, "kept"),
+        build_object_path(build_secrets_path("d"), "sh.helm.release.v1.other.v1"),
+    }
     again = await adopt_gcushare(api)
     assert (again.releases, again.nodes) == ([], [])
 
@@ -106,12 +119,12 @@ async def test_a_refusal_leaves_the_record_for_a_second_try(api):
     with pytest.raises(ApiError, match="is forbidden"):
         await adopt_gcushare(api)
     assert (await adopt_gcushare(api)).releases == ["d/g"]
-    assert member(MAPS, "gcushare") not in api.objects
+    assert build_object_path(MAPS, "gcushare") not in api.objects
 
 
 @pytest.mark.parametrize("data", [{}, {"release": "!"}, {"release": base64.b64encode(b"bm90IEpTT04=").decode()}])
 async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data):
-    api.objects[member(secrets("d"), "sh.helm.release.v1.g.v10")]["data"] = data
+    api.objects[build_object_path(build_secrets_path("d"), "sh.helm.release.v1.g.v10")]["data"] = data
     with pytest.raises(
         ConfigurationError, match=r"d/sh\.helm\.release\.v1\.g\.v10 cannot be read.*uninstall it with Helm"
     ):
@@ -121,6 +134,6 @@ async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data):
 
 async def test_a_manifest_that_is_no_yaml_is_left_to_helm(api):
     broken = release("g", "gcushare-device-plugin", "a: [", version=10)
-    api.objects[member(secrets("d"), "sh.helm.release.v1.g.v10")]["data"] = broken["data"]
+    api.objects[build_object_path(build_secrets_path("d"), "sh.helm.release.v1.g.v10")]["data"] = broken["data"]
     with pytest.raises(ConfigurationError, match="is not YAML"):
         await adopt_gcushare(api)

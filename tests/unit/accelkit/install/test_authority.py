@@ -19,7 +19,7 @@ from accelkit.install.authority import (
     write_secrets,
 )
 from accelkit.install.certificates import Authority, KeyPair
-from accelkit.kube.paths import member, secrets
+from accelkit.kube.paths import build_object_path, build_secrets_path
 
 NAMES = ("accelkit-extender.accelkit.svc", "10.96.0.20")
 SPEC = CertificateSpec(NAMES)
@@ -114,7 +114,7 @@ async def test_secrets_are_read_as_they_were_written(api, made):
     assert await read_secrets(api, "ours") == {}
     await write_secrets(api, "ours", made, {"app": "x"})
     assert await read_secrets(api, "ours") == made
-    stored = api.objects[member(secrets("ours"), SERVER)]
+    stored = api.objects[build_object_path(build_secrets_path("ours"), SERVER)]
     assert (stored["type"], stored["metadata"]["labels"]) == ("kubernetes.io/tls", {"app": "x"})
 
 
@@ -125,6 +125,6 @@ async def test_a_secret_that_is_there_is_replaced(api, made):
 
 
 async def test_a_secret_that_cannot_be_read_is_named(api):
-    api.store(secrets("ours"), {"metadata": {"name": CLIENT}, "data": {"tls.crt": "!"}})
+    api.store(build_secrets_path("ours"), {"metadata": {"name": CLIENT}, "data": {"tls.crt": "!"}})
     with pytest.raises(ConfigurationError, match="Secret ours/accelkit-scheduler-client cannot be read"):
         await read_secrets(api, "ours")

@@ -7,14 +7,14 @@ from fake_api.server import FakeApi
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.install import sharing
 from accelkit.install.sharing import share, unshare
-from accelkit.kube.paths import NODES, node_path
+from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
 
 INVENTORY = encode_inventory(Inventory(2**30, (Card(id="card-0", vendor="v", model="m", memory_bytes=2**34),)))
 PRESENT = "feature.node.kubernetes.io/pci-simulated.present"
 OFFER = {"accelkit.io/memory": "16", "accelkit.io/cards": "1"}
-A = node_path("a")
+A = build_node_path("a")
 GONE = {"accelkit.io/memory": "0", "accelkit.io/cards": "0"}
 
 
@@ -75,7 +75,7 @@ async def test_all_nodes_with_cards_are_shared_by_default():
     assert result.after["nfd"] == {"labels": {"accelkit.io/share": "true"}}
     assert {
         path for path, each in api.objects.items() if each["metadata"]["labels"].get("accelkit.io/share") == "true"
-    } == {node_path(name) for name in ("done", "known", "nfd")}
+    } == {build_node_path(name) for name in ("done", "known", "nfd")}
 
 
 async def test_a_named_node_is_shared_whatever_its_label_says():

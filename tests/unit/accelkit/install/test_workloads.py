@@ -5,7 +5,7 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.install.workloads import Workload, list_workloads_requesting
-from accelkit.kube.paths import collection
+from accelkit.kube.paths import build_collection_path
 
 MEMORY = "accelkit.io/memory"
 
@@ -17,7 +17,7 @@ def cluster(**collections):
     api = FakeApi()
     for plural, items in collections.items():
         for each in items:
-            api.store(collection(GROUPS.get(plural, "apps/v1"), plural), each)
+            api.store(build_collection_path(GROUPS.get(plural, "apps/v1"), plural), each)
     return api
 
 
@@ -60,9 +60,9 @@ async def test_cron_jobs_are_read_in_either_version(old):
     api = FakeApi()
     version = "batch/v1beta1" if old else "batch/v1"
     template_of_job = {"jobTemplate": {"spec": {"template": {"spec": asking()}}}}
-    api.store(collection(version, "cronjobs"), item("w", template_of_job))
+    api.store(build_collection_path(version, "cronjobs"), item("w", template_of_job))
     if old:
-        api.fail(ApiError("not found", status=404), path=collection("batch/v1", "cronjobs"))
+        api.fail(ApiError("not found", status=404), path=build_collection_path("batch/v1", "cronjobs"))
     assert await list_workloads_requesting(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
 
 

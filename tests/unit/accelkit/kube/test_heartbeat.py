@@ -31,4 +31,4 @@ async def test_silence_is_the_time_without_an_answer_that_blames_the_asker(monke
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
-    assert heartbeat.silent_seconds() == silent
+    assert heartbeat.measure_silence_seconds() == silent

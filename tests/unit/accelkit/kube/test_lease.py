@@ -6,10 +6,10 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.kube.lease import LEASE_SECONDS, TERM_SECONDS, Elector, LeaseName, parse_lease
-from accelkit.kube.paths import leases, member
+from accelkit.kube.paths import build_leases_path, build_object_path
 
 NAME = LeaseName("d", "l")
-LEASE = member(leases("d"), "l")
+LEASE = build_object_path(build_leases_path("d"), "l")
 
 
 class Candidate:
@@ -19,7 +19,7 @@ class Candidate:
         self.elector = Elector(server, NAME, name, on_acquired=acquired, on_lost=lost, clock=lambda: clock[0])
 
     async def step(self):
-        await self.elector.step()
+        await self.elector.try_acquire_or_renew()
         return self.elector.leads()
 
 

@@ -15,10 +15,10 @@ from accelkit.kube.objects import (
     get_if_present,
     patch_or_create,
 )
-from accelkit.kube.paths import config_maps, member
+from accelkit.kube.paths import build_config_maps_path, build_object_path
 
-MAPS = config_maps("d")
-PATH = member(MAPS, "m")
+MAPS = build_config_maps_path("d")
+PATH = build_object_path(MAPS, "m")
 REFUSED = ApiError("configmaps is forbidden", status=403, reason="Forbidden")
 
 

@@ -241,11 +241,11 @@ async def test_watches_that_end_at_once_are_not_resumed_as_fast_as_they_come(clu
 
 
 async def test_silence_is_counted_only_while_there_is_no_connection(cluster):
-    assert cluster.reflector.silent_seconds() > 0
+    assert cluster.reflector.measure_silence_seconds() > 0
     assert not cluster.reflector.synced.is_set()
     cluster.start(page(), Watch(event("ADDED", "a", "2"), then="stay"))
     await cluster.expect(["list"], ["ADDED", "a"])
-    assert cluster.reflector.silent_seconds() == 0
+    assert cluster.reflector.measure_silence_seconds() == 0
 
 
 async def test_a_connection_that_is_lost_counts_as_silence_until_it_is_back(cluster):
@@ -254,7 +254,7 @@ async def test_a_connection_that_is_lost_counts_as_silence_until_it_is_back(clus
 
     async def observe(seconds):
         await sleep(seconds)
-        silent.append(cluster.reflector.silent_seconds())
+        silent.append(cluster.reflector.measure_silence_seconds())
 
     module.asyncio.sleep = observe
     cluster.start(page(), Watch(event("ADDED", "a", "2"), then="break"), refusal(503))
@@ -263,7 +263,7 @@ async def test_a_connection_that_is_lost_counts_as_silence_until_it_is_back(clus
     await cluster.expect(["ADDED", "b"])
     assert silent
     assert all(seconds > 0 for seconds in silent)
-    assert cluster.reflector.silent_seconds() == 0
+    assert cluster.reflector.measure_silence_seconds() == 0
 
 
 async def test_a_list_that_is_refused_carries_the_servers_words(cluster):

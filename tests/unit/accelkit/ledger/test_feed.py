@@ -61,7 +61,7 @@ class World:
         self.feed = LedgerFeed(self.ledger, [load_dialect("native")])
 
     def used(self, name="n"):
-        return {card: use.used_bytes for card, use in self.ledger.node(name).uses.items()}
+        return {card: use.used_bytes for card, use in self.ledger.find_node(name).uses.items()}
 
     def reserve(self, name="young"):
         self.ledger.reserve(PodRef("d", name, f"uid-{name}"), "n", ONE, Policy.BINPACK)
@@ -75,75 +75,75 @@ def world():
 
 
 def test_a_bound_pod_is_charged_where_its_assignment_says(world):
-    world.feed.pod_event("ADDED", pod(assignment=shares("b")))
+    world.feed.take_pod_event("ADDED", pod(assignment=shares("b")))
     assert world.used() == {"b": 4}
-    assert world.ledger.holding("uid-p").stage is Stage.CONFIRMED
+    assert world.ledger.find_holding("uid-p").stage is Stage.CONFIRMED
 
 
 def test_an_assignment_on_a_pod_that_is_not_bound_says_nothing(world):
-    world.feed.pod_event("ADDED", pod(on="", assignment=shares("b")))
+    world.feed.take_pod_event("ADDED", pod(on="", assignment=shares("b")))
     assert world.used() == {}
     assert world.feed.pending["uid-p"].request == ONE
 
 
 def test_a_pod_without_cards_is_passed_over_whatever_it_carries(world):
-    world.feed.pod_event("ADDED", pod(memory=0, assignment=shares("b")))
-    world.feed.pod_event("ADDED", pod("q", on="", memory=0))
+    world.feed.take_pod_event("ADDED", pod(memory=0, assignment=shares("b")))
+    world.feed.take_pod_event("ADDED", pod("q", on="", memory=0))
     assert (world.used(), world.feed.pending) == ({}, {})
 
 
 def test_a_waiting_pod_is_remembered_until_it_is_bound(world):
-    world.feed.pod_event("ADDED", pod(on=""))
-    world.feed.pod_event("MODIFIED", pod(assignment=shares()))
+    world.feed.take_pod_event("ADDED", pod(on=""))
+    world.feed.take_pod_event("MODIFIED", pod(assignment=shares()))
     assert world.feed.pending == {}
 
 
 @pytest.mark.parametrize("on", ["", "n"])
 @pytest.mark.parametrize(("kind", "phase"), [("DELETED", ""), ("MODIFIED", "Succeeded"), ("MODIFIED", "Failed")])
 def test_a_pod_that_has_ended_or_is_gone_holds_and_awaits_nothing(world, on, kind, phase):
-    world.feed.pod_event("ADDED", pod(on=on, assignment=shares()))
-    world.feed.pod_event(kind, pod(on=on, assignment=shares(), phase=phase))
+    world.feed.take_pod_event("ADDED", pod(on=on, assignment=shares()))
+    world.feed.take_pod_event(kind, pod(on=on, assignment=shares(), phase=phase))
     assert (world.used(), world.feed.pending, len(world.ledger)) == ({}, {}, 0)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", ""])
 def test_a_pod_that_may_still_run_is_charged(world, phase):
-    world.feed.pod_event("ADDED", pod(assignment=shares(), phase=phase))
+    world.feed.take_pod_event("ADDED", pod(assignment=shares(), phase=phase))
     assert world.used() == {"a": 4}
 
 
 @pytest.mark.parametrize("text", [None, "garbage", '{"version": 9}', '{"version": 1, "later": ' + "[" * 90_000])
 def test_a_bound_pod_without_a_readable_assignment_counts_on_every_card(world, text):
-    world.feed.pod_event("ADDED", pod(assignment=text))
-    entry = world.ledger.node("n")
-    assert [state.free_bytes for state in entry.states()] == [12, 12]
+    world.feed.take_pod_event("ADDED", pod(assignment=text))
+    entry = world.ledger.find_node("n")
+    assert [state.free_bytes for state in entry.list_card_states()] == [12, 12]
     assert entry.unassigned["uid-p"].problem
 
 
 def test_an_assignment_that_arrives_later_settles_it(world):
-    world.feed.pod_event("ADDED", pod())
-    world.feed.pod_event("MODIFIED", pod(assignment=shares("b")))
-    assert world.ledger.node("n").unassigned == {}
-    assert [state.free_bytes for state in world.ledger.node("n").states()] == [16, 12]
+    world.feed.take_pod_event("ADDED", pod())
+    world.feed.take_pod_event("MODIFIED", pod(assignment=shares("b")))
+    assert world.ledger.find_node("n").unassigned == {}
+    assert [state.free_bytes for state in world.ledger.find_node("n").list_card_states()] == [16, 12]
 
 
 def test_a_bound_pod_whose_request_we_would_have_refused_is_shown(world):
-    world.feed.pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
-    assert "unknown key 'colour'" in world.ledger.node("n").unassigned["uid-p"].problem
+    world.feed.take_pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
+    assert "unknown key 'colour'" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
 def test_a_bound_pod_whose_request_we_would_have_refused_is_charged_by_its_limits(world):
-    world.feed.pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
-    assert [state.free_bytes for state in world.ledger.node("n").states()] == [12, 12]
+    world.feed.take_pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
+    assert [state.free_bytes for state in world.ledger.find_node("n").list_card_states()] == [12, 12]
 
 
 def test_a_bound_pod_whose_limits_cannot_be_is_shown_at_least(world):
-    world.feed.pod_event("ADDED", pod(memory="1e30"))
-    assert "out of range" in world.ledger.node("n").unassigned["uid-p"].problem
+    world.feed.take_pod_event("ADDED", pod(memory="1e30"))
+    assert "out of range" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
 def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
-    world.feed.pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
+    world.feed.take_pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
     waiting = world.feed.pending["uid-p"]
     assert waiting.request is None
     assert "do not divide over 3 cards" in str(waiting.refusal)
@@ -151,20 +151,20 @@ def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
 
 @pytest.mark.parametrize("where", ["", "n"])
 def test_an_annotation_nested_without_end_harms_nobody_else(world, where):
-    world.feed.pod_event("ADDED", pod(on=where, request='{"c": {"split": ' + "[" * 90_000))
-    world.feed.pod_event("ADDED", pod("q", assignment=shares("b")))
+    world.feed.take_pod_event("ADDED", pod(on=where, request='{"c": {"split": ' + "[" * 90_000))
+    world.feed.take_pod_event("ADDED", pod("q", assignment=shares("b")))
     assert world.used() == {"b": 4}
 
 
 def test_init_containers_are_charged_as_the_kubelet_passes_devices_on(world):
     text = encode_assignment(Assignment({"i": (Share("a", 8),), "c": (Share("a", 4),)}))
-    world.feed.pod_event("ADDED", pod(assignment=text, init=["i"]))
+    world.feed.take_pod_event("ADDED", pod(assignment=text, init=["i"]))
     assert world.used() == {"a": 8}
 
 
 def test_a_list_makes_up_for_missed_events(world):
     for each in (pod("gone", assignment=shares()), pod("ended", assignment=shares()), pod("waits", on="")):
-        world.feed.pod_event("ADDED", each)
+        world.feed.take_pod_event("ADDED", each)
     listed = [pod("ended", assignment=shares(), phase="Succeeded"), pod("waits", assignment=shares("b", 6))]
     assert world.feed.replace_pods(listed) == []
     assert (world.used(), world.feed.pending) == ({"b": 6}, {})
@@ -178,59 +178,59 @@ def test_a_holding_younger_than_the_list_is_kept_and_handed_back(world):
 
 
 def test_a_pod_that_returns_under_its_name_is_another_one(world):
-    world.feed.pod_event("ADDED", pod(assignment=shares("a")))
+    world.feed.take_pod_event("ADDED", pod(assignment=shares("a")))
     again = pod(assignment=shares("b"))
     again.metadata.uid = "uid-again"
-    world.feed.pod_event("ADDED", again)
-    world.feed.pod_event("DELETED", pod(assignment=shares("a")))
+    world.feed.take_pod_event("ADDED", again)
+    world.feed.take_pod_event("DELETED", pod(assignment=shares("a")))
     assert world.used() == {"b": 4}
 
 
 def test_a_pod_seen_before_its_node_is_charged_when_the_node_comes(world):
-    world.feed.pod_event("ADDED", pod(on="late", assignment=shares()))
-    world.feed.node_event("ADDED", node("late"))
-    assert [state.free_bytes for state in world.ledger.node("late").states()] == [12, 16]
+    world.feed.take_pod_event("ADDED", pod(on="late", assignment=shares()))
+    world.feed.take_node_event("ADDED", node("late"))
+    assert [state.free_bytes for state in world.ledger.find_node("late").list_card_states()] == [12, 16]
 
 
 def test_an_inventory_that_turns_unreadable_keeps_holdings_and_stops_new_shares(world):
-    world.feed.pod_event("ADDED", pod(assignment=shares()))
-    world.feed.node_event("MODIFIED", node(inventory="garbage"))
-    entry = world.ledger.node("n")
+    world.feed.take_pod_event("ADDED", pod(assignment=shares()))
+    world.feed.take_node_event("MODIFIED", node(inventory="garbage"))
+    entry = world.ledger.find_node("n")
     assert entry.problem.reason is MisfitReason.BAD_INVENTORY
-    assert (world.used(), entry.cards()) == ({"a": 4}, CARDS)
-    world.feed.node_event("MODIFIED", node())
+    assert (world.used(), entry.list_cards()) == ({"a": 4}, CARDS)
+    world.feed.take_node_event("MODIFIED", node())
     assert entry.problem is None
 
 
 def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
-    world.feed.pod_event("ADDED", pod(assignment=shares()))
-    world.feed.node_event("DELETED", node())
-    assert world.ledger.node("n").problem.reason is MisfitReason.UNKNOWN_NODE
-    world.feed.node_event("ADDED", node())
-    assert [state.free_bytes for state in world.ledger.node("n").states()] == [12, 16]
+    world.feed.take_pod_event("ADDED", pod(assignment=shares()))
+    world.feed.take_node_event("DELETED", node())
+    assert world.ledger.find_node("n").problem.reason is MisfitReason.UNKNOWN_NODE
+    world.feed.take_node_event("ADDED", node())
+    assert [state.free_bytes for state in world.ledger.find_node("n").list_card_states()] == [12, 16]
 
 
 @pytest.mark.parametrize("text", [INVENTORY, "garbage"])
 def test_a_node_missing_from_a_list_is_forgotten_and_known_again_when_listed(world, text):
     world.feed.replace_nodes([node("m")])
-    assert world.ledger.node("n").problem.reason is MisfitReason.UNKNOWN_NODE
+    assert world.ledger.find_node("n").problem.reason is MisfitReason.UNKNOWN_NODE
     world.feed.replace_nodes([node("m"), node(inventory=text)])
     expected = MisfitReason.BAD_INVENTORY if text == "garbage" else None
-    assert getattr(world.ledger.node("n").problem, "reason", None) is expected
+    assert getattr(world.ledger.find_node("n").problem, "reason", None) is expected
 
 
 def test_a_node_that_loses_its_annotation_has_no_inventory(world):
-    world.feed.node_event("MODIFIED", node(inventory=None))
-    assert world.ledger.node("n").problem.reason is MisfitReason.NO_INVENTORY
-    world.feed.node_event("MODIFIED", node())
-    assert world.ledger.node("n").problem is None
+    world.feed.take_node_event("MODIFIED", node(inventory=None))
+    assert world.ledger.find_node("n").problem.reason is MisfitReason.NO_INVENTORY
+    world.feed.take_node_event("MODIFIED", node())
+    assert world.ledger.find_node("n").problem is None
 
 
 def test_a_node_event_that_changes_no_card_leaves_verdicts_alone(world):
     for each in (node(), node("plain", None)):
-        world.feed.node_event("MODIFIED", each)
+        world.feed.take_node_event("MODIFIED", each)
         before = world.ledger.table.tick
-        world.feed.node_event("MODIFIED", each)
+        world.feed.take_node_event("MODIFIED", each)
         assert world.ledger.table.tick == before
 
 
@@ -238,8 +238,8 @@ def test_without_a_unit_of_the_cluster_the_nodes_own_counts():
     ledger = Ledger()
     feed = LedgerFeed(ledger, [load_dialect("native")])
     feed.replace_nodes([node(inventory=json.dumps({**json.loads(INVENTORY), "unit_bytes": 3}))])
-    feed.pod_event("ADDED", pod())
-    assert ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 12
+    feed.take_pod_event("ADDED", pod())
+    assert ledger.find_node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 12
 
 
 def test_a_request_that_cannot_be_granted_is_refused_to_whoever_asks(world):
@@ -265,49 +265,49 @@ def test_a_list_leads_to_the_same_ledger_whatever_was_seen_before(seen, listed):
     world.feed.replace_nodes([node()])
     fresh.feed.replace_nodes([node()])
     for name, state in seen:
-        world.feed.pod_event("DELETED" if state == "deleted" else "MODIFIED", show(name, state))
+        world.feed.take_pod_event("DELETED" if state == "deleted" else "MODIFIED", show(name, state))
     final = {name: show(name, state) for name, state in listed if state != "deleted"}
     for each in (world, fresh):
         each.feed.replace_pods(list(final.values()))
-    assert world.ledger.node("n").states() == fresh.ledger.node("n").states()
+    assert world.ledger.find_node("n").list_card_states() == fresh.ledger.find_node("n").list_card_states()
     assert world.feed.pending == fresh.feed.pending
     assert len(world.ledger) == len(fresh.ledger)
 
 
 def free(world):
-    return [state.free_bytes for state in world.ledger.node("n").states()]
+    return [state.free_bytes for state in world.ledger.find_node("n").list_card_states()]
 
 
 def test_an_unassigned_pod_is_charged_as_if_its_split_had_not_been_seen_to(world):
-    world.feed.pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
+    world.feed.take_pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
     assert free(world) == [8, 8]
 
 
 def test_an_unassigned_pod_whose_limits_make_no_sense_may_hold_everything(world):
     unassigned = pod()
     unassigned.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
-    world.feed.pod_event("ADDED", unassigned)
-    states = world.ledger.node("n").states()
+    world.feed.take_pod_event("ADDED", unassigned)
+    states = world.ledger.find_node("n").list_card_states()
     assert all(state.free_bytes <= 0 and not state.empty for state in states)
 
 
 @pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
 def test_an_assignment_that_leaves_out_what_is_asked_for_does_not_count(world, text):
-    world.feed.pod_event("ADDED", pod(assignment=text))
-    assert "gives container c no accelkit.io/memory" in world.ledger.node("n").unassigned["uid-p"].problem
+    world.feed.take_pod_event("ADDED", pod(assignment=text))
+    assert "gives container c no accelkit.io/memory" in world.ledger.find_node("n").unassigned["uid-p"].problem
     assert free(world) == [12, 12]
 
 
 def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
     for _ in range(3):
-        world.feed.node_event("MODIFIED", node(inventory="garbage"))
+        world.feed.take_node_event("MODIFIED", node(inventory="garbage"))
     assert len([record for record in caplog.records if "inventory" in record.message]) == 1
 
 
 def test_an_unassigned_pod_is_charged_in_the_unit_of_its_node(world):
-    world.feed.node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
-    world.feed.pod_event("ADDED", pod(memory=4))
-    assert world.ledger.node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
+    world.feed.take_node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
+    world.feed.take_pod_event("ADDED", pod(memory=4))
+    assert world.ledger.find_node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
     assert world.feed.read_pending(pod("q", on="")).request.containers[0].memory_bytes == 4
 
 
@@ -327,10 +327,10 @@ def asking(limits, *given):
     ids=["memory", "cards"],
 )
 def test_an_assignment_of_the_other_resource_is_not_believed(world, resource, given):
-    world.feed.pod_event("ADDED", asking({resource: 1}, given))
-    assert f"gives container c no {resource}" in world.ledger.node("n").unassigned["uid-p"].problem
+    world.feed.take_pod_event("ADDED", asking({resource: 1}, given))
+    assert f"gives container c no {resource}" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
 def test_an_assignment_of_both_resources_is_believed_where_both_were_asked_for(world):
-    world.feed.pod_event("ADDED", asking({"accelkit.io/memory": 4, "accelkit.io/cards": 1}, Share("a", 4), WHOLE))
+    world.feed.take_pod_event("ADDED", asking({"accelkit.io/memory": 4, "accelkit.io/cards": 1}, Share("a", 4), WHOLE))
     assert world.used() == {"a": 4, "b": 16}

@@ -42,7 +42,7 @@ def ledger():
 
 
 def free(ledger, node="n"):
-    return [state.free_bytes for state in ledger.node(node).states()]
+    return [state.free_bytes for state in ledger.find_node(node).list_card_states()]
 
 
 def reserve(ledger, pod, memory=0, node="n"):
@@ -77,7 +77,7 @@ def test_a_pod_held_on_one_node_is_refused_on_another_and_says_where_it_is(ledge
 
 def test_an_unknown_node_takes_nothing(ledger):
     assert refusal(ledger, P, 1, "nowhere").reason is MisfitReason.UNKNOWN_NODE
-    assert ledger.node("nowhere") is None
+    assert ledger.find_node("nowhere") is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_node_without_usable_cards_keeps_its_holdings_and_takes_no_new_share(l
     reserve(ledger, P, 4)
     ledger.put_node("n", inventory)
     assert refusal(ledger, Q, 4).reason is reason
-    assert ledger.holding(P.uid) is not None
+    assert ledger.find_holding(P.uid) is not None
 
 
 def test_a_node_that_returns_finds_its_pods_charged(ledger):
@@ -107,9 +107,9 @@ def test_a_node_that_returns_finds_its_pods_charged(ledger):
 def test_a_deleted_node_is_listed_as_long_as_pods_are_on_it(ledger):
     reserve(ledger, P, 4)
     ledger.drop_node("n")
-    assert [entry.name for entry in ledger.nodes()] == ["n"]
+    assert [entry.name for entry in ledger.list_nodes()] == ["n"]
     ledger.release(P.uid)
-    assert list(ledger.nodes()) == []
+    assert list(ledger.list_nodes()) == []
 
 
 def test_what_the_api_server_shows_wins_over_what_was_reserved(ledger):
@@ -185,21 +185,21 @@ def test_a_pod_that_is_gone_before_its_binding_is_accepted_stays_gone(ledger):
     reserve(ledger, P, 4)
     ledger.release(P.uid)
     ledger.accept(P.uid)
-    assert ledger.holding(P.uid) is None
+    assert ledger.find_holding(P.uid) is None
     assert free(ledger) == [16]
 
 
 def test_shares_of_a_card_that_is_gone_are_kept(ledger):
     reserve(ledger, P, 4)
     ledger.put_node("n", Inventory(1, (Card("1", "v", "m", 8),)))
-    assert ledger.node("n").uses["0"].used_bytes == 4
+    assert ledger.find_node("n").uses["0"].used_bytes == 4
     assert free(ledger) == [8]
 
 
 def test_a_reader_without_a_unit_takes_every_unit():
     ledger = Ledger()
     ledger.put_node("n", inventory(16, unit_bytes=7))
-    assert ledger.node("n").problem is None
+    assert ledger.find_node("n").problem is None
 
 
 @pytest.mark.parametrize("compute", [500, 0])

@@ -16,7 +16,7 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
-from accelkit.placement.fit import empty_states, place
+from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -109,7 +109,7 @@ class LedgerMachine(RuleBasedStateMachine):
         policy=st.sampled_from(Policy),
     )
     def reserve(self, pod, node, request, policy):
-        held = self.ledger.holding(pod.uid)
+        held = self.ledger.find_holding(pod.uid)
         before = self.state()
         answer = self.ask(pod, node, request, policy)
         if isinstance(answer, Misfit):
@@ -130,30 +130,30 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(pod=st.sampled_from(PODS))
     def accept(self, pod):
         self.ledger.accept(pod.uid)
-        held = self.ledger.holding(pod.uid)
+        held = self.ledger.find_holding(pod.uid)
         assert held is None or held.stage is not Stage.RESERVED
 
     @rule(pod=st.sampled_from(PODS))
     def confirm_what_was_reserved(self, pod):
-        held = self.ledger.holding(pod.uid)
+        held = self.ledger.find_holding(pod.uid)
         if held is not None:
             order = [(name, Kind.APP) for name in held.assignment.containers]
             self.ledger.confirm(pod, held.node, held.assignment, order)
-            assert self.ledger.holding(pod.uid).stage is Stage.CONFIRMED
-            assert self.ledger.holding(pod.uid).charges == held.charges
+            assert self.ledger.find_holding(pod.uid).stage is Stage.CONFIRMED
+            assert self.ledger.find_holding(pod.uid).charges == held.charges
 
     @rule(pod=st.sampled_from(PODS), node=st.sampled_from([*NODES, "elsewhere"]), containers=FOREIGN)
     def confirm_what_others_bound(self, pod, node, containers):
         self.bound_past_us = True
         assignment = Assignment({name: tuple(shares) for name, shares in containers.items()})
         self.ledger.confirm(pod, node, assignment, [("c0", Kind.INIT), ("c1", Kind.APP)])
-        assert self.ledger.holding(pod.uid).node == node
+        assert self.ledger.find_holding(pod.uid).node == node
 
     @rule(pod=st.sampled_from(PODS), node=st.sampled_from(NODES), request=shapes)
     def confirm_without_assignment(self, pod, node, request):
         self.bound_past_us = True
         self.ledger.confirm_unassigned(UnassignedPod(pod, node, request, "it has none"))
-        assert self.ledger.holding(pod.uid) is None
+        assert self.ledger.find_holding(pod.uid) is None
 
     @rule(pod=st.sampled_from(PODS))
     def release(self, pod):
@@ -163,29 +163,29 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(shown=st.sets(st.sampled_from(PODS)))
     def keep_pods(self, shown):
         shown = {pod.uid for pod in shown}
-        held = {pod.uid: self.ledger.holding(pod.uid) for pod in PODS}
+        held = {pod.uid: self.ledger.find_holding(pod.uid) for pod in PODS}
         young = self.ledger.keep_pods(shown)
         expected = {u for u, h in held.items() if h and h.stage is not Stage.CONFIRMED and u not in shown}
         assert {each.pod.uid for each in young} == expected
         for uid, each in held.items():
-            assert each is None or (self.ledger.holding(uid) is not None) == (uid in shown | expected)
+            assert each is None or (self.ledger.find_holding(uid) is not None) == (uid in shown | expected)
 
     @rule(node=st.sampled_from(NODES), inventory=INVENTORIES | st.sampled_from([None, InventoryError("garbled")]))
     def put_node(self, node, inventory):
         # Cards that shrink or go may leave pods over what is left; only what we reserve later is ours to answer for.
-        self.bound_past_us = self.bound_past_us or bool(self.ledger.node(node).holdings)
+        self.bound_past_us = self.bound_past_us or bool(self.ledger.find_node(node).holdings)
         self.ledger.put_node(node, inventory)
 
     @rule(node=st.sampled_from(NODES))
     def drop_node(self, node):
-        self.bound_past_us = self.bound_past_us or bool(self.ledger.node(node).holdings)
+        self.bound_past_us = self.bound_past_us or bool(self.ledger.find_node(node).holdings)
         self.ledger.drop_node(node)
 
     @rule(shown=st.sets(st.sampled_from(NODES)))
     def keep_nodes(self, shown):
-        self.bound_past_us = self.bound_past_us or any(self.ledger.node(node).holdings for node in NODES)
+        self.bound_past_us = self.bound_past_us or any(self.ledger.find_node(node).holdings for node in NODES)
         self.ledger.keep_nodes(shown)
-        assert all(self.ledger.node(node).problem for node in set(NODES) - shown)
+        assert all(self.ledger.find_node(node).problem for node in set(NODES) - shown)
 
     @rule(request=consumes(shapes), policy=st.sampled_from(Policy))
     def judge(self, request, policy):
@@ -197,9 +197,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def agree(self, request, policy):
         verdict = self.verdicts.judge(request, policy)
-        for name in self.ledger.names():
-            entry = self.ledger.node(name)
-            expected = entry.problem or place(entry.states(), request, policy)
+        for name in self.ledger.list_node_names():
+            entry = self.ledger.find_node(name)
+            expected = entry.problem or place(entry.list_card_states(), request, policy)
             if isinstance(expected, Assignment):
                 assert name in verdict.fits
                 assert name not in verdict.failing
@@ -209,26 +209,26 @@ class LedgerMachine(RuleBasedStateMachine):
             if entry.problem:
                 assert found == expected
                 continue
-            alone = place(empty_states(entry.cards()), request, policy)
+            alone = place(build_empty_states(entry.list_cards()), request, policy)
             assert found.resolvable == isinstance(alone, Assignment)
             assert found.reason is (alone if isinstance(alone, Misfit) else expected).reason
 
     def state(self):
-        entries = [self.ledger.node(name) for name in self.ledger.names()]
+        entries = [self.ledger.find_node(name) for name in self.ledger.list_node_names()]
         return {e.name: (e.inventory, e.problem, dict(e.uses), dict(e.holdings), dict(e.unassigned)) for e in entries}
 
     @invariant()
     def no_card_is_promised_twice(self):
         if not self.bound_past_us:
-            for name in self.ledger.names():
-                for state in self.ledger.node(name).states():
+            for name in self.ledger.list_node_names():
+                for state in self.ledger.find_node(name).list_card_states():
                     assert state.free_bytes >= 0
                     assert state.free_compute >= 0
 
     @invariant()
     def use_is_the_sum_of_the_charges(self):
-        for name in self.ledger.names():
-            entry, seen = self.ledger.node(name), {}
+        for name in self.ledger.list_node_names():
+            entry, seen = self.ledger.find_node(name), {}
             for held in entry.holdings.values():
                 for card, charge in held.charges.items():
                     seen.setdefault(card, []).append(charge)
@@ -242,21 +242,21 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_pod_is_in_one_place(self):
-        places = [uid for name in self.ledger.names() for uid in self.where(name)]
+        places = [uid for name in self.ledger.list_node_names() for uid in self.where(name)]
         assert len(places) == len(set(places)) == len(self.ledger)
 
     def where(self, name):
-        entry = self.ledger.node(name)
+        entry = self.ledger.find_node(name)
         return [*entry.holdings, *entry.unassigned]
 
     @invariant()
     def the_table_shows_what_the_nodes_say(self):
-        rows = {name: row for row, name in enumerate(self.ledger.names())}
+        rows = {name: row for row, name in enumerate(self.ledger.list_node_names())}
         for name, row in rows.items():
-            entry = self.ledger.node(name)
+            entry = self.ledger.find_node(name)
             assert entry.row == row
-            assert self.ledger.entry_at(row) is entry
-            usable = [state for state in entry.states() if state.card.health is not Health.UNHEALTHY]
+            assert self.ledger.find_node_at(row) is entry
+            usable = [state for state in entry.list_card_states() if state.card.health is not Health.UNHEALTHY]
             assert self.ledger.table._empty[row] == sum(state.empty for state in usable)
             assert self.ledger.table._known[row] == (entry.problem is None)
             assert 0 <= self.ledger.table.used_fraction[row] <= 1
@@ -264,10 +264,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self):
         for pod in PODS:
             self.ledger.release(pod.uid)
-        for name in self.ledger.names():
-            entry = self.ledger.node(name)
+        for name in self.ledger.list_node_names():
+            entry = self.ledger.find_node(name)
             assert (entry.uses, entry.holdings, entry.unassigned) == ({}, {}, {})
-            assert entry.states() == empty_states(entry.cards())
+            assert entry.list_card_states() == build_empty_states(entry.list_cards())
 
 
 TestLedger = LedgerMachine.TestCase

@@ -27,7 +27,7 @@ class World:
         metadata = {"name": "n", "labels": labels or {}, "annotations": annotations}
         if inventory:
             metadata["annotations"][INVENTORY_ANNOTATION] = inventory
-        self.feed.node_event(kind, msgspec.convert({"metadata": metadata}, Node))
+        self.feed.take_node_event(kind, msgspec.convert({"metadata": metadata}, Node))
 
     def pod(self, *, kind="ADDED", phase="Running", device="2", units="8"):
         metadata = {
@@ -39,20 +39,22 @@ class World:
         }
         container = {"name": "c", "resources": {"limits": {"enflame.com/gcu-memory": units}}}
         body = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": phase}}
-        self.feed.pod_event(kind, msgspec.convert(body, Pod))
+        self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
 
     def used(self):
-        return {card: use.used_bytes for card, use in self.ledger.node("n").uses.items()}
+        return {card: use.used_bytes for card, use in self.ledger.find_node("n").uses.items()}
 
     def unassigned(self):
-        return [pod.problem for pod in self.ledger.node("n").unassigned.values()]
+        return [pod.problem for pod in self.ledger.find_node("n").unassigned.values()]
 
     def placeable(self):
-        return [card.id for card in self.ledger.node("n").cards() if card.placeable]
+        return [card.id for card in self.ledger.find_node("n").list_cards() if card.placeable]
 
     def bad(self, gpus, *, kind="MODIFIED", name="unhealthy-gpu-n"):
         metadata = {"name": name, "namespace": "kube-system"}
-        self.feed.config_map_event(kind, msgspec.convert({"metadata": metadata, "data": {"gpus": gpus}}, ConfigMap))
+        self.feed.take_config_map_event(
+            kind, msgspec.convert({"metadata": metadata, "data": {"gpus": gpus}}, ConfigMap)
+        )
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["node", "pod"])))

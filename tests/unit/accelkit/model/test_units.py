@@ -11,10 +11,10 @@ from accelkit.model.units import (
     MAX_AMOUNT,
     UNITS,
     format_bytes,
+    format_unit,
     parse_quantity,
     parse_size,
     parse_unit,
-    unit_name,
 )
 
 SCALES = dict.fromkeys(["", "e0"], 1)
@@ -147,7 +147,7 @@ def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
 )
 def test_a_unit_is_one_of_the_list_however_it_is_written(text, size):
     assert parse_unit(text) == size
-    assert unit_name(size) in UNITS
+    assert format_unit(size) in UNITS
 
 
 @pytest.mark.parametrize("text", ["", "x", "1B", "3GiB", "0.1GiB", "1024", "0", "-1", "0.0001", "1e-3", ".", "1.2.3"])
@@ -162,4 +162,4 @@ def test_units_are_listed_largest_first():
 
 
 def test_a_unit_off_the_list_is_named_as_an_amount():
-    assert unit_name(3) == "3 B"
+    assert format_unit(3) == "3 B"

@@ -4,7 +4,7 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, DevicePluginError
-from accelkit.kube.paths import NODES, node_path
+from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
@@ -46,7 +46,7 @@ class Node:
     def agent(self, told):
         # Each look at the node is a long time after the one before.
         node = OwnNode(self.api, "n", clock=iter(range(0, 10**6, 1000)).__next__)
-        return Advertising(node, self.root, told_bytes=told, resource=MEMORY, pods=self, plugins=[self])
+        return Advertising(node, self.root, told_unit_bytes=told, resource=MEMORY, pods=self, plugins=[self])
 
     def publish(self, inventory):
         self.annotations[INVENTORY_ANNOTATION] = encode_inventory(inventory)
@@ -57,7 +57,7 @@ class Node:
 
     @property
     def annotations(self):
-        return self.api.objects[node_path("n")]["metadata"]["annotations"]
+        return self.api.objects[build_node_path("n")]["metadata"]["annotations"]
 
     @property
     def writes(self):
@@ -68,7 +68,7 @@ class Node:
         if not self.shown or self.shown[-1] != shown or in_use:
             self.shown.append(shown)
 
-    def assigned(self):
+    def list_assigned(self):
         return self.pods
 
     async def refresh(self):
@@ -155,7 +155,7 @@ async def test_too_many_devices_are_not_shown_at_all_and_the_reason_is_published
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
     assert not agent.shown
-    assert (node.published.unit_bytes, node.published.told_bytes) == (1, 1)
+    assert (node.published.unit_bytes, node.published.told_unit_bytes) == (1, 1)
     assert "1,000,000,000 devices" in node.published.problem
     assert "the smallest unit that works here is " in node.published.problem
 
@@ -165,7 +165,7 @@ async def test_too_many_devices_leave_a_node_that_has_a_unit_as_it_is(node):
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
     assert node.shown == [(["a"], 10**6)]
-    assert (node.published.unit_bytes, node.published.told_bytes) == (10**6, 1)
+    assert (node.published.unit_bytes, node.published.told_unit_bytes) == (10**6, 1)
     assert "devices" in node.published.problem
 
 

@@ -42,13 +42,13 @@ def pods(api):
 
 
 def names(pods):
-    return [each.name for each in pods.assigned()]
+    return [each.name for each in pods.list_assigned()]
 
 
 async def test_this_nodes_pods_are_read_with_their_assignments(api, pods):
     show(api, pod("p"))
     await pods.refresh()
-    (found,) = pods.assigned()
+    (found,) = pods.list_assigned()
     assert (found.uid, found.containers, found.assignment) == ("uid-p", ("i", "c"), ASSIGNMENT)
     assert found.order == ("2024-01-01T00:00:00Z", "p")
 
@@ -95,4 +95,4 @@ async def test_the_units_and_the_admission_of_a_pod_are_read(api, pods):
     started["status"]["startTime"] = "2024-01-01T00:00:00Z"
     show(api, started, pod("q"))
     await pods.refresh()
-    assert [(each.units, each.admitted) for each in pods.assigned()] == [({"c": 4}, True), ({}, False)]
+    assert [(each.units, each.admitted) for each in pods.list_assigned()] == [({"c": 4}, True), ({}, False)]

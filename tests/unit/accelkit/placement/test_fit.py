@@ -5,9 +5,9 @@ import pytest
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.fit import CardState, empty_states, place
+from accelkit.placement.fit import CardState, build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import MAX_SCORE, Policy, card_rank, node_score
+from accelkit.placement.policies import MAX_SCORE, Policy, rank_card, score_node
 
 BINPACK, SPREAD = Policy.BINPACK, Policy.SPREAD
 
@@ -40,12 +40,12 @@ def reason(states, request, policy=BINPACK):
     return placed.reason
 
 
-AB = empty_states([card("a"), card("b")])
+AB = build_empty_states([card("a"), card("b")])
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(BINPACK, "b"), (SPREAD, "c")])
 def test_the_policy_chooses_the_fullest_or_the_emptiest_card_that_fits(policy, expected):
-    states = [used("a", 3), used("b", 5), *empty_states([card("c")]), used("d", 6)]
+    states = [used("a", 3), used("b", 5), *build_empty_states([card("c")]), used("d", 6)]
     assert chosen(states, pod(wants(4)), policy) == {"c": expected}
 
 
@@ -54,12 +54,12 @@ def test_equal_cards_are_taken_in_the_order_of_the_node():
 
 
 def test_a_container_may_have_a_policy_of_its_own():
-    states = [used("a", 5), *empty_states([card("b")])]
+    states = [used("a", 5), *build_empty_states([card("b")])]
     assert chosen(states, pod(wants(4, policy="spread")), BINPACK) == {"c": "b"}
 
 
 def test_a_shared_card_is_not_given_whole_and_the_whole_card_takes_all_of_it():
-    placed = place([used("a", 15), *empty_states([card("b")])], pod(wants()), BINPACK)
+    placed = place([used("a", 15), *build_empty_states([card("b")])], pod(wants()), BINPACK)
     (share,) = placed.containers["c"]
     assert (share.card, share.memory_bytes, share.compute, share.whole) == ("b", 16, 1000, True)
 
@@ -76,7 +76,7 @@ def test_app_containers_may_share_a_card_only_as_far_as_it_goes():
 
 
 def test_a_first_choice_that_leads_nowhere_is_taken_back():
-    states = empty_states([card("a", 8), card("b", 16)])
+    states = build_empty_states([card("a", 8), card("b", 16)])
     assert chosen(states, pod(wants(8, name="p", policy="spread"), wants(10, name="q"))) == {"p": "a", "q": "b"}
 
 
@@ -120,7 +120,7 @@ def test_an_app_takes_over_the_whole_cards_of_its_init_container():
 
 
 def test_whole_cards_drawn_at_random_must_all_meet_the_constraint():
-    states = empty_states([card("a", model="x"), card("b", model="y")])
+    states = build_empty_states([card("a", model="x"), card("b", model="y")])
     request = pod(wants(name="i", kind=Kind.INIT, cards=2), wants(name="c", model="x"))
     assert reason(states, request) is MisfitReason.REUSE
 
@@ -134,7 +134,7 @@ def test_a_pool_that_breaks_the_constraint_of_the_next_container_is_refused():
     request = pod(
         wants(4, name="i", kind=Kind.INIT, cards=2, model="m"), wants(4, name="c", cards=2, numa="single", model="m")
     )
-    states = empty_states([card("a", numa=0), card("b", numa=1)])
+    states = build_empty_states([card("a", numa=0), card("b", numa=1)])
     assert place(states, request, BINPACK) == Misfit(MisfitReason.CONSTRAINT, 2, "c")
 
 
@@ -144,13 +144,13 @@ def test_a_sidecar_keeps_its_devices():
 
 
 def test_an_unhealthy_card_is_left_out_and_one_of_unknown_health_is_not():
-    states = empty_states([card("a", health=Health.UNHEALTHY), card("b", health=Health.UNKNOWN)])
+    states = build_empty_states([card("a", health=Health.UNHEALTHY), card("b", health=Health.UNKNOWN)])
     assert chosen(states, pod(wants(4))) == {"c": "b"}
     assert reason(states, pod(wants(cards=2))) is MisfitReason.WHOLE_CARDS
 
 
 def test_a_card_of_unknown_memory_is_given_whole_only():
-    states = empty_states([card("a", None)])
+    states = build_empty_states([card("a", None)])
     assert chosen(states, pod(wants())) == {"c": "a"}
     assert reason(states, pod(wants(1))) is MisfitReason.MEMORY
 
@@ -170,13 +170,13 @@ def test_a_card_without_compute_left_is_refused_for_compute():
 
 
 def test_same_card_as_follows_the_container_it_names():
-    states = empty_states([card("a"), card("b")])
+    states = build_empty_states([card("a"), card("b")])
     request = pod(wants(4, name="p"), wants(4, name="q", same_card_as="p", policy="spread"))
     assert chosen(states, request, SPREAD) == {"p": "a", "q": "a"}
     assert chosen(states, pod(wants(4, name="p"), wants(4, name="q")), SPREAD) == {"p": "a", "q": "b"}
 
 
-NUMA = empty_states([card("a", numa=0), card("b", numa=1), card("c", numa=1), card("d"), card("e")])
+NUMA = build_empty_states([card("a", numa=0), card("b", numa=1), card("c", numa=1), card("d"), card("e")])
 
 
 def test_single_numa_takes_cards_of_one_known_node():
@@ -188,7 +188,7 @@ def test_single_numa_takes_cards_of_one_known_node():
 def linked(*pairs, kind="NVLink"):
     names = "abcd"
     links = {name: tuple(Link(b, kind) for a, b in pairs if a == name) for name in names}
-    return empty_states([card(name, links=links[name]) for name in names])
+    return build_empty_states([card(name, links=links[name]) for name in names])
 
 
 def test_linked_cards_are_all_linked_to_each_other_by_that_kind():
@@ -210,14 +210,14 @@ def test_a_card_that_others_link_to_is_not_taken_for_one_without_links():
 
 
 def test_alike_cards_are_not_searched_again_and_again():
-    states = empty_states([card(f"{number}") for number in range(16)])
+    states = build_empty_states([card(f"{number}") for number in range(16)])
     request = pod(wants(16, name="p", cards=8), wants(16, name="q", cards=9))
     assert reason(states, request) is MisfitReason.MEMORY_CARDS
 
 
 def test_constraints_over_many_cards_are_decided_quickly():
     # Taken one combination after the other these would be 10^18.
-    states = empty_states([card(f"{number}", numa=number % 32) for number in range(64)])
+    states = build_empty_states([card(f"{number}", numa=number % 32) for number in range(64)])
     assert reason(states, pod(wants(4, cards=32, numa="single"))) is MisfitReason.CONSTRAINT
 
 
@@ -229,41 +229,41 @@ def test_a_puzzle_ends_with_too_complex():
 
 @pytest.mark.parametrize("policy", Policy)
 def test_scores_stay_in_the_schedulers_range_and_tell_used_from_unused(policy):
-    scores = [node_score(policy, fraction) for fraction in (0.0, 1e-9, 0.5, 1.0, 1.5)]
+    scores = [score_node(policy, fraction) for fraction in (0.0, 1e-9, 0.5, 1.0, 1.5)]
     assert all(0 <= score <= MAX_SCORE for score in scores)
     assert scores == sorted(scores, reverse=policy is SPREAD)
     assert scores[0] != scores[1]
 
 
 def test_ranks_put_fuller_cards_first_or_last():
-    assert card_rank(BINPACK, 1, 9) < card_rank(BINPACK, 2, 0) < card_rank(BINPACK, 2, 1)
-    assert card_rank(SPREAD, 2, 9) < card_rank(SPREAD, 1, 0) < card_rank(SPREAD, 1, 1)
+    assert rank_card(BINPACK, 1, 9) < rank_card(BINPACK, 2, 0) < rank_card(BINPACK, 2, 1)
+    assert rank_card(SPREAD, 2, 9) < rank_card(SPREAD, 1, 0) < rank_card(SPREAD, 1, 1)
 
 
 def test_a_pod_of_very_many_containers_is_refused_rather_than_searched():
     request = pod(*(wants(1, name=f"{number}") for number in range(3000)))
-    assert reason(empty_states([card("a", 10_000)]), request) is MisfitReason.TOO_COMPLEX
+    assert reason(build_empty_states([card("a", 10_000)]), request) is MisfitReason.TOO_COMPLEX
 
 
 def test_cards_that_differ_in_their_numa_node_alone_are_both_tried():
-    states = empty_states([card("a", numa=0), card("b", numa=1), card("c", numa=1)])
+    states = build_empty_states([card("a", numa=0), card("b", numa=1), card("c", numa=1)])
     assert chosen(states, pod(wants(4, cards=2, numa="single"))) == {"c": "bc"}
 
 
 def test_cards_that_differ_in_their_links_alone_are_both_tried():
-    states = empty_states([card("a"), card("b", links=(Link("c", "x"),)), card("c")])
+    states = build_empty_states([card("a"), card("b", links=(Link("c", "x"),)), card("c")])
     assert chosen(states, pod(wants(4, cards=2, link="x"))) == {"c": "bc"}
-    states = empty_states([card("a", links=(Link("z", "x"),)), card("b", links=(Link("c", "x"),)), card("c")])
+    states = build_empty_states([card("a", links=(Link("z", "x"),)), card("b", links=(Link("c", "x"),)), card("c")])
     assert chosen(states, pod(wants(4, cards=2, link="x"))) == {"c": "bc"}
 
 
 @pytest.mark.parametrize(
     ("states", "first", "second"),
     [
-        (empty_states([card("a"), card("b", model="n")]), {}, {"model": "m"}),
-        (empty_states([card("a", index=0), card("b", index=1)]), {}, {"allowed": (0,)}),
+        (build_empty_states([card("a"), card("b", model="n")]), {}, {"model": "m"}),
+        (build_empty_states([card("a", index=0), card("b", index=1)]), {}, {"allowed": (0,)}),
         ([used("a", 16), used("b", 16, compute=300)], {"memory": 16}, {"memory": 4, "compute": 500}),
-        ([*empty_states([card("a")]), used("b", 16)], {"memory": 4}, {}),
+        ([*build_empty_states([card("a")]), used("b", 16)], {"memory": 4}, {}),
     ],
     ids=["model", "number", "compute", "empty"],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox import binaries
-from accelkit.sandbox.binaries import default_cache_dir, find_binaries
+from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -342,4 +342,4 @@ def test_the_module_replaces_every_staging_module_with_one_version():
     ],
 )
 def test_default_cache_dir(environment, expected):
-    assert default_cache_dir(environment) == Path(expected)
+    assert find_cache_dir(environment) == Path(expected)

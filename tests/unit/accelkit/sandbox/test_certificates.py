@@ -105,7 +105,9 @@ def test_whoever_holds_a_key_is_its_owner_alone(written):
 
 def test_each_component_has_the_user_that_rbac_knows(written):
     def subject(user):
-        data = json.loads(written.kubeconfig(user).read_bytes())["users"][0]["user"]["client-certificate-data"]
+        data = json.loads(written.build_kubeconfig_path(user).read_bytes())["users"][0]["user"][
+            "client-certificate-data"
+        ]
         return certificate(base64.b64decode(data)).subject.rfc4514_string()
 
     assert subject("admin") == "CN=admin,O=system:masters"

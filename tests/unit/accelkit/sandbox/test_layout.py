@@ -16,7 +16,7 @@ from accelkit.sandbox.layout import (
     SandboxOptions,
     SandboxPaths,
     check_length,
-    default_root,
+    find_default_root,
     prepare,
     write_atomically,
 )
@@ -38,12 +38,12 @@ def mode(path):
     ],
 )
 def test_the_root_is_ours_then_that_of_xdg_then_below_home(environ, expected):
-    assert default_root(environ) == Path(expected)
+    assert find_default_root(environ) == Path(expected)
 
 
 def test_a_relative_root_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert default_root({"ACCELKIT_SANDBOX": "s"}) == tmp_path / "s"
+    assert find_default_root({"ACCELKIT_SANDBOX": "s"}) == tmp_path / "s"
 
 
 def root_with_sockets_of(length, node):

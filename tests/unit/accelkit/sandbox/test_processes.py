@@ -16,7 +16,7 @@ import pytest
 
 from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
-from accelkit.sandbox.processes import Child, Identity, end_all, find_sandbox_processes, identify, send, tail
+from accelkit.sandbox.processes import Child, Identity, end_all, find_sandbox_processes, identify, read_tail, send
 
 DEADLINE = 20
 
@@ -107,7 +107,7 @@ async def test_one_that_ends_while_starting_is_seen_at_once_with_its_last_words(
     await it.start()
     begun = time.monotonic()
     with pytest.raises(SandboxError, match="it ended while starting:\na bad option"):
-        await it.ready(never, seconds=DEADLINE)
+        await it.wait_until_ready(never, seconds=DEADLINE)
     assert time.monotonic() - begun < DEADLINE / 2
 
 
@@ -116,7 +116,7 @@ async def test_an_answer_of_somebody_else_is_not_its_answer(child):
     await it.start()
     await asyncio.wait_for(it.wait(), DEADLINE)
     with pytest.raises(SandboxError, match="ended while starting"):
-        await it.ready(always, seconds=DEADLINE)
+        await it.wait_until_ready(always, seconds=DEADLINE)
 
 
 async def test_one_that_never_gets_ready_runs_out_of_time(child):
@@ -124,7 +124,7 @@ async def test_one_that_never_gets_ready_runs_out_of_time(child):
     await it.start()
     try:
         with pytest.raises(SandboxError, match="was not ready in 0 s"):
-            await it.ready(never, seconds=0.2)
+            await it.wait_until_ready(never, seconds=0.2)
     finally:
         await it.stop()
     assert not it.running
@@ -133,7 +133,7 @@ async def test_one_that_never_gets_ready_runs_out_of_time(child):
 async def test_stop_kills_the_whole_session_of_one_that_will_not_end(child):
     it = child(*python(STUBBORN))
     await it.start()
-    await it.ready(logged(it), seconds=DEADLINE)
+    await it.wait_until_ready(logged(it), seconds=DEADLINE)
     own = int(it.log.read_text())
     await it.stop(patience_seconds=0.1)
     assert await asyncio.wait_for(it.wait(), DEADLINE) == -signal.SIGKILL
@@ -230,6 +230,6 @@ print(len(find_sandbox_processes(Path({str(tmp_path)!r}))))
 
 def test_the_tail_of_a_log_is_its_last_lines_or_nothing(tmp_path):
     log = tmp_path / "log"
-    assert tail(log) == ""
+    assert read_tail(log) == ""
     log.write_bytes(b"a\nb\nc\xff\n")
-    assert tail(log, 2) == "b\nc\N{REPLACEMENT CHARACTER}"
+    assert read_tail(log, 2) == "b\nc\N{REPLACEMENT CHARACTER}"

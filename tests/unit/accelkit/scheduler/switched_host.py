@@ -14,8 +14,8 @@ from scheduler_manifests import kubeadm_manifest
 from accelkit.errors import ServiceError
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.host.host import LocalHost
-from accelkit.scheduler.launch.form import DesiredSettings, TlsCredentials
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, TlsCredentials
 from accelkit.scheduler.switch.switch import Switch
 
 MUTATIONS = ("write", "make_folder", "remove", "remove_empty_folder")

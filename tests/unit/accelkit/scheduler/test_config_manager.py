@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from accelkit.cli import main
-from accelkit.scheduler.switch import waiting
+from accelkit.scheduler.switch import waiters
 
 TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -57,7 +57,7 @@ def runner(root, monkeypatch):
         taken.append((root / "etc/scheduler.yaml").read_text())
         runs_with(root, taken[-1])
 
-    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    monkeypatch.setattr(waiters, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     return taken
 
 

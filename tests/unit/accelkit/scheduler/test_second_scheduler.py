@@ -4,16 +4,16 @@ import pytest
 from ruamel.yaml import YAML
 
 from accelkit.errors import ConfigurationError
+from accelkit.scheduler.actions import build_desired_settings
 from accelkit.scheduler.arguments import ExtenderSpec, Spec
-from accelkit.scheduler.perform import build_desired_settings
-from accelkit.scheduler.second_scheduler import second_scheduler_configuration
+from accelkit.scheduler.second_scheduler import build_second_scheduler_configuration
 
 PLACE = {"name": "ours", "namespace": "there", "credentials": "/etc/accelkit/client"}
 
 
 def written(url="https://extender:1", version="v1.34.4", **extender):
     spec = Spec(kubernetes_version=version, extender=ExtenderSpec(url_prefix=url, **extender))
-    return spec, YAML(typ="safe", pure=True).load(second_scheduler_configuration(spec, **PLACE))
+    return spec, YAML(typ="safe", pure=True).load(build_second_scheduler_configuration(spec, **PLACE))
 
 
 def test_it_has_a_profile_and_a_lease_of_its_own():
@@ -29,7 +29,7 @@ def test_it_has_a_profile_and_a_lease_of_its_own():
 
 def test_plain_http_has_the_entry_of_every_other_scheduler():
     spec, document = written("http://extender:1", weight=7, ignorable=True)
-    assert document["extenders"] == [build_desired_settings(spec).extender.entry()]
+    assert document["extenders"] == [build_desired_settings(spec).extender.build_entry()]
 
 
 def test_https_names_the_files_of_the_secret_and_the_server():

@@ -18,8 +18,8 @@ from strict_types import format_of, types_of, violations
 
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.versions import read_formats, reads_policy
-from accelkit.scheduler.launch.form import DesiredSettings, Plan, TlsCredentials
 from accelkit.scheduler.launch.manifest import StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, Plan, TlsCredentials
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "scheduler-versions.md"
 HEAD = """\

@@ -10,9 +10,9 @@ from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.pod import Pod
 from accelkit.vendors.annotations import Granted
-from accelkit.vendors.dialects import dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
+from accelkit.vendors.foreign_assignments import read_foreign_assignment
 from accelkit.vendors.pod_reading import PodReader
-from accelkit.vendors.takeover import read_foreign_assignment
 
 CARDS = [Card(f"id-{number}", "v", "m", 16, index=number, minor=number) for number in range(3)]
 NOW = 1662450043664667707
@@ -105,7 +105,7 @@ def test_whole_cards_and_cards_without_a_number_are_not_written_in_their_words(n
         codec(name).write(nameless, NOW)
 
 
-@pytest.mark.parametrize("name", [name for name in dialect_names() if name != "native"])
+@pytest.mark.parametrize("name", [name for name in list_dialect_names() if name != "native"])
 def test_every_key_that_is_written_is_among_the_keys(name):
     shares = Granted(Assignment({"c": (Share("id-0", 4, 166),)}), ("c",), {"id-0": CARDS[0]}, 1)
     keys = set(codec(name).keys)
@@ -152,7 +152,7 @@ def test_gas_annotations_that_cannot_be_are_refused(text):
 
 
 def gas(limits, **annotations):
-    request = read(pod(limits, **annotations), "gas").request(2**30)
+    request = read(pod(limits, **annotations), "gas").read_request(2**30)
     return request.containers
 
 
@@ -189,10 +189,10 @@ def test_gas_requests_that_cannot_be_met_are_refused(limits, annotations, messag
 
 
 def test_slices_are_parts_of_a_cards_compute():
-    request = read(pod({"c": {"enflame.com/shared-gcu": 6}}), "gcushare-2025").request(1)
+    request = read(pod({"c": {"enflame.com/shared-gcu": 6}}), "gcushare-2025").read_request(1)
     assert [(each.cards, each.memory_bytes, each.compute) for each in request.containers] == [(1, 0, 1000)]
     with pytest.raises(RequestError, match=r"asks for 7 enflame\.com/shared-gcu, a card has 6"):
-        read(pod({"c": {"enflame.com/shared-gcu": 7}}), "gcushare-2025").request(1)
+        read(pod({"c": {"enflame.com/shared-gcu": 7}}), "gcushare-2025").read_request(1)
 
 
 def test_a_card_is_found_by_the_drivers_number_or_else_by_its_place():

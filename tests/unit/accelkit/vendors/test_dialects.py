@@ -4,27 +4,30 @@ import pytest
 
 from accelkit.errors import ProfileError
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.vendors.dialects import dialect_names, load_dialect, load_dialects
-from accelkit.vendors.profiles import load_profiles, presence_labels
+from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
+from accelkit.vendors.profiles import list_presence_labels, load_profiles
 
 
-@pytest.mark.parametrize("name", dialect_names())
+@pytest.mark.parametrize("name", list_dialect_names())
 @pytest.mark.parametrize("reason", MisfitReason)
 def test_every_dialect_has_a_sentence_for_every_reason(name, reason):
-    text = load_dialect(name).text(Misfit(reason, 3, "this {odd} thing"))
+    text = load_dialect(name).format_misfit(Misfit(reason, 3, "this {odd} thing"))
     assert text
     assert "{cards}" not in text
 
 
 def test_gcushares_users_read_the_sentence_they_know():
-    assert load_dialect("gcushare").text(Misfit(MisfitReason.MEMORY)) == "insufficient GCU Memory in one gcu device"
+    assert (
+        load_dialect("gcushare").format_misfit(Misfit(MisfitReason.MEMORY))
+        == "insufficient GCU Memory in one gcu device"
+    )
 
 
 def test_the_native_sentence_names_its_own_resource():
     native = load_dialect("native")
-    assert native.text(Misfit(MisfitReason.MEMORY)) == "insufficient accelkit.io/memory in one card"
-    assert native.text(Misfit(MisfitReason.MEMORY_CARDS, 4)) == "insufficient accelkit.io/memory on 4 cards"
-    assert native.text(Misfit(MisfitReason.WHOLE_CARDS)) == "insufficient free accelkit.io/cards"
+    assert native.format_misfit(Misfit(MisfitReason.MEMORY)) == "insufficient accelkit.io/memory in one card"
+    assert native.format_misfit(Misfit(MisfitReason.MEMORY_CARDS, 4)) == "insufficient accelkit.io/memory on 4 cards"
+    assert native.format_misfit(Misfit(MisfitReason.WHOLE_CARDS)) == "insufficient free accelkit.io/cards"
 
 
 def test_an_unknown_dialect_is_refused_with_those_there_are():
@@ -42,4 +45,4 @@ def test_profiles_are_known_by_their_vendor():
 
 
 def test_nodes_with_cards_are_known_by_the_labels_of_all_profiles():
-    assert {"nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-simulated.present"} <= presence_labels()
+    assert {"nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-simulated.present"} <= list_presence_labels()

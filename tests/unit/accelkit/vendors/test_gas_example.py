@@ -23,9 +23,9 @@ def test_the_third_pod_of_the_example_does_not_fit():
     ledger.put_node("n", Inventory(10**9, cards))
     limits = {"gpu.intel.com/i915": "1", "gpu.intel.com/memory.max": "5G"}
     spec = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
-    request = PodReader([GAS]).read(msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)).request(10**9)
+    request = PodReader([GAS]).read(msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)).read_request(10**9)
     placed = [ledger.reserve(PodRef("d", f"p{n}", f"u{n}"), "n", request, Policy.BINPACK) for n in range(2)]
     assert {assignment.containers["c"][0].card for assignment in placed} == {"card0", "card1"}
     with pytest.raises(MisfitError) as refused:
         ledger.reserve(PodRef("d", "p2", "u2"), "n", request, Policy.BINPACK)
-    assert GAS.text(refused.value.misfit) == "Not enough GPU-resources for deployment: will not fit"
+    assert GAS.format_misfit(refused.value.misfit) == "Not enough GPU-resources for deployment: will not fit"

@@ -48,18 +48,23 @@ def test_a_pod_that_names_a_resource_of_an_init_container_alone_is_read():
 
 def test_a_limit_of_zero_asks_but_is_no_request():
     found = read(container(memory=0, cards="0"))
-    assert (found.asks, found.request(1), list(found.device_limits()), found.memory_units()) == (True, None, [], {})
+    assert (found.asks, found.read_request(1), list(found.list_device_limits()), found.read_memory_units()) == (
+        True,
+        None,
+        [],
+        {},
+    )
 
 
 @pytest.mark.parametrize("annotations", [{"assignment": encode_assignment(ASSIGNMENT)}, {"request": "{}"}])
 def test_a_pod_with_an_annotation_of_ours_is_read_though_it_asks_for_nothing(annotations):
     found = read({"name": "c"}, **annotations)
-    assert (found.asks, found.dialect.name, found.request(1)) == (False, "native", None)
+    assert (found.asks, found.dialect.name, found.read_request(1)) == (False, "native", None)
 
 
 def test_a_request_for_no_card_names_what_it_refines():
     with pytest.raises(RequestError, match="names c, which asks for no card"):
-        read({"name": "c"}, request='{"c": {"split": 2}}').request(1)
+        read({"name": "c"}, request='{"c": {"split": 2}}').read_request(1)
 
 
 def test_who_the_pod_is_and_where_stands_in_its_reading():
@@ -85,22 +90,22 @@ def test_the_first_dialect_whose_resources_are_named_is_the_pods(limits, name):
 def test_one_reading_gives_the_request_in_any_unit():
     found = read(container(memory=4), request='{"c": {"split": 2}}')
     for unit in (1, 2**30):
-        assert found.request(unit) == PodRequest((ContainerRequest("c", Kind.APP, 2, 2 * unit),))
+        assert found.read_request(unit) == PodRequest((ContainerRequest("c", Kind.APP, 2, 2 * unit),))
 
 
 def test_the_kubelet_goes_by_limits_whatever_annotations_say():
     found = read(container(memory=4), container("whole", cards=1), request='{"c": {"split": 3}}')
     with pytest.raises(RequestError, match="do not divide over 3 cards"):
-        found.request(1)
-    assert [(each.container, each.cards, each.memory_bytes) for each in found.request_by_limits(1).containers] == [
+        found.read_request(1)
+    assert [(each.container, each.cards, each.memory_bytes) for each in found.read_request_by_limits(1).containers] == [
         ("c", 1, 4),
         ("whole", 1, 0),
     ]
-    assert list(found.device_limits()) == [DeviceLimit("c", MEMORY, False), DeviceLimit("whole", CARDS, True)]
+    assert list(found.list_device_limits()) == [DeviceLimit("c", MEMORY, False), DeviceLimit("whole", CARDS, True)]
 
 
 def test_units_that_cannot_be_read_are_left_out():
-    assert read(container("a", memory="x"), container("b", memory="3")).memory_units() == {"b": 3}
+    assert read(container("a", memory="x"), container("b", memory="3")).read_memory_units() == {"b": 3}
 
 
 def test_an_assignment_is_read_or_its_error_is_kept():

@@ -32,7 +32,7 @@ def pod(*containers, init=(), request=None):
 
 def read(*containers, dialects=(NATIVE,), **more):
     found = PodReader(dialects).read(pod(*containers, **more))
-    request = None if found is None else found.request(UNIT)
+    request = None if found is None else found.read_request(UNIT)
     return None if request is None else request.containers
 
 
@@ -175,7 +175,7 @@ def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
 
 
 def test_the_unit_is_the_callers():
-    assert PodReader([NATIVE]).read(pod(container(memory=3))).request(100) == PodRequest(
+    assert PodReader([NATIVE]).read(pod(container(memory=3))).read_request(100) == PodRequest(
         (ContainerRequest("c", Kind.APP, 1, 300),)
     )
 

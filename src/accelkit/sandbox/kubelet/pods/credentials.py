@@ -18,7 +18,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import collection, member
+from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox.kubelet.wire import Pod
 
 __all__ = ["PodCredentials", "read_certificate_authority"]
@@ -89,7 +89,7 @@ class PodCredentials:
                 "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta.name, "uid": meta.uid},
             },
         }
-        path = member(collection("v1", "serviceaccounts", meta.namespace), account)
+        path = build_object_path(build_collection_path("v1", "serviceaccounts", meta.namespace), account)
         answer = await self._api.post(f"{path}/token", body)
         return msgspec.json.decode(answer, type=_TokenRequest).status.token
 

@@ -43,7 +43,7 @@ class World:
     async def turns(self, count=1):
         for _ in range(count):
             self.now += 0.5
-            await self.waker.turn()
+            await self.waker.announce_due()
         return self.written()
 
     def written(self):
@@ -55,14 +55,14 @@ class World:
 
     def cards(self, node="n", text=CARDS):
         annotations = {INVENTORY_ANNOTATION: text} if text else {}
-        self.feed.node_event(
+        self.feed.take_node_event(
             "MODIFIED", msgspec.convert({"metadata": {"name": node, "annotations": annotations}}, Node)
         )
 
     def pod(self, name="p", memory=4, resource="accelkit.io/memory", kind="ADDED"):
         container = {"name": "c", "resources": {"limits": {resource: memory}}}
         body = {"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": {"containers": [container]}}
-        self.feed.pod_event(kind, msgspec.convert(body, Pod))
+        self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
 
     def counted(self, result):
         return self.counter.labels(result)._value.get()

@@ -19,7 +19,7 @@ from accelkit.kernelcache.compatibility.verdicts import (
     judge,
 )
 from accelkit.kernelcache.formats import ImageLabels, Target
-from accelkit.kube.paths import NODES, node_path
+from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 
@@ -339,6 +339,6 @@ async def test_an_inventory_that_cannot_be_used_is_told_with_its_node() -> None:
 
 async def test_an_answer_that_is_no_node_is_told() -> None:
     api = FakeApi()
-    api.documents[node_path("worker-1")] = b"[]"
+    api.documents[build_node_path("worker-1")] = b"[]"
     with pytest.raises(ApiError, match="node worker-1 cannot be read"):
         await read_node(api, "worker-1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelkit.kernelcache.compatibility.ptx import find_driver_cuda, is_newer_than_known, loads_ptx, parse_version
+from accelkit.kernelcache.compatibility.ptx import can_load_ptx, find_driver_cuda, is_newer_than_known, parse_version
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_driver_of_a_newer_branch_than_the_last_one_supports_more_than_is_know
     ],
 )
 def test_a_driver_loads_ptx_up_to_its_own(ptx_version: int, cuda: tuple[int, int], loads) -> None:
-    assert loads_ptx(ptx_version, cuda) is loads
+    assert can_load_ptx(ptx_version, cuda) is loads
 
 
 @pytest.mark.parametrize(

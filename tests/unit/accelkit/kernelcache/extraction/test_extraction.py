@@ -30,7 +30,7 @@ from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.compatibility.node_facts import GpuFacts, NodeFacts
 from accelkit.kernelcache.compatibility.verdicts import Fit
 from accelkit.kernelcache.extraction import CompletionRecord, Limits, read_completed
-from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.platform import read_host_architecture
 
 BLOBS = ".*/blobs/.*"
 MI210 = GpuFacts(id="0", backend="hip", arch="gfx90a")
@@ -142,7 +142,7 @@ async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: Hos
     index = index_of(
         (images[1], {"os": "linux", "architecture": "s390x"}),
         (images[1], unknown),
-        (images[0], {"os": "linux", "architecture": host_architecture()}),
+        (images[0], {"os": "linux", "architecture": read_host_architecture()}),
     )
     named = put(hostile_registry, index)
     done = await extract(hostile_registry, unsigned(named, base))
@@ -155,9 +155,9 @@ async def test_the_member_for_another_cpu_is_not_taken_for_ours(
 ) -> None:
     member = image_of([(packed(archive(file("io.triton.cache/cpu", b"x")), GZIP), GZIP)])
     put(hostile_registry, member, None)
-    named = put(hostile_registry, index_of((member, {"os": "linux", "architecture": host_architecture()})))
+    named = put(hostile_registry, index_of((member, {"os": "linux", "architecture": read_host_architecture()})))
     await extract(hostile_registry, unsigned(named, base))
-    monkeypatch.setattr("accelkit.kernelcache.extraction.image.host_architecture", lambda: "riscv64")
+    monkeypatch.setattr("accelkit.kernelcache.extraction.image.read_host_architecture", lambda: "riscv64")
     with pytest.raises(CacheError, match=r"holds the cache for linux/.* of this image, and this is linux/riscv64"):
         await extract(hostile_registry, unsigned(named, base))
 

@@ -13,7 +13,7 @@ from served_images import LABELS, client_of, image_of, index_of, put
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.formats.cache_image import CacheImage, read_cache_image
-from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.oci.reference import Reference
 
 LAYER = (b"a layer that nobody reads", GZIP)
@@ -26,7 +26,7 @@ def for_cpu(architecture: str) -> dict[str, str]:
 
 async def read(registry: HostileRegistry, image: Reference) -> CacheImage:
     async with client_of(registry) as client:
-        return await read_cache_image(client, image, await client.manifest(image))
+        return await read_cache_image(client, image, await client.read_manifest(image))
 
 
 async def test_no_layer_is_fetched(hostile_registry: HostileRegistry) -> None:
@@ -87,13 +87,13 @@ async def test_the_only_image_of_an_index_is_taken_whatever_its_cpu(hostile_regi
 
 
 async def test_of_several_the_one_for_this_cpu_is_taken(hostile_registry: HostileRegistry) -> None:
-    images = [image_of([LAYER], architecture=name) for name in ("s390x", host_architecture())]
+    images = [image_of([LAYER], architecture=name) for name in ("s390x", read_host_architecture())]
     for each in images:
         put(hostile_registry, each, None)
-    platforms = [for_cpu("s390x"), for_cpu(host_architecture())]
+    platforms = [for_cpu("s390x"), for_cpu(read_host_architecture())]
     found = await read(hostile_registry, put(hostile_registry, index_of(*zip(images, platforms, strict=True))))
     assert found.reference.digest == images[1].digest
-    assert found.config.architecture == host_architecture()
+    assert found.config.architecture == read_host_architecture()
 
 
 @pytest.mark.parametrize("platforms", [[for_cpu("s390x"), for_cpu("ppc64le")], [None, None], []])
@@ -103,7 +103,7 @@ async def test_an_index_without_an_image_for_this_cpu_is_refused(
     image = image_of([LAYER])
     put(hostile_registry, image, None)
     index = index_of(*((image, platform) for platform in platforms))
-    with pytest.raises(CacheError, match=f"has no image for linux/{host_architecture()}"):
+    with pytest.raises(CacheError, match=f"has no image for linux/{read_host_architecture()}"):
         await read(hostile_registry, put(hostile_registry, index))
 
 

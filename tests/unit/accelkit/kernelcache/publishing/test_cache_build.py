@@ -24,7 +24,7 @@ from registries.hostile import HostileRegistry
 from served_images import client_of, extract, files_of, unsigned
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.oci.reference import Reference, digest_of
+from accelkit.kernelcache.oci.reference import Reference, compute_digest
 from accelkit.kernelcache.publishing.build import BuildOptions, BuiltImage, build_image
 from accelkit.kernelcache.publishing.layer_writer import Compression
 
@@ -55,7 +55,7 @@ def pushed(registry: HostileRegistry) -> int:
 async def test_without_a_client_nothing_is_sent(tmp_path: Path) -> None:
     built = await build_image(triton_kernel(tmp_path), NOWHERE, BuildOptions())
     assert (built.pushed, built.uploaded_bytes) == (False, 0)
-    assert built.digest == digest_of(built.manifest)
+    assert built.digest == compute_digest(built.manifest)
 
 
 async def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
 
 async def test_what_is_built_has_its_own_digest(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
     async with client_of(hostile_registry) as client:
-        named = Reference(hostile_registry.host, "team/app", None, digest_of(b"another"))
+        named = Reference(hostile_registry.host, "team/app", None, compute_digest(b"another"))
         with pytest.raises(CacheError, match="give a tag"):
             await build_image(triton_kernel(tmp_path), named, BuildOptions(), client)
     assert hostile_registry.requests == []

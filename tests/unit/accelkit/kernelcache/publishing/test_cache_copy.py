@@ -30,7 +30,7 @@ from served_images import (
 
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.extraction import ExtractionRequest
-from accelkit.kernelcache.oci.platform import host_architecture
+from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.publishing.copy import CopyResult, copy_image
 from accelkit.kernelcache.signatures.findings import UnverifiedError
@@ -153,8 +153,8 @@ async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the
 
 
 def members() -> tuple[list[Artifact], Artifact]:
-    images = [image_of([(HELLO, PLAIN)], architecture=name) for name in (host_architecture(), "s390x")]
-    platforms = [{"os": "linux", "architecture": name} for name in (host_architecture(), "s390x")]
+    images = [image_of([(HELLO, PLAIN)], architecture=name) for name in (read_host_architecture(), "s390x")]
+    platforms = [{"os": "linux", "architecture": name} for name in (read_host_architecture(), "s390x")]
     return images, index_of(*zip(images, platforms, strict=True))
 
 

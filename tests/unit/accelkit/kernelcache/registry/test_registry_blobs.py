@@ -14,7 +14,7 @@ from registries.visiting import REPOSITORY, at, descriptor, visiting
 
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.oci.documents import Descriptor
-from accelkit.kernelcache.oci.reference import digest_of
+from accelkit.kernelcache.oci.reference import compute_digest
 from accelkit.kernelcache.registry import blobs
 
 BODY = os.urandom(300_000)
@@ -29,25 +29,25 @@ def registry():
 
 
 async def streamed(client, registry, blob=None) -> bytes:
-    return b"".join([chunk async for chunk in client.stream(at(registry), blob or descriptor(BODY))])
+    return b"".join([chunk async for chunk in client.stream_blob(at(registry), blob or descriptor(BODY))])
 
 
 async def test_a_blob_is_streamed_and_read_whole(registry):
     async with visiting(registry) as client:
         assert await streamed(client, registry) == BODY
-        assert await client.blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
+        assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 
 async def test_the_empty_blob_needs_no_request(registry):
     async with visiting(registry) as client:
-        assert await client.blob(at(registry), descriptor(b""), limit=0) == b""
+        assert await client.read_blob(at(registry), descriptor(b""), limit=0) == b""
     assert registry.requests == []
 
 
 async def test_a_blob_over_the_limit_is_not_asked_for(registry):
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="at most 10 are read"):
-            await client.blob(at(registry), descriptor(BODY), limit=10)
+            await client.read_blob(at(registry), descriptor(BODY), limit=10)
     assert registry.requests == []
 
 
@@ -91,7 +91,7 @@ async def test_a_longer_blob_is_refused_and_what_is_too_much_not_given_out(regis
     got = bytearray()
 
     async def take(client) -> None:
-        async for chunk in client.stream(at(registry), descriptor(BODY)):
+        async for chunk in client.stream_blob(at(registry), descriptor(BODY)):
             got.extend(chunk)
 
     async with visiting(registry) as client:
@@ -188,13 +188,13 @@ async def test_a_small_blob_that_a_mirror_garbled_comes_from_the_registry(regist
         mirror.put_blob(REPOSITORY, BODY)
         mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            assert await client.blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
+            assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 
 async def test_a_stream_that_is_left_early_lets_go_of_its_connection(registry):
     async with visiting(registry) as client:
-        stream = client.stream(at(registry), descriptor(BODY))
+        stream = client.stream_blob(at(registry), descriptor(BODY))
         assert await anext(stream)
         await stream.aclose()
-        assert await client.blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
-    assert digest_of(BODY) == descriptor(BODY).digest
+        assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
+    assert compute_digest(BODY) == descriptor(BODY).digest

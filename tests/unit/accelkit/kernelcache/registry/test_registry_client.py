@@ -13,8 +13,8 @@ from registries.visiting import REPOSITORY, at, image, manifest, visiting
 
 from accelkit.errors import RegistryError
 from accelkit.kernelcache.oci.documents import OCI_MANIFEST, Manifest
-from accelkit.kernelcache.oci.reference import Reference, digest_of
-from accelkit.kernelcache.registry import answers
+from accelkit.kernelcache.oci.reference import Reference, compute_digest
+from accelkit.kernelcache.registry import responses
 
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 TAGS = f"/v2/{REPOSITORY}/tags/list"
@@ -29,8 +29,8 @@ def registry():
 async def test_a_manifest_is_read_by_tag_and_by_digest(registry):
     digest = image(registry, "v1")
     async with visiting(registry) as client:
-        by_tag = await client.manifest(at(registry, "v1"))
-        by_digest = await client.manifest(at(registry, digest))
+        by_tag = await client.read_manifest(at(registry, "v1"))
+        by_digest = await client.read_manifest(at(registry, digest))
     assert by_tag == by_digest
     assert (by_tag.content, by_tag.digest, by_tag.media_type) == (manifest(), digest, OCI_MANIFEST)
     assert isinstance(by_tag.decode(), Manifest)
@@ -40,13 +40,13 @@ async def test_a_digest_decides_over_a_tag(registry):
     pinned = image(registry, "v1")
     image(registry, "v1", annotations={"moved": "on"})
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1").with_digest(pinned))).digest == pinned
+        assert (await client.read_manifest(at(registry, "v1").with_digest(pinned))).digest == pinned
 
 
 async def test_what_is_not_there_is_said_with_404_and_asked_once(registry):
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="check the name") as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert (refused.value.status, refused.value.retryable) == (404, False)
     assert len(registry.received("GET", ".*")) == 1
 
@@ -56,15 +56,15 @@ async def test_other_bytes_than_the_digest_asked_for_are_refused(registry):
     registry.on("GET", MANIFESTS, misbehaviour.changed(manifest(annotations={"evil": "1"})))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="with the digest"):
-            await client.manifest(at(registry, digest))
+            await client.read_manifest(at(registry, digest))
 
 
 async def test_a_digest_header_that_lies_is_refused(registry):
     image(registry, "v1")
-    registry.on("GET", MANIFESTS, misbehaviour.lying_digest(digest_of(b"other")))
+    registry.on("GET", MANIFESTS, misbehaviour.lying_digest(compute_digest(b"other")))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="its bytes are"):
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
 
 
 async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
@@ -72,7 +72,7 @@ async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest("sha256:\x9b2J\u202e"))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="its bytes are") as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert refused.value.message.isprintable()
 
 
@@ -80,14 +80,14 @@ async def test_a_manifest_without_end_is_left_at_4_mib(registry):
     registry.on("GET", MANIFESTS, misbehaviour.endless(OCI_MANIFEST))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match=f"longer than {4 << 20} bytes"):
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
 
 
 async def test_a_manifest_that_breaks_off_is_asked_for_again(registry):
     digest = image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.cut_after(10, times=2))
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1"))).digest == digest
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
 async def test_a_registry_in_trouble_is_asked_again_after_growing_waits(registry):
@@ -95,7 +95,7 @@ async def test_a_registry_in_trouble_is_asked_again_after_growing_waits(registry
     registry.on("GET", MANIFESTS, misbehaviour.failing(500, times=3))
     naps: list[float] = []
     async with visiting(registry, naps=naps) as client:
-        assert (await client.manifest(at(registry, "v1"))).digest == digest
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
     assert [0.25 <= naps[0] <= 0.5, 0.5 <= naps[1] <= 1, 1 <= naps[2] <= 2, len(naps) == 3] == [True] * 4
 
 
@@ -103,7 +103,7 @@ async def test_a_dropped_connection_is_tried_again(registry):
     digest = image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.dropped(times=2))
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1"))).digest == digest
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
 async def waited(registry, retry_after: str) -> float:
@@ -111,7 +111,7 @@ async def waited(registry, retry_after: str) -> float:
     registry.on("GET", MANIFESTS, misbehaviour.failing(429, times=1, retry_after=retry_after))
     naps: list[float] = []
     async with visiting(registry, naps=naps) as client:
-        await client.manifest(at(registry, "v1"))
+        await client.read_manifest(at(registry, "v1"))
     (nap,) = naps
     return nap
 
@@ -134,7 +134,7 @@ async def test_after_all_attempts_it_is_given_up_as_a_thing_of_the_moment(regist
     registry.on("GET", MANIFESTS, misbehaviour.failing(503))
     async with visiting(registry, attempts=3) as client:
         with pytest.raises(RegistryError, match="HTTP 503") as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert (refused.value.status, refused.value.retryable) == (503, True)
     assert len(registry.received("GET", MANIFESTS)) == 3
 
@@ -144,7 +144,7 @@ async def test_an_answer_for_good_is_not_asked_for_again(registry, status):
     registry.on("GET", MANIFESTS, misbehaviour.failing(status))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError) as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert (refused.value.status, refused.value.retryable) == (status, False)
     assert len(registry.requests) == 1
 
@@ -153,7 +153,7 @@ async def test_what_a_registry_says_reaches_no_terminal_unfiltered(registry):
     registry.on("GET", MANIFESTS, misbehaviour.answering(400, b"\x1b]0;owned\x07\nno\x00 " + b"x" * 5000))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError) as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert refused.value.message.isprintable()
     assert len(refused.value.message) < 400
     assert "]0;owned no x" in refused.value.message
@@ -165,7 +165,7 @@ async def test_nobody_listening_is_a_thing_of_the_moment():
         host = f"127.0.0.1:{taken.getsockname()[1]}"
         async with visiting(attempts=2) as client:
             with pytest.raises(RegistryError, match="cannot be reached") as refused:
-                await client.manifest(Reference(host, "app", "v1"))
+                await client.read_manifest(Reference(host, "app", "v1"))
     assert (refused.value.status, refused.value.retryable) == (0, True)
     assert "ssl" not in refused.value.message
 
@@ -177,21 +177,21 @@ async def test_plain_http_is_advised_only_where_it_is_not_allowed_yet(plain_http
         host = f"127.0.0.1:{taken.getsockname()[1]}"
         async with visiting(plain_names=(host,) if plain_http else (), attempts=1) as client:
             with pytest.raises(RegistryError) as refused:
-                await client.manifest(Reference(host, "app", "v1"))
+                await client.read_manifest(Reference(host, "app", "v1"))
     assert ("without TLS" in refused.value.next_step) == advised
 
 
 async def test_a_host_without_an_address_is_a_registry_error():
     async with visiting(attempts=1) as client:
         with pytest.raises(RegistryError, match="cannot be reached"):
-            await client.manifest(Reference("registry.invalid", "app", "v1"))
+            await client.read_manifest(Reference("registry.invalid", "app", "v1"))
 
 
 async def test_silence_has_an_end(registry):
     registry.on("GET", MANIFESTS, misbehaviour.stalled())
     async with visiting(registry, timeout_seconds=0.1, attempts=2) as client:
         with pytest.raises(RegistryError, match="cannot be reached") as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable
     assert len(registry.requests) == 2
 
@@ -200,16 +200,16 @@ async def test_headers_that_never_end_have_an_end(registry):
     registry.on("GET", MANIFESTS, misbehaviour.dripping(headers=True))
     async with visiting(registry, timeout_seconds=0.2, attempts=1) as client:
         with pytest.raises(RegistryError, match="cannot be reached") as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable
 
 
 async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
-    monkeypatch.setattr(answers, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(responses, "_BODY_SECONDS", 0.2)
     registry.on("GET", MANIFESTS, misbehaviour.dripping())
     async with visiting(registry, attempts=1) as client:
         with pytest.raises(RegistryError, match="broke off") as refused:
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable
 
 
@@ -217,5 +217,5 @@ async def test_the_bytes_of_a_manifest_are_not_unpacked(registry):
     digest = image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.answering(200, manifest(), OCI_MANIFEST, {"Content-Encoding": "gzip"}))
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1"))).digest == digest
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
     assert registry.requests[0].headers["Accept-Encoding"] == "identity"

@@ -26,7 +26,7 @@ def found(tmp_path):
     async def find(content: object, name: str = "r.io/team/app") -> Login | None:
         path = tmp_path / "config.json"
         path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        return await RegistryCredentials.from_files([path]).login(parse_reference(name))
+        return await RegistryCredentials.from_files([path]).find_login(parse_reference(name))
 
     return find
 
@@ -165,12 +165,12 @@ async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     files = [tmp_path / name for name in ("empty.json", "0.json", "1.json")]
     reference = parse_reference("r.io/app")
-    assert await RegistryCredentials.from_files(files).login(reference) == ANN
-    assert await RegistryCredentials.from_files(files, {"r.io": BOB}).login(reference) == BOB
+    assert await RegistryCredentials.from_files(files).find_login(reference) == ANN
+    assert await RegistryCredentials.from_files(files, {"r.io": BOB}).find_login(reference) == BOB
 
 
 async def test_a_login_given_directly_may_call_docker_hub_as_it_likes():
-    assert await RegistryCredentials({"index.docker.io": ANN}).login(parse_reference("app")) == ANN
+    assert await RegistryCredentials({"index.docker.io": ANN}).find_login(parse_reference("app")) == ANN
 
 
 @pytest.mark.parametrize("variable", ["DOCKER_CONFIG", "HOME"])
@@ -179,11 +179,11 @@ async def test_the_users_own_file_is_read(tmp_path, variable):
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"auths": {"r.io": auth(ANN)}}))
     credentials = RegistryCredentials.of_user({variable: str(tmp_path)})
-    assert await credentials.login(parse_reference("r.io/app")) == ANN
+    assert await credentials.find_login(parse_reference("r.io/app")) == ANN
 
 
 async def test_a_user_needs_no_file(tmp_path):
-    assert await RegistryCredentials.of_user({"HOME": str(tmp_path)}).login(parse_reference("r.io/app")) is None
+    assert await RegistryCredentials.of_user({"HOME": str(tmp_path)}).find_login(parse_reference("r.io/app")) is None
 
 
 def test_a_login_does_not_show_its_secrets():

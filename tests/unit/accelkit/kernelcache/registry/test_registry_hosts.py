@@ -27,7 +27,7 @@ async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
     image(registry, "v1")
     async with visiting(attempts=1) as client:
         with pytest.raises(RegistryError):
-            await client.manifest(at(registry, "v1"))
+            await client.read_manifest(at(registry, "v1"))
     assert registry.requests == []
 
 
@@ -45,7 +45,7 @@ async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
 )
 def test_plain_http_is_for_the_registry_as_the_reference_names_it(allowed, registry, base):
     settings = RegistrySettings.of_options(plain_http=[allowed], configs=())
-    assert settings.origin(Reference(registry, REPOSITORY, "v1")).base == base
+    assert settings.find_origin(Reference(registry, REPOSITORY, "v1")).base == base
 
 
 async def test_a_proxy_of_the_environment_is_used(registry, monkeypatch):
@@ -55,7 +55,7 @@ async def test_a_proxy_of_the_environment_is_used(registry, monkeypatch):
     monkeypatch.setenv("http_proxy", registry.url)
     elsewhere = Reference("registry.invalid", REPOSITORY, "v1")
     async with visiting(plain_names=("registry.invalid",)) as client:
-        assert (await client.manifest(elsewhere)).digest == digest
+        assert (await client.read_manifest(elsewhere)).digest == digest
     assert registry.requests[0].headers["Host"] == "registry.invalid"
 
 
@@ -64,7 +64,7 @@ async def test_no_proxy_names_hosts_that_are_reached_without(registry, monkeypat
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     async with visiting(registry) as client:
-        assert (await client.manifest(at(registry, "v1"))).digest == digest
+        assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
 # Certificates
@@ -74,7 +74,7 @@ async def test_a_certificate_of_our_own_authority_is_trusted_when_it_is_named(tl
     with HostileRegistry(tls=tls) as registry:
         digest = image(registry, "v1")
         async with visiting(ca_file=ca_file) as client:
-            assert (await client.manifest(at(registry, "v1"))).digest == digest
+            assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
 async def test_a_certificate_nobody_vouches_for_is_refused_at_once(tls: ssl.SSLContext):
@@ -82,7 +82,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_at_once(tls: ssl.SSLC
         naps: list[float] = []
         async with visiting(naps=naps) as client:
             with pytest.raises(RegistryError, match="certificate that is not trusted") as refused:
-                await client.manifest(at(registry, "v1"))
+                await client.read_manifest(at(registry, "v1"))
         assert registry.requests == []
     assert naps == []
     assert not refused.value.retryable
@@ -105,7 +105,7 @@ async def test_a_mirror_is_asked_before_the_registry(registry):
     with HostileRegistry() as mirror:
         digest = mirror.put_manifest(f"cache/{REPOSITORY}", "v1", manifest())
         async with visiting(registry, mirror, mirrors={registry.host: (f"{mirror.host}/cache",)}) as client:
-            assert (await client.manifest(at(registry, "v1"))).digest == digest
+            assert (await client.read_manifest(at(registry, "v1"))).digest == digest
     assert registry.requests == []
 
 
@@ -117,7 +117,7 @@ async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry,
         mirror.on("GET", MANIFESTS, trouble)
         naps: list[float] = []
         async with visiting(registry, mirror, naps=naps, mirrors={registry.host: (mirror.host,)}) as client:
-            assert (await client.manifest(at(registry, digest))).digest == digest
+            assert (await client.read_manifest(at(registry, digest))).digest == digest
         assert (len(mirror.requests), naps) == (1, [])
 
 
@@ -126,7 +126,7 @@ async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry):
         mirror.on("GET", MANIFESTS, misbehaviour.failing(503))
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
             with pytest.raises(RegistryError) as refused:
-                await client.manifest(at(registry, "v1"))
+                await client.read_manifest(at(registry, "v1"))
     assert (refused.value.status, refused.value.retryable) == (404, False)
     assert f"{mirror.host} answers HTTP 503" in refused.value.message
 
@@ -135,7 +135,7 @@ async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry):
     with HostileRegistry() as mirror:
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
             with pytest.raises(RegistryError) as refused:
-                await client.manifest(at(registry, "v1"))
+                await client.read_manifest(at(registry, "v1"))
     assert mirror.host not in refused.value.message
 
 

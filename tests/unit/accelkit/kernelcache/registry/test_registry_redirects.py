@@ -36,7 +36,7 @@ def storage():
 
 async def pulled(registry, *also, **settings) -> bytes:
     async with visiting(registry, *also, **settings) as client:
-        return await client.blob(at(registry), descriptor(BODY), limit=len(BODY))
+        return await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -128,7 +128,7 @@ async def test_nothing_falls_back_from_https(tls, ca_file, storage):
         registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
         with pytest.raises(RegistryError, match="not HTTPS"):
             async with visiting(ca_file=ca_file) as client:
-                await client.blob(at(registry), descriptor(BODY), limit=len(BODY))
+                await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY))
     assert storage.requests == []
 
 
@@ -185,4 +185,4 @@ async def test_a_manifest_behind_a_redirect_is_still_held_to_its_digest(registry
     storage.on("GET", ".*", misbehaviour.answering(200, b"{}"))
     async with visiting(registry, storage) as client:
         with pytest.raises(RegistryError, match="with the digest"):
-            await client.manifest(at(registry, digest))
+            await client.read_manifest(at(registry, digest))

@@ -45,7 +45,7 @@ def registry():
 
 async def asked(registry):
     async with visiting(registry, attempts=2) as client:
-        return await client.referrers(at(registry, SUBJECT))
+        return await client.list_referrers(at(registry, SUBJECT))
 
 
 async def test_the_referrers_api_is_asked(registry):
@@ -112,7 +112,7 @@ async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
         headers = {"Link": f'<{other.url}/v2/{REPOSITORY}/referrers/{SUBJECT}>; rel="next"'}
         registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
         async with visiting(registry, other) as client:
-            found = await client.referrers(at(registry, SUBJECT))
+            found = await client.list_referrers(at(registry, SUBJECT))
         assert other.requests == []
     assert digests(found) == named("a")
     assert "another host" in found.problems[0].message
@@ -184,7 +184,7 @@ async def test_mirrors_are_asked_beside_the_registry(registry):
     with HostileRegistry() as mirror:
         theirs = image(mirror, artifactType="text/y", subject=OURS)
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            found = await client.referrers(at(registry, SUBJECT))
+            found = await client.list_referrers(at(registry, SUBJECT))
     assert (digests(found), found.problems) == ({ours, theirs}, ())
 
 
@@ -193,7 +193,7 @@ async def test_a_registry_behind_a_gap_is_a_problem_beside_what_its_mirror_has(r
         theirs = image(mirror, artifactType="text/y", subject=OURS)
         registry.on("GET", ".*", misbehaviour.failing(503))
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            found = await client.referrers(at(registry, SUBJECT))
+            found = await client.list_referrers(at(registry, SUBJECT))
     assert digests(found) == {theirs}
     assert {each.retryable for each in found.problems} == {True}
 
@@ -202,11 +202,11 @@ async def test_what_ails_a_mirror_is_no_problem_where_the_registry_can_tell(regi
     with HostileRegistry() as mirror:
         mirror.on("GET", ".*", misbehaviour.failing(503))
         async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
-            found = await client.referrers(at(registry, SUBJECT))
+            found = await client.list_referrers(at(registry, SUBJECT))
     assert (found.descriptors, found.problems) == ((), ())
 
 
 async def test_what_refers_to_a_tag_cannot_be_asked(registry):
     async with visiting(registry) as client:
         with pytest.raises(CacheError, match="by digest"):
-            await client.referrers(at(registry, "v1"))
+            await client.list_referrers(at(registry, "v1"))

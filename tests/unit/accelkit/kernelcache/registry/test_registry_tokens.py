@@ -61,7 +61,7 @@ async def fetched(registry, login=None, tags=("v1",), **settings):
     credentials = RegistryCredentials({registry.host: login} if login else {})
     async with visiting(registry, credentials=credentials, **settings) as client:
         for tag in tags:
-            await client.manifest(at(registry, tag))
+            await client.read_manifest(at(registry, tag))
 
 
 # Passwords
@@ -128,9 +128,9 @@ async def test_a_token_is_asked_for_with_the_refresh_token(registry):
 async def test_a_token_that_is_refused_is_asked_for_anew(registry):
     server = TokenServer(registry)
     async with visiting(registry) as client:
-        await client.manifest(at(registry, "v1"))
+        await client.read_manifest(at(registry, "v1"))
         server.accepted = "none of those given"
-        await client.manifest(at(registry, "v1"))
+        await client.read_manifest(at(registry, "v1"))
     assert len(registry.received("GET", "/token")) == 2
     assert registry.requests[-1].authorization == "Bearer token-2"
 
@@ -138,7 +138,7 @@ async def test_a_token_that_is_refused_is_asked_for_anew(registry):
 async def test_a_token_is_for_its_scope_alone(registry):
     TokenServer(registry)
     async with visiting(registry) as client:
-        await client.manifest(at(registry, "v1"))
+        await client.read_manifest(at(registry, "v1"))
         await client.uploads.has_blob(at(registry), "sha256:" + "0" * 64)
     assert [each.query["scope"] for each in registry.received("GET", "/token")] == [
         SCOPE,

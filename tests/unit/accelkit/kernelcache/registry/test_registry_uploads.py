@@ -244,7 +244,7 @@ async def test_a_registry_without_referrers_gets_the_fallback_tag(old):
         "manifests": [{**entry, "artifactType": "text/signature", "annotations": {"a": "b"}}],
     }
     async with visiting(old) as client:
-        found = await client.referrers(at(old, SUBJECT["digest"]))
+        found = await client.list_referrers(at(old, SUBJECT["digest"]))
     assert [each.digest for each in found.descriptors] == [digest]
 
 

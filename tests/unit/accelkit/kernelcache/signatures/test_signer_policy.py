@@ -281,7 +281,7 @@ def test_a_trusted_root_changed_after_loading_changes_nothing(tmp_path):
     trust = load_policies(policy_file(tmp_path, policy(keyless())), root).trust
     root.write_text("no trusted root")
     assert trust.timestampers == ()
-    assert trust.log(SIGSTORE.rekor.log_id)
+    assert trust.find_log(SIGSTORE.rekor.log_id)
 
 
 def test_the_root_of_the_public_instance_needs_neither_network_nor_home(tmp_path, monkeypatch):
@@ -290,7 +290,7 @@ def test_the_root_of_the_public_instance_needs_neither_network_nor_home(tmp_path
     monkeypatch.setenv("XDG_DATA_HOME", os.devnull)
     trust = load_policies(policy_file(tmp_path, policy(keyless()))).trust
     assert json.loads(trust.content)["tlogs"]
-    assert trust.fulcio(SIGNER.at).roots
+    assert trust.find_authorities(SIGNER.at).roots
 
 
 def test_two_policies_of_one_name_are_a_mistake(tmp_path):

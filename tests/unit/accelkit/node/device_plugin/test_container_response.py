@@ -10,7 +10,7 @@ from accelkit.node.device_plugin.container_response import (
     build_dialect_environment,
 )
 from accelkit.node.device_plugin.device_list import build_device_list
-from accelkit.node.devices import by_card, card_of, memory_ids, pick
+from accelkit.node.devices import count_by_card, list_memory_ids, parse_card_id, pick
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
 
@@ -67,12 +67,15 @@ def test_a_card_that_this_node_does_not_have_is_refused_by_name(tmp_path):
 
 
 def test_a_card_has_an_id_for_every_whole_unit():
-    assert memory_ids(Card("a", "v", "m", 10, reserved_bytes=1), 4) == ["a::0", "a::1"]
-    assert memory_ids(Card("a", "v", "m", None), 4) == []
+    assert list_memory_ids(Card("a", "v", "m", 10, reserved_bytes=1), 4) == ["a::0", "a::1"]
+    assert list_memory_ids(Card("a", "v", "m", None), 4) == []
 
 
 def test_an_id_names_its_card():
-    assert [card_of(device_id) for device_id in ("0000:3b:00.0-20b2::17", "GPU-1")] == ["0000:3b:00.0-20b2", "GPU-1"]
+    assert [parse_card_id(device_id) for device_id in ("0000:3b:00.0-20b2::17", "GPU-1")] == [
+        "0000:3b:00.0-20b2",
+        "GPU-1",
+    ]
 
 
 def test_the_longest_id_is_one_that_a_kubelet_takes():
@@ -81,18 +84,18 @@ def test_the_longest_id_is_one_that_a_kubelet_takes():
 
 
 def test_taken_ids_come_first_and_others_are_picked_in_order():
-    chosen = pick(["a::10", "a::9", "b::0"], ["a::12"], by_card(["a::0", "a::1", "b::0"]))
+    chosen = pick(["a::10", "a::9", "b::0"], ["a::12"], count_by_card(["a::0", "a::1", "b::0"]))
     assert chosen == ["a::12", "a::9", "b::0"]
 
 
 def test_what_is_not_available_is_not_picked():
-    assert pick(["a::0"], [], by_card(["a::0", "a::1"])) == ["a::0"]
+    assert pick(["a::0"], [], count_by_card(["a::0", "a::1"])) == ["a::0"]
 
 
 @pytest.mark.parametrize("taken", [["b::0"], ["a::0", "a::1"]])
 def test_taken_ids_beyond_what_is_wanted_are_refused(taken):
     with pytest.raises(DevicePluginError, match="must be included"):
-        pick(["a::5"], taken, by_card(["a::0"]))
+        pick(["a::5"], taken, count_by_card(["a::0"]))
 
 
 def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():

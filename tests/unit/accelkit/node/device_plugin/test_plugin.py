@@ -40,7 +40,7 @@ class Pods:
     def __init__(self):
         self.listed = []
 
-    def assigned(self):
+    def list_assigned(self):
         return self.listed
 
     async def refresh(self):

@@ -11,7 +11,7 @@ from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
-from accelkit.node.devices import by_card
+from accelkit.node.devices import count_by_card
 
 ALL = [f"{card}::{number}" for card in "abc" for number in range(8)]
 
@@ -24,7 +24,7 @@ def allocations():
 def pod(name, order=0, **containers):
     """A pod whose containers hold shares as `c="aaaa"` (four units of a) or `c="aabb"`."""
     shares = {
-        container: tuple(Share(card, count) for card, count in by_card(text).items())
+        container: tuple(Share(card, count) for card, count in count_by_card(text).items())
         for container, text in containers.items()
     }
     return AssignedPod(f"uid-{name}", "d", name, (f"{order}", name), tuple(containers), Assignment(shares))
@@ -35,7 +35,7 @@ def offer(allocations, pods, size, *, held=None, available=ALL, taken=(), avoid=
 
 
 def prefer(*args, **more):
-    return by_card(offer(*args, **more))
+    return count_by_card(offer(*args, **more))
 
 
 def test_the_assigned_card_is_offered(allocations):
@@ -61,7 +61,7 @@ def test_a_split_container_is_offered_every_card_of_it(allocations):
 def test_devices_that_must_be_included_are(allocations):
     chosen = offer(allocations, [pod("p", c="bbbb")], 4, taken=["b::7", "b::5"])
     assert chosen[:2] == ["b::7", "b::5"]
-    assert by_card(chosen) == {"b": 4}
+    assert count_by_card(chosen) == {"b": 4}
 
 
 def test_a_container_whose_card_cannot_be_is_passed_over_for_the_next(allocations):
@@ -133,9 +133,9 @@ def test_what_was_granted_counts_until_the_kubelet_shows_it(allocations):
     pods = [pod("p", c="aa")]
     allocations.record(pods, {}, ["b::0", "b::1"])
     allocations.settle(pods, {"b::0"})
-    assert allocations.cards() == {"b": "uid-p"}
+    assert allocations.list_pending_cards() == {"b": "uid-p"}
     allocations.settle(pods, {"b::0", "b::1"})
-    assert allocations.cards() == {}
+    assert allocations.list_pending_cards() == {}
 
 
 def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocations):
@@ -143,7 +143,7 @@ def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocat
     for left in ([], [replace(pods[0], admitted=True)]):
         allocations.record(pods, {}, ["a::0", "a::1"])
         allocations.settle(left, ())
-        assert allocations.cards() == {}
+        assert allocations.list_pending_cards() == {}
 
 
 def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
@@ -151,10 +151,10 @@ def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
     allocations = PreferredAllocation(whole=False, clock=lambda: now[0])
     allocations.record([], {}, ["a::0"])
     allocations.settle([], ())
-    assert allocations.cards() == {"a": None}
+    assert allocations.list_pending_cards() == {"a": None}
     now[0] = 61.0
     allocations.settle([], ())
-    assert allocations.cards() == {}
+    assert allocations.list_pending_cards() == {}
 
 
 def test_a_pod_whose_cards_were_taken_is_offered_those_of_the_one_that_took_them(allocations):
@@ -180,10 +180,10 @@ def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(card
         (chosen,) = offer(allocations, pods, 1, held=held, available=sorted(free))
         allocations.record(pods, held, [chosen])
         if random.random() < 0.7:
-            held[each.uid, "c"] = by_card([chosen])
+            held[each.uid, "c"] = count_by_card([chosen])
             allocations.settle(pods, {chosen})
         free.remove(chosen)
-    assert by_card(set(ALL) - free) == Counter(cards)
+    assert count_by_card(set(ALL) - free) == Counter(cards)
 
 
 def test_whole_cards_are_steered_apart_from_memory():

@@ -6,8 +6,8 @@ import pytest
 from accelkit.errors import ProfileError
 from accelkit.node.discovery import discover
 from accelkit.node.discovery.card_sources import load_card_sources
+from accelkit.vendors.fact_sources import Source
 from accelkit.vendors.profiles import PciDiscovery, load_profiles
-from accelkit.vendors.sources import Source
 
 GIB = 2**30
 

@@ -22,13 +22,13 @@ def test_cards_of_all_vendors_are_numbered_by_their_address(host, find):
 
 def test_a_card_split_into_virtual_functions_is_no_card_itself(host, find):
     whole, split = host.add("intel", 2, "Flex 170").cards
-    host.write(host.device(split.bdf) / "sriov_numvfs", "2")
+    host.write(host.find_device_folder(split.bdf) / "sriov_numvfs", "2")
     assert [each.card.bdf for each in find()] == [whole.bdf]
 
 
 def test_a_virtual_function_is_a_card_once_the_vendors_driver_has_it(host, find):
     parent, function = host.add("intel", 2, "Flex 170").cards
-    (host.device(function.bdf) / "physfn").symlink_to(host.device(parent.bdf))
+    (host.find_device_folder(function.bdf) / "physfn").symlink_to(host.find_device_folder(parent.bdf))
     assert [each.card.bdf for each in find()] == [parent.bdf, function.bdf]
     host.unbind(function.bdf)
     assert [each.card.bdf for each in find()] == [parent.bdf]
@@ -76,7 +76,7 @@ def test_a_container_is_told_what_the_vendors_runtime_expects(host, find):
 
 def test_rocm_is_told_nothing_where_a_card_has_no_name_it_knows(host, find):
     card = host.add("amd", 1, "MI300X").cards[0]
-    (host.device(card.bdf) / "unique_id").unlink()
+    (host.find_device_folder(card.bdf) / "unique_id").unlink()
     (found,) = find()
     assert build_environment(found.profile, [found]) == {}
 
@@ -97,7 +97,7 @@ def test_names_of_device_nodes_that_cannot_be_read_are_an_error_and_not_the_usua
 
 
 def test_the_older_drivers_folder_is_read(host, find):
-    folder = host.device(host.add("enflame", 1, "S60").cards[0].bdf)
+    folder = host.find_device_folder(host.add("enflame", 1, "S60").cards[0].bdf)
     (folder / "enflame").rename(folder / "zixiao")
     assert find()[0].minor == 0
 

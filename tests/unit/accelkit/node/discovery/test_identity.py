@@ -29,7 +29,7 @@ def test_a_uuid_that_the_driver_has_not_read_yet_is_none(host, find):
 
 def test_an_amd_card_has_the_name_that_rocm_gives_it(host, find):
     card = host.add("amd", 1, "MI300X").cards[0]
-    host.write(host.device(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
+    host.write(host.find_device_folder(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
     assert find()[0].uuid == find()[0].card.id == "GPU-9fc5ed0b1d23ab01"
 
 
@@ -59,7 +59,7 @@ def test_a_host_without_a_machine_id_has_names_without_it(host, find, machine_id
 @pytest.mark.parametrize("serial", ["0000000000000000", "a" * MAX_CARD_ID, "a::b", "a b", "é"])
 def test_a_number_that_can_name_no_card_is_not_used(host, find, serial):
     card = host.add("amd", 1, "MI300X").cards[0]
-    host.write(host.device(card.bdf) / "unique_id", serial)
+    host.write(host.find_device_folder(card.bdf) / "unique_id", serial)
     (found,) = find()
     assert found.card.id.endswith(f"{card.bdf}-74a1")
     assert "::" not in found.card.id
@@ -69,7 +69,7 @@ def test_a_number_that_can_name_no_card_is_not_used(host, find, serial):
 def test_cards_with_the_same_number_are_told_apart_by_their_place(host, find):
     one, two = host.add("amd", 2, "MI300X").cards
     for card in (one, two):
-        host.write(host.device(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
+        host.write(host.find_device_folder(card.bdf) / "unique_id", "9fc5ed0b1d23ab01")
     assert [each.endswith(card.bdf + "-74a1") for each, card in zip(ids(find()), (one, two), strict=True)] == [True] * 2
 
 

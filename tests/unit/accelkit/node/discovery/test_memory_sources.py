@@ -39,7 +39,7 @@ def test_a_card_that_the_library_does_not_know_is_known_by_files(host, find, fak
 
 def test_sources_are_asked_in_the_profiles_order(host, find):
     card = host.add("amd", 1, "MI210").cards[0]
-    total = host.device(card.bdf) / "mem_info_vram_total"
+    total = host.find_device_folder(card.bdf) / "mem_info_vram_total"
     host.write(DMEM, f"drm/{card.bdf}/vram {60 * GIB}")
     assert memory(find()[0]) == (64 * GIB, "sysfs", False)
     total.unlink()
@@ -57,13 +57,13 @@ def test_the_tiles_of_a_card_are_added_up(host, find):
 @pytest.mark.parametrize("text", ["", "0", "none", "-1", str(2**63)])
 def test_a_file_without_an_amount_leaves_memory_unknown(host, find, text):
     card = host.add("intel", 1, "UHD 770").cards[0]
-    host.write(host.device(card.bdf) / "drm/card0/lmem_total_bytes", text)
+    host.write(host.find_device_folder(card.bdf) / "drm/card0/lmem_total_bytes", text)
     assert memory(find()[0]) == (None, "", False)
 
 
 def test_partitions_of_a_card_are_one_card(host, find):
     card = host.add("amd", 1, "W7900").cards[0]
-    (host.device(card.bdf) / "mem_info_vram_total").unlink()
+    (host.find_device_folder(card.bdf) / "mem_info_vram_total").unlink()
     nodes = host.root / "sys/class/kfd/kfd/topology/nodes"
     for name in ("properties", "mem_banks/0/properties"):
         host.write(nodes / "2" / name, (nodes / "1" / name).read_text())

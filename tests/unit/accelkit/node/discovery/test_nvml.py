@@ -25,8 +25,8 @@ def test_a_host_without_the_library_has_no_session(monkeypatch):
 
 
 def test_what_the_library_does_not_say_is_unknown(fake_nvml):
-    assert Nvml(fake_nvml({"0000:3b:00.0": {}})).card("0000:3b:00.0") == NvmlCard()
+    assert Nvml(fake_nvml({"0000:3b:00.0": {}})).find_card("0000:3b:00.0") == NvmlCard()
 
 
 def test_a_card_that_the_library_does_not_know_is_none(fake_nvml):
-    assert Nvml(fake_nvml({})).card("0000:3b:00.0") is None
+    assert Nvml(fake_nvml({})).find_card("0000:3b:00.0") is None

@@ -59,7 +59,7 @@ def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, hos
     listed = tmp_path / "sys/bus/pci/devices"
     for card in (one, two):
         flat = tmp_path / "sys/devices/pci0000:00" / card.bdf
-        shutil.copytree(host.device(card.bdf), flat, symlinks=True)
+        shutil.copytree(host.find_device_folder(card.bdf), flat, symlinks=True)
         (listed / card.bdf).unlink()
         (listed / card.bdf).symlink_to(flat)
     assert matrix(host, find()) == ("X?", "?X")
@@ -69,14 +69,14 @@ def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, hos
 
 def test_a_hypervisors_bridges_say_nothing_of_nearness(host, find):
     one, _ = host.add("nvidia", 2, "T4").cards
-    host.write(host.device(one.bdf).parents[1] / "vendor", RED_HAT)
+    host.write(host.find_device_folder(one.bdf).parents[1] / "vendor", RED_HAT)
     assert matrix(host, find()) == ("X?", "?X")
 
 
 def test_without_numa_nodes_two_root_complexes_are_unknown_and_not_far(host, find):
     host.add("nvidia", 6, "T4")
     for card in host.cards:
-        host.write(host.device(card.bdf) / "numa_node", "-1")
+        host.write(host.find_device_folder(card.bdf) / "numa_node", "-1")
     assert matrix(host, find())[0] == "XSHH??"
 
 

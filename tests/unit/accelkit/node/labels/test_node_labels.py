@@ -6,14 +6,14 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
-from accelkit.kube.paths import NODES, collection, group, member, node_path
+from accelkit.kube.paths import NODES, build_collection_path, build_group_path, build_node_path, build_object_path
 from accelkit.model.card import Card
 from accelkit.model.label_record import LABELS_ANNOTATION
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 
 CARD = Card("a", "simulated", "m", 2**30)
-FEATURE = member(collection(NFD_API, "nodefeatures", "accelkit"), "n")
+FEATURE = build_object_path(build_collection_path(NFD_API, "nodefeatures", "accelkit"), "n")
 
 
 class Cluster:
@@ -24,19 +24,19 @@ class Cluster:
         self.api.store(NODES, {"metadata": {"name": "n", "labels": {"mine": "x"}, "annotations": {}}})
 
     def install_nfd(self):
-        self.api.documents[group(NFD_API)] = {}
+        self.api.documents[build_group_path(NFD_API)] = {}
 
     @property
     def writes(self):
-        return sum(request.path == node_path("n") for request in self.api.writes)
+        return sum(request.path == build_node_path("n") for request in self.api.writes)
 
     @property
     def labels(self):
-        return self.api.objects[node_path("n")]["metadata"]["labels"]
+        return self.api.objects[build_node_path("n")]["metadata"]["labels"]
 
     @property
     def recorded(self):
-        return json.loads(self.api.objects[node_path("n")]["metadata"]["annotations"][LABELS_ANNOTATION])
+        return json.loads(self.api.objects[build_node_path("n")]["metadata"]["annotations"][LABELS_ANNOTATION])
 
     @property
     def feature(self):

@@ -69,7 +69,7 @@ class Host:
 
     async def look(self, card=CARD):
         self.now += 100
-        await self.monitor.look([card])
+        await self.monitor.observe([card])
 
     def with_dmem(self):
         """Give the pod a cgroup with the controller, and the card a region; return the file of its limits."""
@@ -131,7 +131,7 @@ async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(hos
 async def test_between_two_looks_some_time_passes(host):
     await host.look()
     host.process(8, "miner", pod="", gib=3)
-    await host.monitor.look([CARD])
+    await host.monitor.observe([CARD])
     assert host.monitor.strange_processes == ()
 
 

@@ -21,7 +21,7 @@ from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePods
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards
-from accelkit.node.reconciliation.reconciler import Reconciler, devices_by_pod
+from accelkit.node.reconciliation.reconciler import Reconciler, group_devices_by_pod
 from accelkit.vendors.dialects import load_dialect
 
 NATIVE = load_dialect("native")
@@ -202,7 +202,7 @@ def test_devices_of_other_resources_are_left_out():
     container.devices.add(resource_name="accelkit.io/memory", device_ids=["a::2"])
     container.devices.add(resource_name="example.com/nic", device_ids=["n"])
     pod.containers.add(name="other").devices.add(resource_name="example.com/nic", device_ids=["m"])
-    assert devices_by_pod(answer, NATIVE) == {("d", "p"): {"c": ContainerDevices(["a::1", "a::2"], [])}}
+    assert group_devices_by_pod(answer, NATIVE) == {("d", "p"): {"c": ContainerDevices(["a::1", "a::2"], [])}}
 
 
 async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):

@@ -34,7 +34,7 @@ def test_what_is_broken_shows_in_the_files(tmp_path):
     host = FakeHost(tmp_path).add("nvidia", 1, "T4")
     bdf = host.cards[0].bdf
     host.set_aer(bdf, "fatal", 3)
-    device = host.device(bdf)
+    device = host.find_device_folder(bdf)
     assert "TOTAL_ERR_FATAL 3" in (device / "aer_dev_fatal").read_text()
     assert (device / "max_link_width").read_text() == "16\n"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.command_line import Option, parse, program_index, value_of
+from accelkit.scheduler.configuration.command_line import Option, find_option_value, find_program, parse
 
 WORDS = ["kube-scheduler", "--a=1", "--b", "2", "--leader_elect", "-v=3", "--a=4"]
 
@@ -23,9 +23,9 @@ def test_options_are_read_with_their_values():
 
 def test_the_last_of_two_holds_and_a_bare_option_is_true():
     options = parse(WORDS).options
-    assert value_of(options, "a") == "4"
-    assert value_of(options, "leader-elect") == "true"
-    assert value_of(options, "c") is None
+    assert find_option_value(options, "a") == "4"
+    assert find_option_value(options, "leader-elect") == "true"
+    assert find_option_value(options, "c") is None
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_last_of_two_holds_and_a_bare_option_is_true():
     ],
 )
 def test_the_program_is_found(words, index):
-    assert program_index(words) == index
+    assert find_program(words) == index
 
 
 def test_what_is_taken_out_goes_back_to_its_place():

@@ -4,7 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.component_config import Extender, has_extender, with_extender, without_extender
+from accelkit.scheduler.configuration.component_config import Extender, add_extender, has_extender, remove_extender
 
 URL = "http://127.0.0.1:32766"
 OURS = Extender(url_prefix=URL)
@@ -78,25 +78,25 @@ LAYOUTS = {
 
 @pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
 def test_only_our_lines_change(before, after):
-    assert with_extender(before, OURS) == after
-    assert with_extender(after, OURS) == after
+    assert add_extender(before, OURS) == after
+    assert add_extender(after, OURS) == after
 
 
 @pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
 def test_only_our_lines_go(before, after):
-    taken = without_extender(after, URL)
+    taken = remove_extender(after, URL)
     expected, found = parse(before), parse(taken)
     expected["extenders"] = expected.get("extenders") or []
     assert {**found, "extenders": found.get("extenders") or []} == expected
     assert [line for line in before.splitlines() if "#" in line and "none" not in line] == [
         line for line in taken.splitlines() if "#" in line
     ]
-    assert without_extender(taken, URL) == taken
+    assert remove_extender(taken, URL) == taken
 
 
 def test_our_entry_is_updated_where_it_stands():
     text = HEAD + "extenders:\n" + ITEM + FOREIGN
-    changed = with_extender(text, Extender(url_prefix="http://127.0.0.1:4000", weight=3))
+    changed = add_extender(text, Extender(url_prefix="http://127.0.0.1:4000", weight=3))
     entries = parse(changed)["extenders"]
     assert [entry["urlPrefix"] for entry in entries] == ["http://127.0.0.1:4000", "http://other:1"]
     assert entries[0]["weight"] == 3
@@ -105,45 +105,45 @@ def test_our_entry_is_updated_where_it_stands():
 
 def test_doubled_entries_of_ours_become_one():
     text = HEAD + "extenders:\n" + ITEM + FOREIGN + ITEM
-    assert with_extender(text, OURS) == HEAD + "extenders:\n" + ITEM + FOREIGN
+    assert add_extender(text, OURS) == HEAD + "extenders:\n" + ITEM + FOREIGN
 
 
 def test_an_entry_is_ours_by_its_address_too():
     text = HEAD + f"extenders:\n- urlPrefix: {URL}/\n  managedResources:\n  - name: enflame.com/shared-gcu\n"
     assert has_extender(text, URL)
     assert not has_extender(text)
-    assert without_extender(text, URL) == HEAD
+    assert remove_extender(text, URL) == HEAD
 
 
 def test_a_list_in_flow_style_stays_so_and_other_lines_keep_their_comments():
     text = HEAD + "profiles: []  # keep me\nextenders: [{urlPrefix: x, weight: 2}]\n"
-    changed = with_extender(text, OURS)
+    changed = add_extender(text, OURS)
     assert [entry["urlPrefix"] for entry in parse(changed)["extenders"]] == ["x", URL]
     assert "profiles: []  # keep me\n" in changed
-    assert parse(without_extender(changed)) == parse(text)
+    assert parse(remove_extender(changed)) == parse(text)
 
 
 def test_json_is_yaml():
     text = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}\n'
-    assert parse(with_extender(text, OURS))["extenders"] == [OURS.entry()]
+    assert parse(add_extender(text, OURS))["extenders"] == [OURS.build_entry()]
 
 
 def test_an_anchor_in_a_foreign_entry_survives():
     text = HEAD + "x: &tls {insecure: true}\nextenders:\n- urlPrefix: x\n  tlsConfig: *tls\nprofiles: []\n"
-    changed = with_extender(text, OURS)
-    assert parse(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.entry()]
+    changed = add_extender(text, OURS)
+    assert parse(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.build_entry()]
 
 
 def test_tls_is_part_of_the_entry():
     tls = {"caFile": "/etc/accelkit/ca.crt"}
     extender = Extender(url_prefix="https://a", enable_https=True, tls_config=tls)
-    assert parse(with_extender(HEAD, extender))["extenders"][0]["tlsConfig"] == tls
+    assert parse(add_extender(HEAD, extender))["extenders"][0]["tlsConfig"] == tls
 
 
 def test_a_second_binder_is_refused():
     text = HEAD + "extenders:\n- urlPrefix: http://other:1\n  bindVerb: bind\n"
     with pytest.raises(ConfigurationError, match=r"http://other:1 binds pods already.*take its entry"):
-        with_extender(text, OURS)
+        add_extender(text, OURS)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,6 @@ def test_a_second_binder_is_refused():
 )
 def test_other_files_are_refused(text, message):
     with pytest.raises(ConfigurationError, match=message):
-        with_extender(text, OURS)
+        add_extender(text, OURS)
     with pytest.raises(ConfigurationError, match=message):
-        without_extender(text)
+        remove_extender(text)

@@ -128,7 +128,7 @@ def take_out(root):
 def test_what_is_put_in_leaves_every_other_line_as_it_is(text, data, place):
     document = Document(text, "the document")
     put(data.draw(st.sampled_from([each for each in collections(document.root) if each])), place)
-    after = document.text()
+    after = document.render()
     assert parse(after) == document.root
     # Inside braces and brackets it stands in the line of others.
     assert count_outside_one_run(lines_of(text), lines_of(after)) >= len(lines_of(text)) - 1
@@ -140,9 +140,9 @@ def test_what_was_put_in_is_taken_out_without_a_trace(text, data, place):
     text = text.rstrip("\r\n") + ("\r\n" if "\r\n" in text else "\n")
     document = Document(text, "the document")
     put(data.draw(st.sampled_from([each for each in collections(document.root) if each])), place)
-    again = Document(document.text(), "the document")
+    again = Document(document.render(), "the document")
     take_out(again.root)
-    assert again.text() == text
+    assert again.render() == text
 
 
 @settings(max_examples=40)
@@ -159,8 +159,8 @@ def test_a_value_is_written_over_in_its_own_lines(text, data):
     ]
     collection, key = data.draw(st.sampled_from(places))
     collection[key] = MARK
-    before, after = text.splitlines(keepends=True), document.text().splitlines(keepends=True)
-    assert parse(document.text()) == document.root
+    before, after = text.splitlines(keepends=True), document.render().splitlines(keepends=True)
+    assert parse(document.render()) == document.root
     assert len(before) == len(after)
     changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
     assert len(changed) == 1
@@ -175,7 +175,7 @@ def test_what_is_taken_out_takes_no_other_line_with_it(text, data):
     collection = data.draw(st.sampled_from([each for each in collections(document.root) if len(each) > 1]))
     key = data.draw(st.sampled_from(list(collection) if isinstance(collection, dict) else range(len(collection))))
     del collection[key]
-    after = document.text()
+    after = document.render()
     assert parse(after) == document.root
     # What is left of the lines in which it stood, inside braces and brackets or behind a dash, is one line.
     assert count_outside_one_run(lines_of(text), lines_of(after)) >= len(lines_of(after)) - 1
@@ -185,11 +185,11 @@ def test_the_first_key_behind_a_dash_makes_way_for_the_next_one_or_for_a_comment
     document = Document("a:\n- x: 1  # one\n  y: 2\n- x: 1\n  # about y\n  y: 2\n", "the document")
     for item in document.root["a"]:
         del item["x"]
-    assert document.text() == "a:\n- y: 2\n- \n  # about y\n  y: 2\n"
+    assert document.render() == "a:\n- y: 2\n- \n  # about y\n  y: 2\n"
 
 
 def test_a_list_behind_the_dash_of_another_one_is_refused():
     document = Document("a:\n- - 1\n  - 2\n", "the document")
     document.root["a"][0].pop(0)
     with pytest.raises(ConfigurationError, match=r"the document cannot be edited safely; write it in plain block"):
-        document.text()
+        document.render()

@@ -7,7 +7,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.command_line import parse
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.flags import carry_flags
-from accelkit.scheduler.configuration.versions import written_format
+from accelkit.scheduler.configuration.versions import choose_written_format
 
 ALL = [
     "kube-scheduler",
@@ -37,7 +37,7 @@ ALL = [
 
 @pytest.mark.parametrize("minor", range(19, 37))
 def test_every_overridden_flag_goes_to_its_field(minor):
-    form = written_format(minor)
+    form = choose_written_format(minor)
     fields = carry_flags(parse(ALL).options, form, minor).fields
     document = {"apiVersion": f"kubescheduler.config.k8s.io/{form}", "kind": "KubeSchedulerConfiguration", **fields}
     assert violations(document, minor) == []
@@ -108,10 +108,10 @@ def test_a_value_that_kube_scheduler_refuses_is_refused(flag):
     [("10s", 10**10), ("1m30s", 9 * 10**10), ("1.5s", 15 * 10**8), ("0", 0), ("500ms", 5 * 10**8)],
 )
 def test_durations_become_nanoseconds(duration, nanoseconds):
-    assert Extender(url_prefix="http://a", http_timeout=duration).legacy_entry()["httpTimeout"] == nanoseconds
+    assert Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()["httpTimeout"] == nanoseconds
 
 
 @pytest.mark.parametrize("duration", ["", "10", "s", "10 s", "1x"])
 def test_what_is_no_duration_is_refused(duration):
     with pytest.raises(ConfigurationError, match="is no duration"):
-        Extender(url_prefix="http://a", http_timeout=duration).legacy_entry()
+        Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()

@@ -8,20 +8,20 @@ from strict_types import violations
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.algorithm_source import merge_algorithm_source
 from accelkit.scheduler.configuration.extender_entry import Extender
-from accelkit.scheduler.configuration.policy import policy_with_extender
+from accelkit.scheduler.configuration.policy import add_extender_to_policy
 
 OURS = Extender(url_prefix="https://10.96.0.7:32766", enable_https=True)
 YAML_POLICY = "kind: Policy\napiVersion: v1\n# ranking\npriorities:\n- name: LeastRequestedPriority\n  weight: 1\n"
 
 
 def merged(text):
-    return json.loads(policy_with_extender(text, OURS))
+    return json.loads(add_extender_to_policy(text, OURS))
 
 
 def test_a_new_policy_leaves_the_defaults_alone():
     policy = merged(None)
     assert set(policy) == {"kind", "apiVersion", "extenders"}
-    assert policy["extenders"] == [OURS.legacy_entry()]
+    assert policy["extenders"] == [OURS.build_legacy_entry()]
     assert violations(policy, 18) == []
 
 
@@ -33,9 +33,9 @@ def test_a_policy_in_yaml_is_merged_into():
 
 def test_our_entry_is_brought_up_to_date_behind_those_of_others():
     other = {"urlPrefix": "http://other", "filterVerb": "f"}
-    old = Extender(url_prefix="http://old").legacy_entry()
+    old = Extender(url_prefix="http://old").build_legacy_entry()
     policy = merged(json.dumps({"kind": "Policy", "apiVersion": "v1", "Extenders": [old, other]}))
-    assert policy["Extenders"] == [other, OURS.legacy_entry()]
+    assert policy["Extenders"] == [other, OURS.build_legacy_entry()]
     assert "extenders" not in policy
 
 
@@ -59,7 +59,7 @@ CONFIGURATION = (
 @pytest.mark.parametrize(("provider", "problems"), [("DefaultProvider", 0), ("ClusterAutoscalerProvider", 1)])
 def test_an_algorithm_provider_makes_way_for_a_policy(provider, problems):
     source = merge_algorithm_source(CONFIGURATION.format(provider), OURS, pytest.fail)
-    text = source.configuration("/a/scheduler-1.json")
+    text = source.render_configuration("/a/scheduler-1.json")
     assert "leaderElect: true  # three of us\n" in text
     assert "    file:\n      path: /a/scheduler-1.json\n" in text
     assert "provider" not in text

@@ -11,10 +11,10 @@ from version_table import DOCUMENT, row, table
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.versions import (
     check_readable,
-    minor_of,
+    choose_written_format,
+    parse_minor,
     read_formats,
     reads_policy,
-    written_format,
 )
 
 
@@ -28,7 +28,7 @@ def test_the_document_says_what_the_code_does():
 def test_what_is_written_is_valid_for_the_version_and_no_more_than_that(minor):
     document = row(minor).document
     assert violations(document, minor) == []
-    legacy = written_format(minor) == "Policy"
+    legacy = choose_written_format(minor) == "Policy"
     (entry,) = document["extenders"]
     assert entry["enableHttps" if legacy else "enableHTTPS"] is True
     assert entry["httpTimeout"] == (10_000_000_000 if legacy else "10s")
@@ -68,18 +68,18 @@ def test_the_strict_reading_finds_what_kube_scheduler_would_refuse():
     ("version", "minor"), [("v1.34.4", 34), ("1.16.0", 16), ("v1.21", 21), ("v1.27.3-gke.100", 27), ("1.22+", 22)]
 )
 def test_versions_are_read_as_servers_say_them(version, minor):
-    assert minor_of(version) == minor
+    assert parse_minor(version) == minor
 
 
 @pytest.mark.parametrize("version", ["", "latest", "v2.0.0", "1", "v1.x", "1.34.4; rm"])
 def test_what_is_no_version_is_refused(version):
     with pytest.raises(ConfigurationError, match="is no Kubernetes version"):
-        minor_of(version)
+        parse_minor(version)
 
 
 def test_a_version_that_is_too_old_is_refused():
     with pytest.raises(ConfigurationError, match=r"older than 1\.16"):
-        minor_of("v1.15.12")
+        parse_minor("v1.15.12")
 
 
 def test_a_format_that_the_version_does_not_read_is_named_with_those_it_does():

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.host.host import LocalHost, make_folders, missing_folders, sweep
+from accelkit.scheduler.host.host import LocalHost, list_missing_folders, make_folders, sweep
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_links_that_lead_out_of_the_root_are_refused(tmp_path, host):
     ):
         with pytest.raises(ConfigurationError, match="by a symbolic link"):
             call()
-    assert host.status("/etc/link").kind == "link"
+    assert host.read_status("/etc/link").kind == "link"
 
 
 def test_links_within_the_root_are_followed(tmp_path, host):
@@ -38,17 +38,17 @@ def test_links_within_the_root_are_followed(tmp_path, host):
 
 
 def test_folders_are_made_as_far_as_they_are_missing(host):
-    assert missing_folders(host, "/etc/a/b") == ["/etc/a", "/etc/a/b"]
+    assert list_missing_folders(host, "/etc/a/b") == ["/etc/a", "/etc/a/b"]
     make_folders(host, "/etc/a/b", mode="0700")
-    assert missing_folders(host, "/etc/a/b") == []
-    assert host.status("/etc/a").mode == "0700"
+    assert list_missing_folders(host, "/etc/a/b") == []
+    assert host.read_status("/etc/a").mode == "0700"
 
 
 def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path, host):
     for name in (".accelkit-file", ".other", "file"):
         (tmp_path / "root/etc" / name).write_text("")
     sweep(host, "/etc")
-    assert host.names("/etc") == [".other", "file"]
+    assert host.list_names("/etc") == [".other", "file"]
 
 
 def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch):
@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch)
     with pytest.raises(ConfigurationError, match="/etc/file cannot be written: Read-only file system"):
         host.write("/etc/file", b"new", mode="0600", **mine)
     assert host.read("/etc/file") == b"old"
-    assert host.names("/etc") == ["file"]
+    assert host.list_names("/etc") == ["file"]
 
 
 def test_a_command_that_is_not_there_is_told_as_a_shell_tells_it(host):

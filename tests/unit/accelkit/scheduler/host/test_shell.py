@@ -42,15 +42,15 @@ def mine():
 @pytest.mark.parametrize("content", [ODD, b"", b"no newline"])
 def test_what_is_written_is_read_and_looked_at(tmp_path, host, name, content):
     path = f"{tmp_path}/{name}"
-    assert host.status(path) is None
+    assert host.read_status(path) is None
     assert host.read(path) is None
     host.write(path, content, mode="0640", **mine())
     assert host.read(path) == content
-    assert host.status(path) == LocalHost().status(path)
-    assert host.names(str(tmp_path)) == [name], "nothing is left beside it"
+    assert host.read_status(path) == LocalHost().read_status(path)
+    assert host.list_names(str(tmp_path)) == [name], "nothing is left beside it"
     host.remove(path)
     host.remove(path)
-    assert host.names(str(tmp_path)) == []
+    assert host.list_names(str(tmp_path)) == []
 
 
 def test_bytes_are_exact_where_there_is_no_base64(tmp_path, host, execute):
@@ -65,24 +65,24 @@ def test_bytes_are_exact_where_there_is_no_base64(tmp_path, host, execute):
 def test_modes_are_told_as_they_are(tmp_path, host, mode):
     host.make_folder(f"{tmp_path}/folder", mode=mode)
     host.make_folder(f"{tmp_path}/folder", mode=mode)
-    assert host.status(f"{tmp_path}/folder") == LocalHost().status(f"{tmp_path}/folder")
-    assert host.status(f"{tmp_path}/folder").mode == mode
+    assert host.read_status(f"{tmp_path}/folder") == LocalHost().read_status(f"{tmp_path}/folder")
+    assert host.read_status(f"{tmp_path}/folder").mode == mode
     (tmp_path / "folder/file").write_text("")
     host.remove_empty_folder(f"{tmp_path}/folder")
-    assert host.status(f"{tmp_path}/folder") is not None
+    assert host.read_status(f"{tmp_path}/folder") is not None
     host.remove(f"{tmp_path}/folder/file")
     host.remove_empty_folder(f"{tmp_path}/folder")
     host.remove_empty_folder(f"{tmp_path}/folder")
-    assert host.status(f"{tmp_path}/folder") is None
-    assert host.names(f"{tmp_path}/folder") == []
+    assert host.read_status(f"{tmp_path}/folder") is None
+    assert host.list_names(f"{tmp_path}/folder") == []
 
 
 def test_links_are_seen_as_links(tmp_path, host):
     (tmp_path / "link").symlink_to("nowhere")
-    assert host.status(f"{tmp_path}/link").kind == "link"
+    assert host.read_status(f"{tmp_path}/link").kind == "link"
     (tmp_path / "pipe").parent.mkdir(exist_ok=True)
     os.mkfifo(tmp_path / "pipe")
-    assert host.status(f"{tmp_path}/pipe").kind == "other"
+    assert host.read_status(f"{tmp_path}/pipe").kind == "other"
 
 
 def test_what_cannot_be_looked_at_is_not_absent(tmp_path, execute):
@@ -95,7 +95,7 @@ def test_what_cannot_be_looked_at_is_not_absent(tmp_path, execute):
     with pytest.raises(ConfigurationError, match="cannot be entered"):
         ShellHost(closed).read(f"{tmp_path}/folder/file")
     with pytest.raises(ConfigurationError, match="cannot be entered"):
-        ShellHost(closed).status(f"{tmp_path}/folder/none/file")
+        ShellHost(closed).read_status(f"{tmp_path}/folder/none/file")
 
 
 def test_refusals_carry_the_hosts_words_and_leave_nothing(tmp_path, host):
@@ -138,7 +138,7 @@ def test_a_shell_killed_after_any_line_leaves_the_old_or_the_new_file(tmp_path, 
             seen.add(path.read_text())
         assert path.read_text() in {"old", "new"}
         host.write(str(path), b"newest", mode="0600", **mine())
-        assert host.names(str(tmp_path)) == ["file"]
+        assert host.list_names(str(tmp_path)) == ["file"]
         if lasted[0]:
             break
     else:
@@ -156,9 +156,9 @@ def test_a_host_that_cannot_ask_says_so(execute):
     def bare(script, content):
         return execute(script.replace("command -v ", "command -v no-such-"), content)
 
-    assert ShellHost(bare).answers("https://127.0.0.1:1/healthz") is None
+    assert ShellHost(bare).probe_url("https://127.0.0.1:1/healthz") is None
 
 
 @pytest.mark.skipif(shutil.which("curl") is None and shutil.which("wget") is None, reason="neither curl nor wget")
 def test_nobody_answers_where_nobody_listens(host):
-    assert host.answers("https://127.0.0.1:1/healthz") is False
+    assert host.probe_url("https://127.0.0.1:1/healthz") is False

@@ -14,7 +14,7 @@ from version_table import wanted
 
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.extender_entry import Extender
-from accelkit.scheduler.configuration.versions import minor_of
+from accelkit.scheduler.configuration.versions import parse_minor
 from accelkit.scheduler.launch.manifest import StaticPod
 
 POD = StaticPod()
@@ -60,7 +60,7 @@ def test_the_plan_names_a_valid_configuration_and_mounts_it(host):
     folder = "/etc/kubernetes/accelkit"
     assert {"mountPath": folder, "name": "accelkit", "readOnly": True} in scheduler["volumeMounts"]
     assert {"hostPath": {"path": folder, "type": "Directory"}, "name": "accelkit"} in spec["volumes"]
-    assert violations(written(plan), minor_of(host.version)) == []
+    assert violations(written(plan), parse_minor(host.version)) == []
     assert set(plan.files) >= {plan.marker.partition("=")[2]}
     assert all(path.startswith(folder + "/") for path in plan.files)
 

@@ -8,15 +8,15 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube import objects as kube_objects
 from accelkit.kube.connection import Connection
-from accelkit.kube.paths import collection, pod_path
+from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod import run as pod_run
-from accelkit.scheduler.node_pod.objects import build_objects, pod_name
+from accelkit.scheduler.node_pod.objects import build_objects, build_pod_name
 from accelkit.scheduler.node_pod.run import run_in_pod
 
-NAME = pod_name("master")
-POD = pod_path("kube-system", NAME)
-DAEMON_SETS = collection("apps/v1", "daemonsets")
+NAME = build_pod_name("master")
+POD = build_pod_path("kube-system", NAME)
+DAEMON_SETS = build_collection_path("apps/v1", "daemonsets")
 AGENT_LABELS = {"app.kubernetes.io/part-of": "accelkit"}
 RESULT = {"changed": True, "restored": True, "problems": [], "diff": []}
 SPEC = Spec(node="master", timeout=0)
@@ -91,7 +91,7 @@ def test_trouble_is_a_sentence_and_nothing_stays(api, status, log, words):
 
 
 def test_a_pod_that_does_not_end_is_given_up(api, monkeypatch):
-    monkeypatch.setattr(pod_run, "deadline_seconds", lambda _: 0.05)
+    monkeypatch.setattr(pod_run, "compute_deadline_seconds", lambda _: 0.05)
     api.status = {"phase": "Pending", "conditions": [{"message": "no such folder"}]}
     with pytest.raises(ServiceError, match="did not end within"):
         run(api)
@@ -117,7 +117,7 @@ def test_the_image_is_that_of_the_node_agents(api):
 
 
 def test_without_an_image_a_removal_looks_at_the_scheduler_alone(api):
-    scheduler = pod_path("kube-system", "kube-scheduler-master")
+    scheduler = build_pod_path("kube-system", "kube-scheduler-master")
     api.objects[scheduler] = {
         "metadata": {"name": "kube-scheduler-master"},
         "spec": {"containers": [{"command": ["kube-scheduler"]}]},

@@ -9,11 +9,11 @@ from scheduler_manifests import kubeadm_command, kubeadm_manifest
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.kube.connection import Connection
-from accelkit.kube.paths import pod_path
+from accelkit.kube.paths import build_pod_path
 from accelkit.scheduler.switch import mirror_pod
 from accelkit.scheduler.switch.mirror_pod import MirrorPod, _Watch
 
-POD = pod_path("kube-system", "kube-scheduler-master")
+POD = build_pod_path("kube-system", "kube-scheduler-master")
 COMMANDS = {"kube-scheduler": ["kube-scheduler", "--config=/etc/kubernetes/accelkit/scheduler-0.yaml"]}
 WAITER = MirrorPod(Connection("http://127.0.0.1:1", None), "master", "/etc/kubernetes/manifests/kube-scheduler.yaml")
 
@@ -118,7 +118,7 @@ class Host:
     def __init__(self, answer=True):
         self.answer, self.asked = answer, []
 
-    def answers(self, url):
+    def probe_url(self, url):
         self.asked.append(url)
         return self.answer
 

@@ -3,10 +3,24 @@ from __future__ import annotations
 import pytest
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.switch.record import Record, decode_record, digest, encode_record, original_path, record_path
+from accelkit.scheduler.switch.record import (
+    Record,
+    build_original_path,
+    build_record_path,
+    compute_sha256,
+    decode_record,
+    encode_record,
+)
 
 PATH = "/etc/kubernetes/manifests/kube-scheduler.yaml"
-RECORD = Record(path=PATH, existed=True, mode="0600", sha256=digest(b"a"), written_sha256=digest(b"b"), files=("/x",))
+RECORD = Record(
+    path=PATH,
+    existed=True,
+    mode="0600",
+    sha256=compute_sha256(b"a"),
+    written_sha256=compute_sha256(b"b"),
+    files=("/x",),
+)
 
 
 def test_a_record_survives_its_file():
@@ -27,8 +41,8 @@ def test_an_unusable_record_is_an_error(content, message):
 
 
 def test_records_lie_elsewhere_than_the_file():
-    assert record_path("/var/lib/accelkit", PATH).startswith("/var/lib/accelkit/kube-scheduler.yaml.")
-    assert record_path("/b", PATH) != record_path("/b", "/other/kube-scheduler.yaml")
-    assert original_path("/b", "ab") == "/b/ab.original"
+    assert build_record_path("/var/lib/accelkit", PATH).startswith("/var/lib/accelkit/kube-scheduler.yaml.")
+    assert build_record_path("/b", PATH) != build_record_path("/b", "/other/kube-scheduler.yaml")
+    assert build_original_path("/b", "ab") == "/b/ab.original"
     with pytest.raises(ConfigurationError, match="is the folder of"):
-        record_path("/etc/kubernetes/manifests/", PATH)
+        build_record_path("/etc/kubernetes/manifests/", PATH)

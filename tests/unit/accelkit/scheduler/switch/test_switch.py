@@ -8,7 +8,7 @@ from switched_host import DyingHost, Killed, Restarted, Runner, make_host, switc
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.scheduler.launch.manifest import MANIFEST
-from accelkit.scheduler.switch.record import digest
+from accelkit.scheduler.switch.record import compute_sha256
 
 FLAG = "--config=/etc/kubernetes/accelkit/scheduler-"
 
@@ -78,16 +78,16 @@ def test_comparing_changes_nothing(tmp_path, host):
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("then", ["apply", "remove"])
 def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, short_host, then, after):
-    before, launch_files = tree(tmp_path), {digest(manifest(tmp_path).encode())}
+    before, launch_files = tree(tmp_path), {compute_sha256(manifest(tmp_path).encode())}
     switch(short_host).apply(wanted())
-    launch_files.add(digest(manifest(tmp_path).encode()))
+    launch_files.add(compute_sha256(manifest(tmp_path).encode()))
     installed = tree(tmp_path)
     switch(short_host).remove()
     for at in range(100):
         try:
             switch(DyingHost(short_host, at, after=after)).apply(wanted())
         except Killed:
-            assert digest(manifest(tmp_path).encode()) in launch_files
+            assert compute_sha256(manifest(tmp_path).encode()) in launch_files
             if then == "apply":
                 switch(short_host).apply(wanted())
                 assert tree(tmp_path) == installed

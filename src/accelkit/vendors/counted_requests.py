@@ -41,7 +41,7 @@ def parse_amount(container: CardContainer, resource: str) -> int:
         raise RequestError(f"container {container.name}: {resource}: {exc.message}") from exc
 
 
-def read_ask(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
+def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
     """Return what a container asks for in one of these dialects, None where it asks for nothing there.
 
     Raises:

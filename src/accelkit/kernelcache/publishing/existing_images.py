@@ -12,7 +12,7 @@ from accelkit.kernelcache.signatures.bundles import (
     SIGN_PREDICATE,
     may_be_bundle,
 )
-from accelkit.kernelcache.signatures.simple_signing import signature_tag
+from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
 
 async def find_digest(client: RegistryClient, reference: Reference) -> str | None:
@@ -42,10 +42,10 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
         RegistryError: the registry cannot be asked.
     """
     found = {}
-    raw = await _find_manifest(client, image.with_tag(signature_tag(image.require_digest())))
+    raw = await _find_manifest(client, image.with_tag(build_signature_tag(image.require_digest())))
     if raw is not None:
         found[raw.digest] = SIGN_PREDICATE
-    listed = await client.referrers(image)
+    listed = await client.list_referrers(image)
     if listed.problems:
         raise listed.problems[0]
     for each in listed.descriptors:
@@ -65,7 +65,7 @@ async def has_signature(client: RegistryClient, image: Reference) -> bool:
 
 async def _find_manifest(client: RegistryClient, reference: Reference) -> RawManifest | None:
     try:
-        return await client.manifest(reference)
+        return await client.read_manifest(reference)
     except RegistryError as exc:
         if exc.missing:
             return None

@@ -1,4 +1,4 @@
-"""Answers of a registry: small bodies read whole, the next page of a list, refusals in its own words."""
+"""Responses of a registry: small bodies read whole, the next page of a list, refusals in its own words."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BODY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A small answer, read whole. `following` is the URL of the next page as the registry wrote it, or None."""
+class RegistryResponse:
+    """A small response, read whole. `following` is the URL of the next page as the registry wrote it, or None."""
 
     status: int
     headers: CIMultiDictProxy[str]

@@ -8,7 +8,7 @@ import msgspec
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
-from accelkit.node.discovery.found import FoundCard
+from accelkit.node.discovery.found_card import FoundCard
 from accelkit.vendors.profiles import FileDiscovery, Profile
 
 

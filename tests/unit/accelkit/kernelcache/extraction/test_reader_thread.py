@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from accelkit.errors import CacheError, RegistryError
-from accelkit.kernelcache.extraction.pipeline import run_in_thread, run_to_completion
+from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
 
 DEADLINE = 10.0
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from accelkit.errors import ServiceError
-from accelkit.scheduler.switch import waiting
-from accelkit.scheduler.switch.waiting import StateFile, SystemdService
+from accelkit.scheduler.switch import waiters
+from accelkit.scheduler.switch.waiters import StateFile, SystemdService
 
 MARKER = "--config=/etc/accelkit/scheduler.yaml"
 
@@ -53,7 +53,7 @@ def on(monkeypatch):
 
     def make(*looks, **options):
         machine = Machine(*looks, **options)
-        monkeypatch.setattr(waiting, "time", machine)
+        monkeypatch.setattr(waiters, "time", machine)
         return machine
 
     return make
@@ -152,7 +152,7 @@ def saying(monkeypatch):
         def sleep(seconds):
             clock.now += seconds
 
-        monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+        monkeypatch.setattr(waiters, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
         return SimpleNamespace(clock=clock, read=lambda path: says(clock.now) if path == FILE.path else None)
 
     return make

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.node.discovery.card_sources import Device, Memory, open_card_source
-from accelkit.vendors.sources import Source
+from accelkit.vendors.fact_sources import Source
 
 
 def read_identity(device: Device) -> str | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from accelkit.errors import ServiceError
 from accelkit.scheduler.host.host import Host
-from accelkit.scheduler.switch.record import digest
+from accelkit.scheduler.switch.record import compute_sha256
 
 DEADLINE_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 1.0
@@ -51,7 +51,7 @@ class StateFile:
 
     def wait(self, host: Host, text: str | None, marker: str | None) -> None:  # noqa: ARG002 - the digest says it all
         """Wait until it runs with this text; see Waiter."""
-        wanted, deadline = digest((text or "").encode()), time.monotonic() + self.timeout_seconds
+        wanted, deadline = compute_sha256((text or "").encode()), time.monotonic() + self.timeout_seconds
         while True:
             state = self._state(host)
             if state.config_sha256 == wanted:

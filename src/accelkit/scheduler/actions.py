@@ -14,14 +14,14 @@ from accelkit.scheduler.arguments import Spec
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.host.host import Host
 from accelkit.scheduler.launch.config_file import ConfigFile
-from accelkit.scheduler.launch.form import DesiredSettings, Launch, TlsCredentials
 from accelkit.scheduler.launch.manifest import MANIFEST, StaticPod
+from accelkit.scheduler.launch.plan import DesiredSettings, Launch, TlsCredentials
 from accelkit.scheduler.launch.rancher import Rancher
 from accelkit.scheduler.launch.systemd import SystemdUnit
 from accelkit.scheduler.switch.mirror_pod import MirrorPod
 from accelkit.scheduler.switch.survey import FileChange
 from accelkit.scheduler.switch.switch import Switch, SwitchOutcome, Waiter
-from accelkit.scheduler.switch.waiting import StateFile, SystemdService
+from accelkit.scheduler.switch.waiters import StateFile, SystemdService
 
 _SERVICES: Final = {"k3s": "k3s.service", "rke2": "rke2-server.service"}
 
@@ -119,7 +119,7 @@ def _unit_files(unit: str, host: Host) -> tuple[str, ...]:
 
 def _rancher_files(ours: str, host: Host) -> tuple[str, ...]:
     folder = PurePosixPath(ours).parent
-    names = [name for name in host.names(str(folder)) if name.endswith((".yaml", ".yml"))]
+    names = [name for name in host.list_names(str(folder)) if name.endswith((".yaml", ".yml"))]
     files = [str(folder / name) for name in names]
     return (str(folder.with_suffix("")), *(file for file in files if file != ours))
 

@@ -23,7 +23,7 @@ from registries.memory import INDEX
 from registries.visiting import REPOSITORY, at, visiting
 
 from accelkit.errors import RegistryError
-from accelkit.kernelcache.publishing.present import find_digest, has_signature, list_attachments
+from accelkit.kernelcache.publishing.existing_images import find_digest, has_signature, list_attachments
 
 IMAGE = example_image()
 KEY = PrivateSigstore.new().key()

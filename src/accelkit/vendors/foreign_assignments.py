@@ -27,10 +27,10 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     if codec is None:
         return None
     try:
-        request = pod.request(unit_bytes)
+        request = pod.read_request(unit_bytes)
     except RequestError as exc:
         raise AssignmentError(str(exc)) from exc
-    numbers = codec.cards(pod.annotations, pod.app_containers)
+    numbers = codec.read_card_numbers(pod.annotations, pod.app_containers)
     if numbers is None or request is None:
         return None
     # A number of ours is the driver's; systems that count for themselves count from 0 as the driver does.
