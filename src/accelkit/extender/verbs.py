@@ -49,11 +49,11 @@ class Verbs:
             return _refuse_all(names, str(pending.refusal), whole)
         if pending is None or pending.request is None:
             return _answer(names, whole, [True] * len(names))
-        request, dialect = pending.request, pending.pod.dialect
+        request, dialect, policy = pending.request, pending.pod.dialect, self._policy_of(pending.request)
         held = self._ledger.find_holding(args.Pod.metadata.uid)
         if held is not None and held.node in names:
             return self._only(held.node, names, whole, dialect)
-        verdict = self._verdicts.judge(request, self._policy_of(request))
+        verdict = self._verdicts.judge(request, policy)
         fits = verdict.fits.__contains__
         if whole is None:
             fitting = list(filter(fits, names))
