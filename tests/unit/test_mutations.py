@@ -23,6 +23,7 @@ def changes(source):
         ("drop(it)", [(1, "drop(it)", "pass")]),
         ("self.n = it", [(1, "self.n = it", "pass")]),
         ("def f():\n    return it", [(2, "return it", "return None")]),
+        ("def f():\n    return False", [(2, "False", "(True)")]),
     ],
 )
 def test_a_line_is_changed_as_a_slip_would_change_it(source, expected):
