@@ -150,6 +150,13 @@ async def refused(world, count):
     await until(all_refused, seconds=120, every=0.5)
 
 
+async def refuse(world, pod):
+    """Write on a pod what kube-scheduler writes where it has found no node."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status"
+    await world.api.patch(path, {"status": {"conditions": [condition]}})
+
+
 async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
     control_plane, tmp_path, record_property
 ):
@@ -186,7 +193,7 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                     assert await until(lambda: written(extender)) == 1
 
                     # A card that comes and goes is announced now and then while a pod waits for it…
-                    await world.pod(4, spec={**placement, "schedulerName": "none"})
+                    await refuse(world, await world.pod(4, spec={**placement, "schedulerName": "none"}))
                     begun = time.monotonic()
                     for _ in range(40):
                         await card.fails()
@@ -215,8 +222,10 @@ async def test_nothing_is_written_where_no_pod_waits(control_plane, tmp_path):
                 for text in ("", inventory(node, 1, 16)):
                     await world.annotate(node, text or None)
                     await extender.shows(node, lambda view, text=text: bool(view["cards"]) == bool(text))
-                # A pod waits for the cards of the other node alone, and nodes freed first are written first.
-                await world.pod(32)
+                # A pod that no scheduler has tried cannot be woken; one that was refused waits for the cards of the
+                # other node alone. Nodes freed first are written first.
+                await world.pod(16)
+                await refuse(world, await world.pod(32))
                 await world.annotate(other, inventory(other, 1, 32))
 
                 async def announced():

@@ -43,11 +43,20 @@ class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     node_name: str = ""
 
 
+class PodCondition(msgspec.Struct, omit_defaults=True):
+    """A condition of a pod."""
+
+    type: str
+    status: str
+    reason: str | None = None
+
+
 class PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """status of a pod; the kubelet sets the start time once it has admitted the pod, devices and all."""
 
     phase: str = ""
     start_time: str | None = None
+    conditions: list[PodCondition] | None = None
 
 
 class Pod(msgspec.Struct, omit_defaults=True):
@@ -66,6 +75,16 @@ class Pod(msgspec.Struct, omit_defaults=True):
     def terminal(self) -> bool:
         """Whether its containers have ended for good, so that it holds no card any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether kube-scheduler has tried it and found no node; a pod that is gated or another scheduler's is not."""
+        return any(
+            each.type == "PodScheduled"
+            and each.status == "False"
+            and each.reason in ("Unschedulable", "SchedulerError")
+            for each in self.status.conditions or ()
+        )
 
     def find_annotation(self, key: str) -> str | None:
         """Return an annotation's value, None where it is absent."""

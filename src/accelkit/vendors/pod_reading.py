@@ -35,6 +35,7 @@ class CardPod(msgspec.Struct, frozen=True):
         node: the node that it is bound to; empty before.
         created_at: as the API server writes it.
         admitted: whether the kubelet has taken the pod, devices and all.
+        unschedulable: whether kube-scheduler has tried it and found no node.
         asks: whether a container names a resource of any of the dialects, if only with a limit of 0.
         dialect: the first one whose resources it names, else the first of all.
         dialects: those in which it was read.
@@ -46,6 +47,7 @@ class CardPod(msgspec.Struct, frozen=True):
     node: str
     created_at: str
     admitted: bool
+    unschedulable: bool
     asks: bool
     dialect: Dialect
     dialects: tuple[Dialect, ...]
@@ -127,6 +129,7 @@ class PodReader:
             pod.spec.node_name,
             pod.metadata.creation_timestamp or "",
             pod.status.start_time is not None,
+            pod.unschedulable,
             place is not None,
             self._dialects[place or 0],
             self._dialects,

@@ -11,6 +11,7 @@ from typing import Final
 
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.table import is_simple
 from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.request import PodRequest
 from accelkit.placement.policies import Policy
@@ -21,7 +22,8 @@ INTERVAL_SECONDS: Final = 2.0
 # of, and a replica that begins to lead announces what its predecessor may not have.
 REMEMBERED_SECONDS: Final = 30.0
 _MAX_BACK_OFF_SECONDS: Final = 60.0
-# So many shapes of requests are judged at once; where more wait, some pod is taken to fit.
+# So many shapes of requests are judged at once. Where more wait, or one that only a search could judge, some pod is
+# taken to fit: a write for nobody costs less than a search that holds up Bindings.
 _MAX_SHAPES: Final = 32
 
 
@@ -72,7 +74,9 @@ class Announcements:
 
 
 class Waiting:
-    """The pods that wait: not bound, and no Binding under way, at two looks in a row. Others are still being placed.
+    """The pods that wait: refused by kube-scheduler, not bound and no Binding under way, at two looks in a row.
+
+    Pods that kube-scheduler does not try, since they are gated or another scheduler's, cannot be woken.
 
     Args:
         ledger: knows whose Binding is under way, and what fits.
@@ -89,11 +93,15 @@ class Waiting:
     def update(self, pending: Mapping[str, Pending]) -> None:
         """Take over which pods are without a node now."""
         before, self._pending = self._pending, set(pending)
-        found = (pending[uid].request for uid in before & self._pending if self._ledger.find_holding(uid) is None)
+        found = (
+            pending[uid].request
+            for uid in before & self._pending
+            if pending[uid].pod.unschedulable and self._ledger.find_holding(uid) is None
+        )
         self._shapes = {request for request in found if request is not None}
 
     def fits(self, node: str) -> bool:
-        """Return whether one of them fits a node's cards now."""
-        if len(self._shapes) > _MAX_SHAPES:
+        """Return whether one of them may fit a node's cards now."""
+        if len(self._shapes) > _MAX_SHAPES or not all(map(is_simple, self._shapes)):
             return True
         return any(node in self._verdicts.judge(request, self._policy).fits for request in self._shapes)

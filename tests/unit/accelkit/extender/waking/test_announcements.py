@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from accelkit.errors import RequestError
 from accelkit.extender.waking.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
@@ -96,6 +97,7 @@ def test_a_failure_is_forgotten_where_nobody_waits_any_more():
     assert announcements.list_due(INTERVAL_SECONDS + REMEMBERED_SECONDS + 0.1) == []
 
 
+REFUSED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 BODY = {
     "metadata": {"name": "p", "namespace": "d", "uid": "p"},
     "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": 1}}}]},
@@ -109,9 +111,10 @@ class Pods:
         self.waiting = Waiting(self.ledger, Policy.BINPACK)
         self.pending = {}
 
-    def create(self, name, memory):
-        request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),)) if memory else None
-        pod = PodReader([NATIVE]).read(msgspec.convert(BODY, Pod))
+    def create(self, name, memory, conditions=REFUSED, containers=("c",)):
+        asked = tuple(ContainerRequest(container, Kind.APP, 1, memory) for container in containers)
+        request = PodRequest(asked) if memory else None
+        pod = PodReader([NATIVE]).read(msgspec.convert({**BODY, "status": {"conditions": conditions}}, Pod))
         self.pending[name] = Pending(pod, request, None if memory else RequestError("nonsense"))
 
     def looks(self):
@@ -146,6 +149,33 @@ def test_a_pod_whose_binding_is_under_way_does_not_wait():
     pods.looks()
     pods.ledger.reserve(PodRef("d", "p", "p"), "n", pods.pending["p"].request, Policy.BINPACK)
     assert not pods.looks()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "waits"),
+    [
+        (REFUSED, True),
+        ([{"type": "Ready", "status": "False"}, *REFUSED], True),
+        ([{**REFUSED[0], "reason": "SchedulerError"}], True),
+        ([{**REFUSED[0], "reason": "SchedulingGated"}], False),
+        ([{**REFUSED[0], "status": "True"}], False),
+        ([{**REFUSED[0], "type": "Ready"}], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_only_a_pod_that_kube_scheduler_has_refused_waits(conditions, waits):
+    pods = Pods()
+    pods.create("p", 4, conditions)
+    pods.looks()
+    assert pods.looks() is waits
+
+
+def test_a_request_that_needs_a_search_is_taken_to_fit():
+    pods = Pods()
+    pods.create("puzzle", 100, containers=("a", "b"))
+    pods.looks()
+    assert pods.looks()
 
 
 def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit():

@@ -61,7 +61,11 @@ class World:
 
     def pod(self, name="p", memory=4, resource="accelkit.io/memory", kind="ADDED"):
         container = {"name": "c", "resources": {"limits": {resource: memory}}}
-        body = {"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": {"containers": [container]}}
+        body = {
+            "metadata": {"name": name, "namespace": "d", "uid": name},
+            "spec": {"containers": [container]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+        }
         self.feed.take_pod_event(kind, msgspec.convert(body, Pod))
 
     def counted(self, result):
