@@ -1,9 +1,10 @@
 """Change the code a little, run the tests, and count how often they notice.
 
 A package is a folder of src/accelkit with all below it. From each a sample of mutants is drawn, the same for the same
-seed, and each is given to the tests of its package: those in the folder of that name below tests/unit/accelkit, else in
-the nearest folder above it. A mutant dies when a test fails or the deadline passes. Everything happens in copies of the
-checkout. The exit status is 1 where less than the wanted share dies in a package.
+seed, and each is given to the tests of its package, which are those in the folder of that name below
+tests/unit/accelkit, else in the nearest folder above it, and to the tests of other packages that name its module. A
+mutant dies when a test fails or the deadline passes. Everything happens in copies of the checkout. The exit status is 1
+where less than the wanted share dies in a package.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Checkout:
         source = path.read_bytes()
         path.write_bytes(mutant.apply(source))
         try:
-            return self.passes(_sort_nearest_first(self.folder, tests, mutant.path), seconds)
+            return self.passes(_add_nearest(self.folder, tests, mutant.path), seconds)
         finally:
             path.write_bytes(source)
 
@@ -218,10 +219,12 @@ def _checkouts() -> Iterator[list[Checkout]]:
         yield [Checkout(each) for each in folders]
 
 
-def _sort_nearest_first(folder: Path, tests: Sequence[Path], module: Path) -> list[Path]:
-    """Begin with the tests that name the module, as most mutants die there."""
+def _add_nearest(folder: Path, tests: Sequence[Path], module: Path) -> list[Path]:
+    """Put the tests that name the module in front, those of other packages too, as most mutants die there."""
     name = ".".join(module.relative_to("src").with_suffix("").parts).encode()
-    return sorted(tests, key=lambda each: name not in (folder / each).read_bytes())
+    known = [each.relative_to(folder) for each in sorted((folder / TESTS).rglob("test_*.py"))]
+    nearest = [each for each in known if name in (folder / each).read_bytes()]
+    return [*nearest, *(each for each in tests if each not in nearest)]
 
 
 def _end_session(pid: int) -> None:
