@@ -124,11 +124,19 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     volumes: list[Volume] = []
 
 
+class PodCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of a pod."""
+
+    type: str
+    status: str
+
+
 class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is known of the pod."""
 
     phase: str = "Pending"
     start_time: datetime | None = None
+    conditions: tuple[PodCondition, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

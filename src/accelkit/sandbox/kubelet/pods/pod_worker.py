@@ -10,6 +10,7 @@ import asyncio
 import shutil
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -73,6 +74,8 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         """Takes a newer state of the pod, which may end it."""
         self._context.pod = pod
+        # A node that was silent for long has its pods marked as not ready by the node controller.
+        self._changed.set()
         if pod.terminal:
             self.end(Ending.TERMINAL)
         elif pod.metadata.deletion_timestamp is not None:
@@ -154,7 +157,7 @@ class PodWorker:
                 return
 
     async def _publish(self) -> None:
-        written: object = None
+        written: dict[str, object] | None = None
         self._changed.set()
         while True:
             await self._changed.wait()
@@ -162,7 +165,7 @@ class PodWorker:
             await asyncio.sleep(_SETTLE_SECONDS)
             self._changed.clear()
             status = self._status()
-            if status != written:
+            if status != written or not _shows(self.pod, status):
                 await self._write(status)
                 written = status
 
@@ -189,6 +192,12 @@ class PodWorker:
         return build_pod_status(
             self.pod, self._states(), self._conditions, phase=self._phase, start_time=self._start_time
         )
+
+
+def _shows(pod: Pod, status: Mapping[str, Any]) -> bool:
+    """Return whether a pod, as it was seen last, has the conditions of a status."""
+    seen = {each.type: each.status for each in pod.status.conditions}
+    return all(seen.get(each["type"]) == each["status"] for each in status["conditions"])
 
 
 def encode_containers(node: NodeContext, pod: Pod) -> str:

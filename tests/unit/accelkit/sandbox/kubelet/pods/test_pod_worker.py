@@ -11,7 +11,7 @@ import msgspec
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION, PodWorker
-from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec
+from accelkit.sandbox.kubelet.wire import Container, Pod, PodCondition, PodMeta, PodSpec, PodStatus
 
 DEADLINE = 30
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -35,9 +35,10 @@ class Api:
         return status
 
 
-def pod_of(**metadata):
+def pod_of(conditions=(), **metadata):
     meta = PodMeta(name="p", namespace="default", uid="u", **metadata)
-    return Pod(metadata=meta, spec=PodSpec(containers=[Container(name="main", image="other")]))
+    spec = PodSpec(containers=[Container(name="main", image="other")])
+    return Pod(metadata=meta, spec=spec, status=PodStatus(conditions=tuple(conditions)))
 
 
 def worker_of(folder, api):
@@ -65,6 +66,23 @@ async def test_a_pod_runs_until_it_is_deleted(tmp_path):
     status = await api.follow("Succeeded")
     assert status["containerStatuses"][0]["state"]["terminated"]["finishedAt"] == "2026-01-02T03:04:05Z"
     await asyncio.wait_for(running, DEADLINE)
+
+
+async def test_a_condition_that_another_changed_is_written_again(tmp_path):
+    api = Api()
+    worker = worker_of(tmp_path, api)
+    running = asyncio.create_task(worker.run())
+    written = {each["type"]: each["status"] for each in (await api.follow("Running"))["conditions"]}
+    assert written["Ready"] == "True"
+    worker.update(pod_of(PodCondition(type=kind, status=status) for kind, status in written.items()))
+    await asyncio.sleep(0.2)
+    assert api.statuses.empty()
+    seen = {**written, "Ready": "False"}
+    worker.update(pod_of(PodCondition(type=kind, status=status) for kind, status in seen.items()))
+    again = await api.follow("Running")
+    assert {each["type"]: each["status"] for each in again["conditions"]} == written
+    running.cancel()
+    await asyncio.wait({running}, timeout=DEADLINE)
 
 
 async def test_the_exit_annotation_makes_a_pod_fail(tmp_path):
