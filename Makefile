@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: e2e lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
 
 help: ## Show this.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
 
 demo: .venv/demo ## Embedded cluster, installed by Ansible, with pods that share cards. Minutes; needs no root.
 	$(BIN)/python scripts/demo.py

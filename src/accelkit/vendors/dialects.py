@@ -1,6 +1,6 @@
 """Reads dialects: the resource names and sentences of a system whose pods we read.
 
-Our own is `native`. A dialect is a YAML file beside this module; texts it does not give are the common ones below.
+Our own is `native`. A dialect is a YAML file in `data/dialects`; texts it does not give are the common ones below.
 """
 
 from __future__ import annotations
