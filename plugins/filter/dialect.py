@@ -45,6 +45,10 @@ _value:
       description: Folder on the hosts for the services' logs.
       type: str
       sample: /var/log/topscloud/gcushare
+    unhealthy_cards:
+      description: Whether users list bad cards in ConfigMaps.
+      type: bool
+      sample: false
 """
 
 from ansible.errors import AnsibleFilterError
@@ -58,7 +62,7 @@ except ImportError as exc:
 
 
 def dialect(name):
-    """Return a dialect's resources, annotation keys and log folder."""
+    """Return a dialect's resources, annotation keys, log folder, and whether it lists bad cards."""
     if IMPORT_ERROR is not None:
         raise AnsibleFilterError(f"accelkit is missing on the controller: {IMPORT_ERROR}; install it with pip")
     try:
@@ -69,6 +73,7 @@ def dialect(name):
         "resources": list(found.resources.asking),
         "annotations": list(found.annotations.keys) if found.annotations else [],
         "log_folder": found.logs.folder,
+        "unhealthy_cards": found.unhealthy_cards is not None,
     }
 
 
