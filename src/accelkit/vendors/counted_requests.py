@@ -13,7 +13,7 @@ import msgspec
 
 from accelkit.errors import QuantityError, RequestError
 from accelkit.model.request import ContainerRequest, Kind
-from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
+from accelkit.model.units import WHOLE_COMPUTE, parse_quantity
 from accelkit.vendors.dialects import Dialect, PodRules, ResourceNames
 
 _MAX_CARDS = 128
@@ -29,7 +29,7 @@ class CardContainer(msgspec.Struct, frozen=True):
 
 
 def parse_amount(container: CardContainer, resource: str) -> int:
-    """Return a container's limit of a resource, 0 where it has none.
+    """Return a container's limit of a resource, 0 where it has none or the resource is empty.
 
     Raises:
         RequestError: it cannot be read.
@@ -51,7 +51,7 @@ def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) 
         names = dialect.resources
         if counts := {name: count for name in names.counts if (count := parse_amount(container, name))}:
             return _read_counts(container, names, counts)
-        if names.slices and (slices := parse_amount(container, names.slices)):
+        if slices := parse_amount(container, names.slices):
             return _read_slices(container, names, slices)
     return None
 
@@ -79,8 +79,8 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
     ((name, count),) = counts.items()
     if count > _MAX_CARDS:
         raise RequestError(f"container {container.name} asks for {count} {name}, at most {_MAX_CARDS} can be")
-    memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
-    if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
+    memory, compute = parse_amount(container, names.bytes), parse_amount(container, names.compute)
+    if compute > count * WHOLE_COMPUTE:
         raise RequestError(f"container {container.name} asks for more than {count} cards can have")
     return ContainerRequest(container.name, container.kind, count, memory // count, compute // count)
 
@@ -103,15 +103,13 @@ def _restrict(
         return list(requests)
     if together:
         _check_together(rules, together, requests)
-    first = next((request.container for request in requests if request.container in together), "")
+    sharing = [request.container for request in requests if request.container in together]
     return [
         msgspec.structs.replace(
             request,
             allowed=allowed,
             denied=denied,
-            same_card_as=first
-            if request.container in together and request.container != first
-            else request.same_card_as,
+            same_card_as=sharing[0] if request.container in sharing[1:] else request.same_card_as,
         )
         for request in requests
     ]

@@ -74,8 +74,6 @@ def read_request(
 def _read_amounts(container: CardContainer, dialects: Sequence[Dialect]) -> tuple[Dialect, int, int] | None:
     for dialect in dialects:
         names = dialect.resources
-        if not names.memory:
-            continue
         memory, cards = parse_amount(container, names.memory), parse_amount(container, names.cards)
         if memory and cards:
             raise RequestError(
@@ -149,7 +147,7 @@ def _read_refinements(annotations: Mapping[str, str]) -> dict[str, Refinement]:
         raw = msgspec.json.decode(text, type=dict[str, dict[str, msgspec.Raw]])
         for container, entry in raw.items():
             for key in entry.keys() - set(Refinement.__struct_fields__):
-                near = get_close_matches(key, Refinement.__struct_fields__, 1)
+                near = get_close_matches(key, Refinement.__struct_fields__)
                 hint = f"did you mean {near[0]}?" if near else f"keys are {', '.join(Refinement.__struct_fields__)}"
                 raise RequestError(
                     f"{REQUEST_ANNOTATION}: container {container} has the unknown key {key!r}", next_step=hint

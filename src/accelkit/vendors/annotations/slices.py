@@ -11,8 +11,8 @@ from accelkit.vendors.annotations.granted import Granted, read_same_card
 
 
 class _Container(msgspec.Struct):
-    allocated: bool = False
-    request: int = 0
+    allocated: bool
+    request: int
 
 
 class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slices"):
