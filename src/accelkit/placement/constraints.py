@@ -35,7 +35,7 @@ def _find_broken(container: ContainerRequest, assignment: Assignment, cards: Map
     beside = {share.card for share in assignment.containers.get(container.same_card_as, ())}
     if container.same_card_as and beside and not beside >= set(held):
         yield f"{name} is not on the cards of container {container.same_card_as}"
-    if container.numa and held and not _one_numa_node(held, cards):
+    if container.numa and not _one_numa_node(held, cards):
         yield f"{name} has cards of several NUMA nodes"
     if container.link and not all(_linked(a, b, container.link, cards) for a, b in combinations(held, 2)):
         yield f"{name} has cards that are not linked"

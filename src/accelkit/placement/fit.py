@@ -71,12 +71,12 @@ class _Search:
         self._linked = {card for state in states for link in state.card.links for card in (state.card.id, link.to)}
         self._numbered = any(container.allowed or container.denied for container in request.containers)
         self._steps = 0
-        self._deepest = -1
-        self._reason = Misfit(MisfitReason.MEMORY)
+        # By depth, the first reason there.
+        self._reasons: dict[int, Misfit] = {}
 
     def explain_misfit(self) -> Misfit:
         """Why the container that got furthest found no card."""
-        return Misfit(MisfitReason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reason
+        return Misfit(MisfitReason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reasons[max(self._reasons)]
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
         """Place the containers from `depth` on; None where no choice leads to the end."""
@@ -205,8 +205,7 @@ class _Search:
         return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)
 
     def _note(self, depth: int, misfit: Misfit) -> None:
-        if depth > self._deepest:
-            self._deepest, self._reason = depth, misfit
+        self._reasons.setdefault(depth, misfit)
 
     def _policy_of(self, container: ContainerRequest) -> Policy:
         return Policy(container.policy) if container.policy else self._policy
@@ -219,7 +218,7 @@ class _Search:
     def _signature(self, index: int) -> tuple[object, ...]:
         state, tally = self._states[index], self._tallies[index]
         card = state.card
-        alone = index if card.id in self._linked else -1
+        alone = index if card.id in self._linked else None
         return (
             *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes, card.model, card.numa, alone),
             *((card.number,) if self._numbered else ()),
