@@ -57,7 +57,7 @@ class Table:
         row = self.rows
         self.rows += 1
         if self.rows > len(self._known):
-            self._grow(max(16, 2 * len(self._known)), self._free.shape[1])
+            self._grow(self.rows + len(self._known), self._free.shape[1])
         return row
 
     def update(self, entry: NodeEntry) -> None:

@@ -95,9 +95,10 @@ class ShapeVerdicts:
         }
         rows = table.find_changed_rows(verdict.tick)
         codes = table.judge(request, rows)
-        if verdict.tick < 0:
+        names = self._ledger.list_node_names()
+        if len(rows) == len(names):
             # A new shape: whole columns at once, since one node after the other takes ten times as long.
-            names = self._ledger.list_node_names()
+            verdict.failing.clear()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
                 verdict.failing.update(dict.fromkeys(compress(names, (codes == code).tolist()), numbers[code]))
