@@ -129,3 +129,12 @@ def test_durations_become_nanoseconds(duration, nanoseconds):
 def test_what_is_no_duration_is_refused(duration):
     with pytest.raises(ConfigurationError, match="is no duration"):
         Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()
+
+
+@pytest.mark.parametrize("flag", ["port", "hard-pod-affinity-symmetric-weight"])
+def test_a_flag_whose_value_is_refused_is_named(flag):
+    options = parse(["kube-scheduler", f"--{flag}=many"]).options
+    with pytest.raises(
+        ConfigurationError, match=f"kube-scheduler's flag --{flag} has the value 'many', which it refuses"
+    ):
+        carry_flags(options, "v1beta1", 20)
