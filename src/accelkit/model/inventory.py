@@ -99,5 +99,6 @@ def _check(inventory: Inventory) -> None:
         if card.id in seen:
             raise InventoryError(f"inventory names card {card.id} twice")
         seen.add(card.id)
-        if not 0 <= card.reserved_bytes <= MAX_AMOUNT or not 0 <= (card.memory_bytes or 0) <= MAX_AMOUNT:
-            raise InventoryError(f"inventory gives card {card.id} an impossible amount of memory")
+        for amount in (card.reserved_bytes, card.memory_bytes):
+            if amount is not None and not 0 <= amount <= MAX_AMOUNT:
+                raise InventoryError(f"inventory gives card {card.id} an impossible amount of memory")

@@ -40,7 +40,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         Raises:
             AssignmentError: the card has no number.
         """
-        if not (facts := self._facts(granted)):
+        if (facts := self._facts(granted)) is None:
             return {}
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
@@ -50,8 +50,7 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         Raises:
             AssignmentError: the card has no number.
         """
-        facts = self._facts(granted)
-        if not facts:
+        if (facts := self._facts(granted)) is None:
             return {}
         wanted = {**facts, self.assigned: "true"}
         if self.assigned_at and present.get(self.assigned) != "true":
@@ -71,10 +70,10 @@ class OneCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
             return None
         return read_same_card(self.card, text, containers)
 
-    def _facts(self, granted: Granted) -> dict[str, str]:
+    def _facts(self, granted: Granted) -> dict[str, str] | None:
         shares = [share for held in granted.list_memory_shares().values() for share in held]
         if len({share.card for share in shares}) != 1:
-            return {}
+            return None
         card = shares[0].card
         return {
             self.card: str(granted.find_card_number(card)),

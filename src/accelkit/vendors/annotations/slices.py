@@ -11,8 +11,8 @@ from accelkit.vendors.annotations.granted import Granted, read_same_card
 
 
 class _Container(msgspec.Struct):
-    allocated: bool = False
-    request: int = 0
+    allocated: bool
+    request: int
 
 
 class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slices"):
@@ -45,7 +45,7 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         Raises:
             AssignmentError: the card has no number.
         """
-        if not (facts := self._facts(granted, allocated=False)):
+        if (facts := self._facts(granted, allocated=False)) is None:
             return {}
         return {**facts, self.assigned: "false", self.assumed_at: str(now_ns)}
 
@@ -55,8 +55,9 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         Raises:
             AssignmentError: the card has no number.
         """
-        facts = self._facts(granted, allocated=True)
-        wanted = {**facts, self.assigned: "true"} if facts else {}
+        if (facts := self._facts(granted, allocated=True)) is None:
+            return {}
+        wanted = {**facts, self.assigned: "true"}
         return {key: value for key, value in wanted.items() if present.get(key) != value}
 
     def read_card_numbers(
@@ -76,11 +77,11 @@ class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
         """Return how many slices an amount of compute stands for."""
         return round(compute * self.per_card / WHOLE_COMPUTE)
 
-    def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str]:
+    def _facts(self, granted: Granted, *, allocated: bool) -> dict[str, str] | None:
         shared = granted.list_memory_shares()
         cards = {share.card for shares in shared.values() for share in shares}
         if len(cards) != 1:
-            return {}
+            return None
         counts = {name: sum(self.count_slices(share.compute) for share in shares) for name, shares in shared.items()}
         entries = {name: _Container(allocated, count) for name, count in sorted(counts.items())}
         return {

@@ -112,6 +112,7 @@ async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
         ),
         (b"<html>a proxy</html>", "<html>a proxy</html>", ""),
         (b"", "HTTP 403", ""),
+        (b"{}", "HTTP 403", ""),
         (b"\xff\xfe", "\ufffd", ""),
         (b'{"message": "\xff"}', "message", ""),
         (b'{"later": ' + b"[" * 90_000, "later", ""),
@@ -126,7 +127,9 @@ async def test_a_refusal_carries_what_the_server_said(server, body, message, rea
     assert (raised.value.status, raised.value.reason) == (403, reason)
 
 
-@pytest.mark.parametrize(("status", "unanswered"), [(301, False), (409, False), (429, False), (500, True), (504, True)])
+@pytest.mark.parametrize(
+    ("status", "unanswered"), [(300, False), (301, False), (409, False), (429, False), (500, True), (504, True)]
+)
 async def test_only_an_answer_that_blames_the_server_leaves_the_effect_unknown(server, status, unanswered):
     answers(server, status=status)
     async with client(server) as api:
@@ -215,3 +218,11 @@ async def test_a_watch_that_says_nothing_for_too_long_is_dead(server):
 async def test_a_client_that_was_not_opened_says_so():
     with pytest.raises(RuntimeError, match="async with"):
         await ApiClient(Connection("http://127.0.0.1:1", None)).get("/x")
+
+
+async def test_of_a_long_answer_that_is_no_status_the_beginning_is_told(server):
+    answers(server, b"x" * 299 + b"yz", 502)
+    async with client(server) as api:
+        with pytest.raises(ApiError) as raised:
+            await api.get("/x")
+    assert raised.value.message == "x" * 299 + "y"

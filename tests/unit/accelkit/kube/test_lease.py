@@ -121,3 +121,86 @@ def test_what_is_no_lease(text):
 
 def test_a_lease_is_namespace_and_name():
     assert parse_lease("d/l") == NAME
+
+
+async def test_the_lease_is_written_as_client_go_writes_it(server, pair, clock):
+    a, _ = pair
+    await a.step()
+    (created,) = server.writes
+    assert (created.method, created.path) == ("POST", build_leases_path("d"))
+    lease = server.objects[LEASE]
+    assert (lease["apiVersion"], lease["kind"]) == ("coordination.k8s.io/v1", "Lease")
+    assert (lease["metadata"]["name"], lease["metadata"]["namespace"]) == ("l", "d")
+    spec = dict(lease["spec"])
+    assert spec["acquireTime"] == spec["renewTime"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", 15, 0)
+    clock[0] += 2
+    await a.step()
+    renewed = server.objects[LEASE]["spec"]
+    assert (renewed["acquireTime"], renewed["leaseTransitions"]) == (spec["acquireTime"], 0)
+    assert renewed["renewTime"] > spec["renewTime"]
+    assert [request.method for request in server.requests] == ["GET", "POST", "PUT"]
+
+
+async def test_who_follows_has_acquired_the_lease_anew(server, pair, clock):
+    a, b = pair
+    await a.step()
+    before = dict(server.objects[LEASE]["spec"])
+    await b.step()
+    clock[0] += LEASE_SECONDS
+    await b.step()
+    assert server.objects[LEASE]["spec"]["acquireTime"] > before["acquireTime"]
+
+
+async def test_a_released_lease_lasts_one_second_and_names_nobody(server, pair):
+    a, b = pair
+    await a.step()
+    await a.elector.release()
+    spec = server.objects[LEASE]["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("", 1, 0)
+    assert (a.told, a.elector.holder) == (["acquired", "lost"], None)
+    requests = len(server.requests)
+    await a.elector.release()
+    await b.elector.release()
+    assert len(server.requests) == requests
+
+
+async def test_a_renewal_that_is_refused_is_tried_again_and_reads_nothing(server, pair, clock):
+    a, _ = pair
+    await a.step()
+    seen = len(server.requests)
+    server.fail(ApiError("forbidden", status=403), "PUT")
+    clock[0] += 2
+    assert await a.step()
+    assert [request.method for request in server.requests[seen:]] == ["PUT"]
+    clock[0] += 2
+    assert await a.step()
+    assert a.told == ["acquired"]
+
+
+@pytest.mark.parametrize(("seconds", "follows"), [(29.9, False), (30.0, True)])
+async def test_a_lease_lasts_as_long_as_it_says(server, pair, clock, seconds, follows):
+    a, b = pair
+    await a.step()
+    server.objects[LEASE]["spec"]["leaseDurationSeconds"] = 30
+    await b.step()
+    clock[0] += seconds
+    assert await b.step() is follows
+
+
+async def test_a_lease_that_does_not_say_how_long_it_lasts_lasts_the_usual_time(server, pair, clock):
+    a, b = pair
+    await a.step()
+    del server.objects[LEASE]["spec"]["leaseDurationSeconds"]
+    del server.objects[LEASE]["spec"]["leaseTransitions"]
+    await b.step()
+    clock[0] += LEASE_SECONDS - 0.1
+    assert not await b.step()
+    clock[0] += 0.1
+    assert await b.step()
+    assert server.objects[LEASE]["spec"]["leaseTransitions"] == 1
+
+
+async def test_nobody_holds_a_lease_that_nobody_has_read(pair):
+    assert [each.elector.holder for each in pair] == [None, None]
+    assert not pair[0].elector.leads()

@@ -112,3 +112,45 @@ def test_nodes_whose_cards_differ_in_one_property_are_judged_apart(constraint, f
     _, verdicts = setup(**nodes)
     fits, failing = judge(verdicts, request)
     assert (fits, list(failing)) == ({"good"}, ["bad"])
+
+
+def test_a_kept_verdict_forgets_what_failed_on_every_node():
+    ledger, verdicts = setup(n=cards("a"))
+    ledger.reserve(P, "n", simple(10), Policy.BINPACK)
+    assert judge(verdicts, simple(10)) == (set(), {"n": MisfitReason.MEMORY})
+    ledger.release(P.uid)
+    assert judge(verdicts, simple(10)) == ({"n"}, {})
+
+
+def test_a_shape_asked_about_before_there_was_a_node_is_judged_on_the_nodes_that_come():
+    ledger, verdicts = setup()
+    assert judge(verdicts, simple(10)) == (set(), {})
+    ledger.put_node("n", cards("a"))
+    ledger.put_node("m", None)
+    assert judge(verdicts, simple(10)) == ({"n"}, {"m": MisfitReason.NO_INVENTORY})
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason", "resolvable"),
+    [
+        (simple(10), MisfitReason.MEMORY, True),
+        (simple(17), MisfitReason.MEMORY, False),
+        (simple(10, cards=2), MisfitReason.MEMORY_CARDS, False),
+        (PodRequest((ContainerRequest("c", Kind.APP, 1, whole=True),)), MisfitReason.WHOLE_CARDS, True),
+        (PodRequest((ContainerRequest("c", Kind.APP, 2, whole=True),)), MisfitReason.WHOLE_CARDS, False),
+    ],
+)
+def test_what_others_keep_out_is_resolvable_and_what_the_node_lacks_is_not(request_, reason, resolvable):
+    ledger, verdicts = setup(n=cards("a"))
+    ledger.reserve(P, "n", simple(10), Policy.BINPACK)
+    verdict = verdicts.judge(request_, Policy.BINPACK)
+    misfit = verdict.reasons[verdict.failing["n"]]
+    assert (misfit.reason, misfit.cards, misfit.resolvable) == (reason, request_.containers[0].cards, resolvable)
+
+
+def test_many_nodes_are_judged_one_by_one():
+    ledger, verdicts = setup(**{f"n{number}": cards("a", memory=number) for number in range(100)})
+    fits, failing = judge(verdicts, simple(40))
+    assert fits == {f"n{number}" for number in range(40, 100)}
+    assert set(failing) == {f"n{number}" for number in range(40)}
+    assert ledger.list_node_names() == [f"n{number}" for number in range(100)]

@@ -35,6 +35,11 @@ def out(**given):
         ({"label": "1", "annotation": "GPU-a"}, ["GPU-a", "GPU-b"]),
         ({"annotation": "", "label": ""}, []),
         ({"annotation": "GPU-zzz"}, []),
+        ({"annotation": "0"}, []),
+        ({"annotation": "card4"}, ["GPU-a"]),
+        ({"label": "all"}, ["GPU-a", "GPU-b"]),
+        ({"label": "4.1"}, ["GPU-a", "GPU-b"]),
+        ({"annotation": "GPU-a.1"}, []),
     ],
 )
 def test_cards_are_named_by_id_or_number(given, expected):
@@ -44,3 +49,19 @@ def test_cards_are_named_by_id_or_number(given, expected):
 def test_what_is_not_cordoned_any_more_is_placeable_again():
     cards = apply_cordon(CARDS, frozenset({"all"}))
     assert all(card.placeable for card in apply_cordon(cards, frozenset()))
+
+
+def test_a_card_is_also_named_by_the_drivers_number():
+    cards = apply_cordon([Card("a", "v", "m", 1, index=0, minor=3)], frozenset({"card3"}))
+    assert [card.cordoned for card in cards] == [True]
+    assert not apply_cordon(cards, frozenset({"card0"}))[0].cordoned
+
+
+def test_words_come_from_the_annotation_and_the_label():
+    assert CORDON == "accelkit.io/cordon"
+    assert read_cordon(node()) == frozenset()
+    assert read_cordon(node(annotation="a, b.c,", label="d.e,f")) == {"a", "b.c", "d", "e,f"}
+
+
+def test_cards_of_which_nothing_is_said_are_given_back_as_they_are():
+    assert apply_cordon(CARDS, frozenset()) == tuple(CARDS)

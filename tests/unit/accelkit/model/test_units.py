@@ -125,6 +125,15 @@ def test_an_exact_text_reads_back_as_the_same_bytes(amount):
         (3 * 2**29 + 1, "1.5 GiB"),
         (999, "999 B"),
         (-4 * 2**30, "-4 GiB"),
+        (1, "1 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1025, "1.0 KiB"),
+        (-1025, "-1.0 KiB"),
+        (9999 * 2**10, "9999 KiB"),
+        (10_000 * 2**10, "9.8 MiB"),
+        (10_001 * 2**10, "9.8 MiB"),
+        (1500 * 10**3, "1500 kB"),
     ],
 )
 def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
@@ -163,3 +172,55 @@ def test_units_are_listed_largest_first():
 
 def test_a_unit_off_the_list_is_named_as_an_amount():
     assert format_unit(3) == "3 B"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "scale"),
+    [
+        *(("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9), ("T", 10**12), ("P", 10**15), ("E", 10**18)),
+        *(("Ki", 2**10), ("Mi", 2**20), ("Gi", 2**30), ("Ti", 2**40), ("Pi", 2**50), ("Ei", 2**60)),
+        *(("e3", 10**3), ("E3", 10**3), ("e+3", 10**3), ("E18", 10**18), ("e018", 10**18)),
+    ],
+)
+def test_every_suffix_of_kubernetes_has_its_scale(suffix, scale):
+    assert parse_quantity(f"3{suffix}") == 3 * scale
+    assert parse_quantity(f"+3{suffix}") == 3 * scale
+
+
+@pytest.mark.parametrize(("suffix", "parts"), [("m", 10**3), ("u", 10**6), ("n", 10**9), ("e-3", 10**3)])
+def test_fractions_make_whole_amounts_of_large_numbers(suffix, parts):
+    assert parse_quantity(f"{7 * parts}{suffix}") == 7
+    with pytest.raises(QuantityError, match="not a whole number"):
+        parse_quantity(f"{7 * parts + 1}{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("0", 0), (0, 0), ("-0", 0), (2**63 - 1, 2**63 - 1), ("9e18", 9 * 10**18)]
+)
+def test_amounts_reach_from_nothing_to_the_largest_of_64_bits(text, amount):
+    assert parse_quantity(text) == amount
+
+
+@pytest.mark.parametrize("suffix", ["k", "K", "kB", "KB", "M", "MB", "G", "GB", "T", "TB", "P", "PB", "E", "EB"])
+def test_a_size_without_an_i_is_decimal(suffix):
+    assert parse_size(f"2{suffix}") == 2 * 1000 ** (1 + "kMGTPE".index(suffix[0].replace("K", "k")))
+
+
+def test_units_are_known_by_these_names():
+    assert list(UNITS) == [
+        *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GB", "8MiB"),
+        *("4MiB", "2MiB", "1MiB", "0.001GB"),
+    ]
+    assert [format_unit(parse_size(name)) for name in UNITS] == list(UNITS)
+
+
+def test_the_smallest_size_is_one_byte():
+    assert parse_size("1") == parse_size("1B") == 1
+    with pytest.raises(QuantityError, match="'0' is no size to share by"):
+        parse_size("0")
+
+
+@pytest.mark.parametrize("text", ["large", "1..5G"])
+def test_what_is_no_size_says_how_to_write_one(text):
+    with pytest.raises(QuantityError, match=r"is not a size; write it as 1GiB, 256MiB or 0\.1GB"):
+        parse_size(text)

@@ -45,3 +45,32 @@ def test_a_container_off_the_cards_of_the_other_is_named():
     apart = Assignment({"o": (Share("a", 1),), "c": (Share("b", 1),)})
     assert find_broken_constraints(request, apart, CARDS) == ("container c is not on the cards of container o",)
     assert find_broken_constraints(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()
+
+
+def test_a_link_to_a_card_that_is_not_there_does_not_count():
+    assert check("az", link="any") == ("container c has cards that are not linked",)
+    assert check("za", numa="single") == ("container c has cards of several NUMA nodes",)
+
+
+def test_a_container_without_cards_breaks_nothing():
+    assert check("", cards=2, model="big", numa="single", link="any", same_card_as="o") == ()
+
+
+def test_a_container_may_use_some_of_the_cards_of_the_other_and_any_where_that_has_none():
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o"),))
+    some = Assignment({"o": (Share("a", 1), Share("b", 1)), "c": (Share("b", 1),)})
+    assert find_broken_constraints(request, some, CARDS) == ()
+    assert find_broken_constraints(request, Assignment({"c": (Share("b", 1),)}), CARDS) == ()
+
+
+def test_every_constraint_of_every_container_is_checked():
+    wanted = {"model": "small", "numa": "single", "link": "XGMI"}
+    request = PodRequest(tuple(ContainerRequest(name, Kind.APP, 3, 1, **wanted) for name in "cd"))
+    held = tuple(Share(card, 1) for card in "ad")
+    sentences = ("2 cards, not 3", "another model than small", "several NUMA nodes", "not linked")
+    found = find_broken_constraints(request, Assignment(dict.fromkeys("cd", held)), CARDS)
+    assert len(found) == 8
+    for name, part in (("c", found[:4]), ("d", found[4:])):
+        for sentence, expected in zip(part, sentences, strict=True):
+            assert sentence.startswith(f"container {name} has ")
+            assert expected in sentence

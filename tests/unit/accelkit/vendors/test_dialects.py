@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from accelkit.errors import ProfileError
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
+from accelkit.vendors import dialects
+from accelkit.vendors.dialects import (
+    Dialect,
+    Logs,
+    ResourceNames,
+    UnhealthyCards,
+    list_dialect_names,
+    list_extender_paths,
+    load_dialect,
+    load_dialects,
+)
+from accelkit.vendors.inspect_formats import InspectFormat
 from accelkit.vendors.profiles import list_presence_labels, load_profiles
 
 
@@ -46,3 +58,86 @@ def test_profiles_are_known_by_their_vendor():
 
 def test_nodes_with_cards_are_known_by_the_labels_of_all_profiles():
     assert {"nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-simulated.present"} <= list_presence_labels()
+
+
+def test_a_dialect_that_says_no_more_than_it_must_has_the_least():
+    dialect = msgspec.convert({"resources": {}, "one_card_per_pod": False, "texts": {}}, Dialect)
+    assert dialect == Dialect(
+        resources=ResourceNames(memory="", cards="", counts=(), bytes="", compute="", slices="", per_card=0),
+        one_card_per_pod=False,
+        texts={},
+        advertised=True,
+        node_label="",
+        logs=Logs("/var/log/accelkit", "accelkit-extender", "accelkit-node-agent"),
+        annotations=None,
+        environment={},
+        pod_rules=None,
+        disabled_cards="",
+        unhealthy_cards=None,
+        extender_path="",
+        inspect=None,
+        name="",
+    )
+    assert dialect.resources.asking == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "asking"),
+    [
+        ("native", ("accelkit.io/memory", "accelkit.io/cards")),
+        ("gas", ("gpu.intel.com/i915", "gpu.intel.com/xe")),
+        ("gcushare-2025", ("enflame.com/shared-gcu",)),
+    ],
+)
+def test_a_container_asks_for_cards_by_these_resources(name, asking):
+    assert load_dialect(name).resources.asking == asking
+
+
+@pytest.mark.parametrize(
+    ("config_map", "node"),
+    [("bad-n1-cards", "n1"), ("bad--cards", ""), ("bad-n1", None), ("n1-cards", None), ("other", None)],
+)
+def test_the_config_map_of_unhealthy_cards_names_its_node(config_map, node):
+    assert UnhealthyCards("bad-{node}-cards", "gpus").find_node(config_map) == node
+
+
+def test_a_sentence_is_filled_with_the_cards_and_the_detail():
+    native = load_dialect("native")
+    assert native.format_misfit(Misfit(MisfitReason.COMPUTE, 3)) == "insufficient compute on 3 card(s)"
+    assert native.format_misfit(Misfit(MisfitReason.MODEL, detail="H100")) == "no card of model H100"
+
+
+def test_dialects_are_listed_by_name_and_those_that_we_serve_apart():
+    assert list_dialect_names() == ["aliyun", "gas", "gcushare", "gcushare-2025", "native"]
+    assert list_dialect_names(advertised=True) == ["aliyun", "gcushare", "native"]
+
+
+def test_a_dialect_is_known_by_its_name():
+    assert [load_dialect(name).name for name in list_dialect_names()] == list_dialect_names()
+
+
+def test_a_dialect_whose_file_is_wrong_is_refused_by_name(tmp_path, monkeypatch):
+    (tmp_path / "odd.yaml").write_text("resources: {}\none_card_per_pod: perhaps\n")
+    (tmp_path / "README").write_text("no dialect")
+    monkeypatch.setattr(dialects, "_folder", lambda: tmp_path)
+    assert list_dialect_names() == ["odd"]
+    with pytest.raises(ProfileError, match="dialect odd is wrong: Expected `bool`"):
+        load_dialect("odd")
+
+
+def test_paths_of_other_extenders_are_each_listed_once():
+    assert list_extender_paths() == ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler")
+
+
+def test_an_inspection_tells_no_more_than_its_format_asks_for():
+    assert InspectFormat("GPU", "devs") == InspectFormat(
+        amount="GPU",
+        devices="devs",
+        available=False,
+        by_number=False,
+        device={},
+        uid=False,
+        created="",
+        bare=False,
+        unknown_node="node {node} is not known, or shares no cards",
+    )

@@ -114,3 +114,35 @@ def test_an_assignment_is_read_or_its_error_is_kept():
     broken = read(container(memory=1), assignment="{").assignment
     assert isinstance(broken, AssignmentError)
     assert "cannot be read" in str(broken)
+
+
+def test_what_an_object_does_not_say_is_empty():
+    found = READER.read(msgspec.convert({"metadata": {}, "spec": {"containers": [container(memory=1)]}}, Pod))
+    assert (found.ref, found.node, found.created_at, found.admitted) == (PodRef("", "", ""), "", "", False)
+    assert (dict(found.annotations), found.assignment) == ({}, None)
+
+
+def test_a_reading_keeps_the_limits_as_they_are_written_and_all_dialects():
+    found = read(container(memory="8k", cpu=2), {"name": "b"}, request="{}")
+    assert [dict(each.limits) for each in found.containers] == [{MEMORY: "8k", "cpu": 2}, {}]
+    assert dict(found.annotations) == {REQUEST_ANNOTATION: "{}"}
+    assert found.dialects == load_dialects(["native", "gcushare", "gas"])
+
+
+def test_a_pod_speaks_the_first_dialect_that_any_of_its_containers_names():
+    assert read(container("a", gcu=1), container("b", memory=1), container("c", gcu=1)).dialect.name == "native"
+    assert read(container("a", gcu=1), init=[container("i", **{"gpu.intel.com/xe": 1})]).dialect.name == "gcushare"
+
+
+def test_the_kubelet_gives_devices_of_every_resource_that_is_named():
+    limits = {MEMORY: "1", "enflame.com/gcu-count": 1, "gpu.intel.com/xe": 1, "cpu": 4, CARDS: "0"}
+    assert list(read(container(**limits)).list_device_limits()) == [
+        DeviceLimit("c", MEMORY, False),
+        DeviceLimit("c", "enflame.com/gcu-count", True),
+        DeviceLimit("c", "gpu.intel.com/xe", False),
+    ]
+
+
+@pytest.mark.parametrize("policy", [None, "Never", "OnFailure"])
+def test_an_init_container_that_does_not_restart_always_is_a_plain_one(policy):
+    assert read({"name": "c"}, init=[{**container("i", memory=1), "restartPolicy": policy}]).order[0][1] is Kind.INIT

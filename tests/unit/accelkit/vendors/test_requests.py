@@ -8,6 +8,7 @@ import pytest
 from accelkit.errors import RequestError
 from accelkit.model.pod import Pod
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.units import MAX_AMOUNT
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.pod_reading import PodReader
 from accelkit.vendors.requests import REQUEST_ANNOTATION
@@ -194,3 +195,61 @@ def test_same_card_as_is_refused_where_it_could_never_be_met(first, then, split)
 def test_same_card_as_may_use_all_cards_of_the_other_container():
     split = {"a": {"split": 2}, "b": {"split": 2, "same_card_as": "a"}}
     assert read(container("a", memory=2), container("b", memory=2), request=split)[1].same_card_as == "a"
+
+
+def test_only_a_dialect_of_one_card_per_pod_puts_containers_on_the_same_card():
+    assert [each.same_card_as for each in read(container("a", memory=1), container("b", memory=1))] == ["", ""]
+
+
+def test_the_one_card_of_a_pod_is_that_of_its_first_container_with_memory():
+    whole = {"name": "w", "resources": {"limits": {"enflame.com/gcu-count": 1}}}
+    found = read(whole, container("a", gcu=4), {**whole, "name": "x"}, container("b", gcu=4), dialects=[GCUSHARE])
+    assert [(each.container, each.same_card_as) for each in found] == [("w", ""), ("a", ""), ("x", ""), ("b", "a")]
+
+
+@pytest.mark.parametrize("named", [{"memory": 0}, {"cards": 0}])
+def test_a_container_that_asks_for_nothing_in_its_first_dialect_asks_for_nothing(named):
+    assert read(container(gcu=4, **named), dialects=[NATIVE, GCUSHARE]) is None
+
+
+@pytest.mark.parametrize("compute", [1, 1000])
+def test_compute_reaches_from_nothing_to_the_whole_card(compute):
+    assert read(container(memory=4), request={"c": {"compute": compute}})[0].compute == compute
+
+
+def test_a_container_has_at_most_128_cards():
+    assert read(container(cards=128))[0].cards == 128
+    assert read(container(memory=128), request={"c": {"split": 128}})[0].cards == 128
+    assert "asks for 129 cards, at most 128" in refusal(container(memory=129), request={"c": {"split": 129}})
+
+
+def test_memory_reaches_as_far_as_amounts_do():
+    largest = pod(container(memory=MAX_AMOUNT))
+    assert PodReader([NATIVE]).read(largest).read_request(1).containers[0].memory_bytes == MAX_AMOUNT
+    with pytest.raises(RequestError, match="absurd amount"):
+        PodReader([NATIVE]).read(largest).read_request(2)
+
+
+@pytest.mark.parametrize("policy", ["binpack", "spread"])
+def test_every_policy_may_be_asked_for(policy):
+    assert read(container(memory=4), request={"c": {"policy": policy}})[0].policy == policy
+
+
+def test_an_entry_that_says_nothing_changes_nothing():
+    assert read(container(memory=4), request={"c": {}}) == read(container(memory=4))
+    assert read(container(cards=2), request={"c": {}}) == read(container(cards=2))
+
+
+def test_a_whole_card_may_be_that_of_another_container():
+    assert read(container("a", cards=2), container("b", cards=1), request={"b": {"same_card_as": "a"}})[1] == (
+        ContainerRequest("b", Kind.APP, 1, whole=True, same_card_as="a")
+    )
+
+
+def test_a_misspelt_key_is_told_the_nearest_one():
+    assert "did you mean same_card_as?" in refusal(container(memory=4), request={"c": {"same_card": "a"}})
+
+
+def test_containers_without_cards_that_an_annotation_refines_are_all_named():
+    sentence = refusal(container("a", memory=1), container("b", cards=1), request={"z": {}, "y": {}})
+    assert "names y, z, which asks for no card; containers that do: a, b" in sentence

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,24 @@ def test_what_is_moving_stays_while_the_other_pod_has_to_wait():
     written = on("b", **{MOVING: (Share("a", 2),)})
     pods = [ObservedPod("p", written, on("b")), observed("q", "b", "a")]
     assert plan(pods, ["a"]) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "staying"),
+    [
+        (Share("a", 8, 300), Share("a", 5, 200), Share("a", 3, 100)),
+        (Share("a", 8, 200), Share("a", 7, 300), Share("a", 1, 0)),
+        (Share("a", 16, 1000, whole=True), Share("a", 6, 0), Share("a", 10, 1000, whole=True)),
+    ],
+    ids=["both", "memory", "whole"],
+)
+def test_what_a_pod_gives_up_of_a_card_stays_charged_until_the_other_is_written(was, now, staying):
+    leaving = ObservedPod("p", Assignment({"c": (was,)}), Assignment({"c": (now,)}))
+    coming = observed("q", "b", "a")
+    first, second, last = plan([leaving, coming], ())
+    assert (first.uid, first.assignment.containers) == ("p", {"c": (now,), MOVING: (staying,)})
+    assert (second.uid, second.assignment, second.first) == ("q", on("a"), True)
+    assert (last.uid, last.assignment, last.first) == ("p", leaving.observed, False)
 
 
 def test_containers_of_one_pod_that_swap_are_written_at_once():

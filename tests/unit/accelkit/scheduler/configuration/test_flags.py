@@ -87,6 +87,20 @@ def test_a_closed_insecure_port_stays_closed():
     assert fields == {"healthzBindAddress": "0.0.0.0:0", "metricsBindAddress": "0.0.0.0:0"}
 
 
+@pytest.mark.parametrize(
+    ("flags", "bind"),
+    [
+        (["--port=10200"], "0.0.0.0:10200"),
+        (["--address=10.0.0.1"], "10.0.0.1:10251"),
+        (["--address=10.0.0.1", "--port=0"], "10.0.0.1:0"),
+        (["--address=::1", "--port=7"], "[::1]:7"),
+    ],
+)
+def test_the_insecure_port_and_its_address_are_carried_over(flags, bind):
+    fields = carry_flags(parse(["kube-scheduler", *flags]).options, "v1beta1", 20).fields
+    assert fields == {"healthzBindAddress": bind, "metricsBindAddress": bind}
+
+
 def test_what_no_field_can_say_is_said_to_the_reader():
     options = parse(["kube-scheduler", "--algorithm-provider=ClusterAutoscalerProvider"]).options
     (problem,) = carry_flags(options, "v1beta1", 20).problems
@@ -115,3 +129,12 @@ def test_durations_become_nanoseconds(duration, nanoseconds):
 def test_what_is_no_duration_is_refused(duration):
     with pytest.raises(ConfigurationError, match="is no duration"):
         Extender(url_prefix="http://a", http_timeout=duration).build_legacy_entry()
+
+
+@pytest.mark.parametrize("flag", ["port", "hard-pod-affinity-symmetric-weight"])
+def test_a_flag_whose_value_is_refused_is_named(flag):
+    options = parse(["kube-scheduler", f"--{flag}=many"]).options
+    with pytest.raises(
+        ConfigurationError, match=f"kube-scheduler's flag --{flag} has the value 'many', which it refuses"
+    ):
+        carry_flags(options, "v1beta1", 20)

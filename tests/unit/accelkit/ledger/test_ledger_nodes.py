@@ -1,0 +1,141 @@
+"""Nodes of the ledger: why they take no share, which are listed, and how much of them is used."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import InventoryError
+from accelkit.ledger.feed import DEFAULT_UNIT_BYTES
+from accelkit.ledger.holding import Stage, UnassignedPod
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card, Health
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
+from accelkit.placement.policies import Policy
+
+P, Q = (PodRef("d", name, f"uid-{name}") for name in "pq")
+CARD = Card("a", "v", "m", 16)
+WANTS = PodRequest((ContainerRequest("c", Kind.APP, 1, 4),))
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(unit_bytes=1)
+    ledger.put_node("n", Inventory(1, (CARD,)))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("inventory", "expected"),
+    [
+        (None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)),
+        (InventoryError("garbled"), Misfit(MisfitReason.BAD_INVENTORY, detail="garbled", resolvable=False)),
+        (Inventory(7, (CARD,)), Misfit(MisfitReason.UNIT, detail="it still has 7 B", resolvable=False)),
+        (
+            Inventory(2**30, (CARD,), next_unit_bytes=1, problem="too many"),
+            Misfit(MisfitReason.UNIT, detail="it still has 1GiB", resolvable=False),
+        ),
+        (
+            Inventory(1, (CARD,), problem="too many"),
+            Misfit(MisfitReason.UNIT, detail="its kubelet cannot take so many devices", resolvable=False),
+        ),
+    ],
+)
+def test_a_node_that_takes_no_share_says_why_for_good(ledger, inventory, expected):
+    ledger.put_node("n", inventory)
+    with pytest.raises(MisfitError) as raised:
+        ledger.reserve(P, "n", WANTS, Policy.BINPACK)
+    assert raised.value.misfit == ledger.find_node("n").problem == expected
+
+
+def test_a_node_that_nobody_has_seen_is_named(ledger):
+    with pytest.raises(MisfitError) as raised:
+        ledger.reserve(P, "z", WANTS, Policy.BINPACK)
+    assert raised.value.misfit == Misfit(MisfitReason.UNKNOWN_NODE, detail="z", resolvable=False)
+    assert (ledger.find_node("z"), ledger.find_holding(P.uid)) == (None, None)
+
+
+def test_a_node_that_holds_a_pod_before_it_is_seen_is_unknown_for_good(ledger):
+    ledger.confirm(P, "z", Assignment({"c": (Share("a", 4),)}), WANTS.order)
+    assert ledger.find_node("z").problem == Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
+    ledger.drop_node("n")
+    assert ledger.find_node("n").problem == Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
+
+
+def test_nodes_are_listed_by_name_as_long_as_they_are_there_or_hold_pods(ledger):
+    ledger.put_node("b", None)
+    ledger.put_node("a", Inventory(1, ()))
+    ledger.confirm_unassigned(UnassignedPod(P, "z", WANTS, "it has none"))
+    assert [entry.name for entry in ledger.list_nodes()] == ["a", "b", "n", "z"]
+    ledger.keep_nodes(["b"])
+    assert [entry.name for entry in ledger.list_nodes()] == ["b", "z"]
+    assert [ledger.find_node_at(row).name for row in range(4)] == ledger.list_node_names() == ["n", "b", "a", "z"]
+
+
+def test_the_ledger_counts_its_pods_and_says_whether_one_was_released(ledger):
+    ledger.reserve(P, "n", WANTS, Policy.BINPACK)
+    ledger.confirm_unassigned(UnassignedPod(Q, "n", WANTS, "it has none"))
+    assert len(ledger) == 2
+    assert [ledger.release(Q.uid), ledger.release(Q.uid), ledger.release(P.uid)] == [True, False, True]
+    assert (len(ledger), ledger.find_node("n").uses) == (0, {})
+
+
+def test_a_holding_becomes_more_certain_and_never_less(ledger):
+    assert [each.value for each in Stage] == ["reserved", "bound", "confirmed"]
+    assignment = ledger.reserve(P, "n", WANTS, Policy.BINPACK)
+    stages = [ledger.find_holding(P.uid).stage]
+    ledger.accept(P.uid)
+    stages.append(ledger.find_holding(P.uid).stage)
+    for stage in (Stage.CONFIRMED, Stage.BOUND):
+        ledger.confirm(P, "n", assignment, WANTS.order, stage)
+        stages.append(ledger.find_holding(P.uid).stage)
+    ledger.accept(P.uid)
+    assert [*stages, ledger.find_holding(P.uid).stage] == [
+        *(Stage.RESERVED, Stage.BOUND, Stage.CONFIRMED, Stage.CONFIRMED, Stage.CONFIRMED)
+    ]
+
+
+def test_the_same_inventory_again_is_no_change(ledger):
+    before = ledger.table.tick
+    ledger.put_node("n", Inventory(1, (CARD,)))
+    assert ledger.table.tick == before
+    ledger.put_node("n", Inventory(1, (CARD, msgspec.structs.replace(CARD, id="b"))))
+    assert ledger.table.tick == before + 1
+    assert ledger.table.find_changed_rows(before).tolist() == [0]
+    assert ledger.table.find_changed_rows(before + 1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("cards", "held", "fraction"),
+    [
+        ((CARD,), 0, 0.0),
+        ((CARD,), 4, 0.25),
+        ((CARD,), 16, 1.0),
+        ((CARD,), 40, 1.0),
+        ((CARD, Card("b", "v", "m", 48)), 16, 0.25),
+        ((msgspec.structs.replace(CARD, health=Health.UNHEALTHY),), 4, 0.25),
+        ((Card("a", "v", "m", None),), 4, 0.0),
+        ((), 4, 0.0),
+    ],
+)
+def test_the_used_fraction_is_that_of_the_memory_of_all_cards(ledger, cards, held, fraction):
+    ledger.put_node("n", Inventory(1, cards))
+    ledger.confirm(P, "n", Assignment({"c": (Share("a", held),)}), WANTS.order)
+    assert ledger.table.used_fraction[0] == fraction
+
+
+def test_a_pod_that_nobody_wrote_down_holds_the_most_that_it_can(ledger):
+    containers = (ContainerRequest("c", Kind.APP, 2, 3, 100), ContainerRequest("d", Kind.APP, 1, 4, 50))
+    pod = UnassignedPod(P, "n", PodRequest(containers), "it has none")
+    assert (pod.memory_bytes, pod.compute, pod.whole) == (10, 150, False)
+    ledger.confirm_unassigned(pod)
+    (state,) = ledger.find_node("n").list_card_states()
+    assert (state.free_bytes, state.free_compute, state.empty) == (6, 850, False)
+
+
+def test_the_unit_is_a_gibibyte_where_nobody_says_another():
+    assert DEFAULT_UNIT_BYTES == 1073741824

@@ -1,0 +1,262 @@
+"""What is written for other processes and read from them: names, letters, and what is left unsaid."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from accelkit.errors import AssignmentError, InventoryError
+from accelkit.model.assignment import (
+    ASSIGNMENT_ANNOTATION,
+    MOVING,
+    Assignment,
+    Share,
+    decode_assignment,
+    encode_assignment,
+)
+from accelkit.model.card import MAX_CARD_ID, Card, Health, Link
+from accelkit.model.inventory import (
+    FREED_AT_ANNOTATION,
+    INVENTORY_ANNOTATION,
+    Inventory,
+    decode_inventory,
+    encode_inventory,
+)
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import ConfigMap, Container, Node, Pod, PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.topology import FABRICS, Nearness
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
+
+PLAIN = {"id": "a", "vendor": "v", "model": "m", "memory_bytes": 16}
+
+
+def test_annotations_have_the_names_that_are_on_clusters():
+    assert (INVENTORY_ANNOTATION, FREED_AT_ANNOTATION) == ("accelkit.io/inventory", "accelkit.io/freed-at")
+    assert (ASSIGNMENT_ANNOTATION, MOVING) == ("accelkit.io/assignment", "(moving)")
+
+
+def test_words_on_the_wire_are_these():
+    assert [each.value for each in Health] == ["healthy", "unhealthy", "unknown"]
+    assert [each.value for each in Kind] == ["init", "sidecar", "app"]
+    assert {each.name: each.value for each in Nearness} == {
+        "SAME": "X",
+        "FABRIC_DIRECT": "D",
+        "FABRIC_SWITCHED": "W",
+        "PCI_SWITCH": "S",
+        "PCI_MULTI": "M",
+        "HOST_BRIDGE": "H",
+        "NUMA": "N",
+        "CROSS_NUMA": "C",
+        "UNKNOWN": "?",
+    }
+
+
+def test_every_fabric_brings_cards_near():
+    direct, switched = Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED
+    assert dict(FABRICS) == {
+        "NVLink": direct,
+        "NVSwitch": switched,
+        "XGMI": direct,
+        "XGMI hive": switched,
+        "Xe-link": direct,
+    }
+
+
+def test_what_a_card_does_not_say_is_unknown_or_empty():
+    card = Card(
+        id="a",
+        vendor="v",
+        model="m",
+        memory_bytes=16,
+        reserved_bytes=0,
+        numa=None,
+        pci_root="",
+        links=(),
+        health=Health.HEALTHY,
+        health_reason="",
+        index=None,
+        minor=None,
+        bdf="",
+        memory_source="",
+        estimated=False,
+        cordoned=False,
+        enforcement="",
+    )
+    assert msgspec.convert(PLAIN, Card) == card
+    assert msgspec.to_builtins(card) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("health", "cordoned", "placeable"),
+    [
+        (Health.HEALTHY, False, True),
+        (Health.UNKNOWN, False, True),
+        (Health.UNHEALTHY, False, False),
+        (Health.HEALTHY, True, False),
+        (Health.UNHEALTHY, True, False),
+    ],
+)
+def test_a_card_takes_new_shares_unless_it_is_unhealthy_or_cordoned(health, cordoned, placeable):
+    assert Card("a", "v", "m", 1, health=health, cordoned=cordoned).placeable is placeable
+
+
+@pytest.mark.parametrize(("index", "minor", "number"), [(1, 2, 2), (1, None, 1), (1, 0, 0), (None, None, None)])
+def test_the_drivers_number_comes_before_the_nodes(index, minor, number):
+    assert Card("a", "v", "m", 1, index=index, minor=minor).number == number
+
+
+@pytest.mark.parametrize(("memory", "reserved", "capacity"), [(16, 16, 0), (16, 15, 1), (16, 0, 16), (None, 4, 0)])
+def test_what_can_be_shared_is_what_is_not_reserved(memory, reserved, capacity):
+    assert Card("a", "v", "m", memory, reserved).capacity_bytes == capacity
+
+
+def test_an_inventory_is_written_with_its_version_and_without_what_cards_do_not_say():
+    text = encode_inventory(Inventory(2**30, (Card("a", "v", "m", 16, links=(Link("b", "NVLink"),)),)))
+    assert json.loads(text) == {
+        "unit_bytes": 2**30,
+        "cards": [{**PLAIN, "links": [{"to": "b", "kind": "NVLink"}]}],
+        "version": 1,
+        "next_unit_bytes": 0,
+        "problem": "",
+        "topology": [],
+    }
+
+
+def test_an_inventory_may_say_no_more_than_unit_and_cards():
+    found = decode_inventory('{"version": 1, "unit_bytes": 8, "cards": []}')
+    assert found == Inventory(8, (), version=1, next_unit_bytes=0, problem="", topology=())
+    assert found.told_unit_bytes == 8
+    assert Inventory(8, (), next_unit_bytes=4).told_unit_bytes == 4
+
+
+@pytest.mark.parametrize("amount", [1, MAX_AMOUNT])
+def test_the_units_of_an_inventory_may_be_as_large_as_amounts_are(amount):
+    inventory = Inventory(amount, (), next_unit_bytes=amount)
+    assert decode_inventory(encode_inventory(inventory)) == inventory
+
+
+@pytest.mark.parametrize("amount", [-1, MAX_AMOUNT + 1])
+@pytest.mark.parametrize("field", ["unit_bytes", "next_unit_bytes", "reserved_bytes", "memory_bytes"])
+def test_amounts_of_an_inventory_that_cannot_be_are_refused_on_either_side(field, amount):
+    changes = {field: amount}
+    card = Card("a", "v", "m", **{"memory_bytes": 1, **(changes if field in Card.__struct_fields__ else {})})
+    inventory = Inventory(**{"unit_bytes": 1, "cards": (card,), **({} if hasattr(card, field) else changes)})
+    with pytest.raises(InventoryError, match=r"impossible (next )?(unit|amount)"):
+        encode_inventory(inventory)
+
+
+@pytest.mark.parametrize("amount", [0, MAX_AMOUNT, None])
+def test_a_card_may_have_any_amount_of_memory_or_an_unknown_one(amount):
+    inventory = Inventory(1, (Card("a", "v", "m", amount, amount or 0),))
+    assert decode_inventory(encode_inventory(inventory)) == inventory
+
+
+def test_a_card_id_leaves_the_kubelet_room_for_device_numbers():
+    assert MAX_CARD_ID == 48
+    longest = Inventory(1, (Card("x" * 48, "v", "m", 1),))
+    assert decode_inventory(encode_inventory(longest)) == longest
+    for wrong in ("x" * 49, "", "a::b"):
+        with pytest.raises(InventoryError, match="impossible card id"):
+            encode_inventory(Inventory(1, (Card(wrong, "v", "m", 1),)))
+
+
+def test_an_inventory_takes_64_kib_and_no_byte_more():
+    text = '{"version": 1, "unit_bytes": 1, "cards": []}'
+    assert decode_inventory(text.ljust(65536)).cards == ()
+    with pytest.raises(InventoryError, match="inventory of 65537 bytes is over the limit of 65536"):
+        decode_inventory(text.ljust(65537))
+
+
+def test_a_card_named_twice_is_refused_and_two_cards_are_not():
+    cards = tuple(Card(name, "v", "m", 1) for name in "abc")
+    assert decode_inventory(encode_inventory(Inventory(1, cards))).cards == cards
+    with pytest.raises(InventoryError, match="names card b twice"):
+        encode_inventory(Inventory(1, (*cards, cards[1])))
+
+
+def test_an_assignment_is_written_with_its_version_and_without_what_is_nothing():
+    shares = (Share("a", 4), Share("b", 16, 1000, whole=True))
+    assert json.loads(encode_assignment(Assignment({"c": shares}, broken=("sentence",)))) == {
+        "containers": {
+            "c": [
+                {"card": "a", "memory_bytes": 4},
+                {"card": "b", "memory_bytes": 16, "compute": 1000, "whole": True},
+            ]
+        },
+        "version": 1,
+        "broken": ["sentence"],
+    }
+    assert json.loads(encode_assignment(Assignment({}))) == {"containers": {}, "version": 1}
+
+
+def test_a_share_is_memory_alone_unless_it_says_more():
+    found = decode_assignment('{"version": 1, "containers": {"c": [{"card": "a", "memory_bytes": 4}]}}')
+    assert found == Assignment({"c": (Share("a", 4, compute=0, whole=False),)})
+
+
+@pytest.mark.parametrize(("memory", "compute"), [(0, 0), (MAX_AMOUNT, WHOLE_COMPUTE)])
+def test_a_share_reaches_from_nothing_to_all_there_can_be(memory, compute):
+    assignment = Assignment({"c": (Share("a", memory, compute),)})
+    assert decode_assignment(encode_assignment(assignment)) == assignment
+
+
+@pytest.mark.parametrize(("memory", "compute"), [(-1, 0), (MAX_AMOUNT + 1, 0), (0, -1), (0, 1001)])
+def test_a_share_of_more_or_less_is_refused_with_its_container(memory, compute):
+    with pytest.raises(AssignmentError, match="assignment of container c has impossible amounts"):
+        decode_assignment(encode_assignment(Assignment({"c": (Share("a", memory, compute),)})))
+
+
+def test_an_assignment_of_another_version_says_which():
+    with pytest.raises(AssignmentError, match=r"assignment version 2 is not known \(this is version 1\)"):
+        decode_assignment('{"version": 2, "containers": {}}')
+
+
+def test_a_container_that_asks_for_cards_asks_for_no_more_than_it_says():
+    request = ContainerRequest("c", Kind.APP, 1)
+    assert request == ContainerRequest(
+        container="c",
+        kind=Kind.APP,
+        cards=1,
+        memory_bytes=0,
+        compute=0,
+        whole=False,
+        model="",
+        same_card_as="",
+        link="",
+        numa="",
+        policy="",
+        allowed=(),
+        denied=(),
+    )
+    assert PodRequest((request,)).order == [("c", Kind.APP)]
+
+
+def test_objects_that_say_nothing_have_empty_fields():
+    for kind in (Pod, Node, ConfigMap):
+        found = msgspec.convert({"metadata": {}}, kind)
+        assert found.metadata == ObjectMeta(name="", namespace="", uid="", resource_version="", labels=None)
+    pod = msgspec.convert({"metadata": {}}, Pod)
+    assert (pod.spec.node_name, pod.spec.containers, pod.spec.init_containers) == ("", [], None)
+    assert (pod.status.phase, pod.status.start_time, pod.ref) == ("", None, PodRef("", "", ""))
+    assert msgspec.convert({"name": "c"}, Container).resources.limits is None
+
+
+@pytest.mark.parametrize("kind", [Pod, Node])
+def test_an_annotation_is_found_or_absent(kind):
+    assert kind(ObjectMeta()).find_annotation("a") is None
+    assert kind(ObjectMeta(annotations={"a": "1"})).find_annotation("a") == "1"
+    assert kind(ObjectMeta(annotations={"a": "1"})).find_annotation("b") is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "terminal"), [("Succeeded", True), ("Failed", True), ("Running", False), ("Pending", False), ("", False)]
+)
+def test_a_pod_whose_containers_have_ended_is_terminal(phase, terminal):
+    assert msgspec.convert({"metadata": {}, "status": {"phase": phase}}, Pod).terminal is terminal
+
+
+def test_a_pod_is_written_as_people_name_it():
+    assert str(PodRef("d", "p", "u")) == "d/p"

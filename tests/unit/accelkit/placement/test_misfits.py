@@ -1,0 +1,176 @@
+"""Why a pod does not fit, how policies rank, and where a search ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.model.assignment import Assignment
+from accelkit.model.card import Card, Link
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.fit import CardState, build_empty_states, place
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
+from accelkit.placement.policies import MAX_SCORE, Policy, rank_card, score_node
+
+
+def cards(*memory, **more):
+    return build_empty_states(
+        [Card(name, "v", "m", each, **more) for name, each in zip("abcdef", memory, strict=False)]
+    )
+
+
+def wants(memory=0, compute=0, *, name="c", kind=Kind.APP, number=1, **more):
+    return ContainerRequest(name, kind, number, memory, compute, **{"whole": not (memory or compute), **more})
+
+
+def misfit(states, *containers):
+    placed = place(states, PodRequest(containers), Policy.BINPACK)
+    assert isinstance(placed, Misfit), placed
+    return placed
+
+
+def fits(states, *containers):
+    return isinstance(place(states, PodRequest(containers), Policy.BINPACK), Assignment)
+
+
+def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
+    assert {each.name: each.value for each in MisfitReason} == {
+        "MEMORY": "InsufficientMemory",
+        "MEMORY_CARDS": "InsufficientMemoryOnCards",
+        "COMPUTE": "InsufficientCompute",
+        "WHOLE_CARDS": "InsufficientWholeCards",
+        "MODEL": "NoCardOfModel",
+        "CONSTRAINT": "ConstraintUnmet",
+        "REUSE": "InitContainerReuse",
+        "TOO_COMPLEX": "TooComplex",
+        "NO_INVENTORY": "NoInventory",
+        "BAD_INVENTORY": "InventoryUnknown",
+        "UNIT": "UnitDiffers",
+        "UNKNOWN_NODE": "UnknownNode",
+        "HELD_ELSEWHERE": "HeldElsewhere",
+    }
+
+
+def test_a_misfit_is_of_one_card_without_detail_and_may_be_resolved_unless_it_says_otherwise():
+    assert Misfit(MisfitReason.MEMORY) == Misfit(MisfitReason.MEMORY, cards=1, detail="", resolvable=True)
+
+
+def test_the_error_of_a_misfit_carries_it_and_says_it():
+    found = MisfitError(Misfit(MisfitReason.MODEL, detail="x"))
+    assert (str(found), found.misfit) == ("does not fit: NoCardOfModel x", Misfit(MisfitReason.MODEL, detail="x"))
+    assert str(MisfitError(Misfit(MisfitReason.MEMORY))) == "does not fit: InsufficientMemory"
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        (wants(17), Misfit(MisfitReason.MEMORY, 1)),
+        (wants(17, number=2), Misfit(MisfitReason.MEMORY_CARDS, 2)),
+        (wants(1, number=3), Misfit(MisfitReason.MEMORY_CARDS, 3)),
+        (wants(number=3), Misfit(MisfitReason.WHOLE_CARDS, 3)),
+        (wants(16, 1001), Misfit(MisfitReason.COMPUTE, 1)),
+        (wants(16, 1001, number=2), Misfit(MisfitReason.COMPUTE, 2)),
+        (wants(16, 1001, number=3), Misfit(MisfitReason.MEMORY_CARDS, 3)),
+        (wants(17, 1001), Misfit(MisfitReason.MEMORY, 1)),
+        (wants(17, model="m"), Misfit(MisfitReason.MEMORY, 1)),
+        (wants(1, model="n", number=2), Misfit(MisfitReason.MODEL, 2, "n")),
+        (wants(1, allowed=(7,)), Misfit(MisfitReason.MEMORY, 1)),
+        (wants(1, link="any", number=2), Misfit(MisfitReason.CONSTRAINT, 2, "c")),
+    ],
+)
+def test_a_container_that_finds_no_card_says_what_it_lacks(container, expected):
+    assert misfit(cards(16, 16), container) == expected
+
+
+def test_the_reason_is_that_of_the_container_that_got_furthest():
+    states = cards(16, 16)
+    assert misfit(states, wants(4, name="p"), wants(17, name="q", number=2)).reason is MisfitReason.MEMORY_CARDS
+    assert misfit(states, wants(17, name="p"), wants(4, name="q", model="x")).reason is MisfitReason.MEMORY
+
+
+def test_models_that_some_cards_have_are_no_reason():
+    states = [*cards(16), *build_empty_states([Card("z", "v", "n", 16)])]
+    assert misfit(states, wants(4, model="n", number=2)).reason is MisfitReason.MEMORY_CARDS
+
+
+@pytest.mark.parametrize(("memory", "found"), [(None, False), (0, False), (1, True)])
+def test_compute_is_shared_of_cards_with_memory_to_share_only(memory, found):
+    assert fits(cards(memory), wants(0, 100)) is found
+
+
+def test_the_smallest_card_is_shared_in_full():
+    assert fits(cards(1), wants(1))
+    assert not fits(cards(1), wants(2))
+
+
+def test_a_card_of_which_the_pod_has_compute_is_not_given_to_it_whole():
+    assert fits(cards(16, 16), wants(0, 100, name="p"), wants(name="q"))
+    assert misfit(cards(16), wants(0, 100, name="p"), wants(name="q")).reason is MisfitReason.WHOLE_CARDS
+
+
+def test_whole_cards_passed_on_are_judged_one_by_one_where_one_is_drawn():
+    states = build_empty_states([Card(name, "v", "m", 16, numa=number) for number, name in enumerate("abc")])
+    init = wants(name="i", kind=Kind.INIT, number=3)
+    assert fits(states, init, wants(numa="single"))
+    assert misfit(states, init, wants(numa="single", number=2)) == Misfit(MisfitReason.REUSE, 2, "c")
+
+
+def test_whole_cards_passed_on_must_all_be_linked_where_two_are_drawn():
+    ring = {"a": ("b", "c"), "b": ("c",), "c": ()}
+    linked = build_empty_states(
+        [Card(name, "v", "m", 16, links=tuple(Link(to, "x") for to in ring[name])) for name in ring]
+    )
+    init = wants(name="i", kind=Kind.INIT, number=3)
+    assert fits(linked, init, wants(link="x", number=2))
+    assert fits(cards(16, 16, 16), init, wants(number=2))
+    assert misfit(linked, init, wants(link="y", number=2)).reason is MisfitReason.REUSE
+
+
+def test_a_pool_of_init_containers_is_passed_on_up_to_its_last_unit():
+    init = wants(4, name="i", kind=Kind.INIT, number=2)
+    assert fits(cards(4, 4), init, wants(4, number=2))
+    assert not fits(cards(4, 4), init, wants(4), wants(4, name="d"))
+    assert fits(cards(8), wants(8, name="i", kind=Kind.INIT), wants(3), wants(5, name="d"))
+
+
+def test_alike_cards_are_tried_once_however_deep_the_search_goes_back():
+    filling = [wants(4, name=f"{number}") for number in range(6)]
+    assert misfit(cards(16, 16, 16, 16, 16, 16), *filling, wants(20)).reason is MisfitReason.MEMORY
+
+
+def different(count):
+    """Cards of which no two are alike, each with room for a unit."""
+    return [CardState(Card(f"{each}", "v", "m", 10_000), each + 1, 1000, empty=False) for each in range(count)]
+
+
+def test_a_search_is_given_up_after_5000_steps():
+    assert misfit(different(5000), wants(1, numa="single")).reason is MisfitReason.CONSTRAINT
+    assert misfit(different(5001), wants(1, numa="single")).reason is MisfitReason.TOO_COMPLEX
+
+
+def test_a_pod_of_128_containers_is_placed_and_one_of_more_is_not():
+    pod = [wants(1, name=f"{number}") for number in range(129)]
+    assert fits(cards(10_000), *pod[:128])
+    assert misfit(cards(10_000), *pod) == Misfit(MisfitReason.TOO_COMPLEX)
+
+
+def test_policies_have_the_names_that_users_write():
+    assert [each.value for each in Policy] == ["binpack", "spread"]
+
+
+@pytest.mark.parametrize(
+    ("used", "packed"), [(-0.5, 0), (0.0, 0), (1e-9, 1), (0.2, 3), (0.5, 5), (0.9, 9), (1.0, 10), (1.5, 10), (9.0, 10)]
+)
+def test_nodes_score_one_for_the_first_share_and_ten_when_full(used, packed):
+    assert MAX_SCORE == 10
+    assert score_node(Policy.BINPACK, used) == packed
+    assert score_node(Policy.SPREAD, used) == 10 - packed
+
+
+def test_cards_are_ranked_by_what_is_free_and_then_by_their_place():
+    assert rank_card(Policy.BINPACK, 7, 2) == (7, 2)
+    assert rank_card(Policy.SPREAD, 7, 2) == (-7, 2)
+
+
+def test_a_node_that_nobody_uses_has_all_of_its_cards_free():
+    card = Card("a", "v", "m", 16, reserved_bytes=2)
+    assert build_empty_states([card]) == [CardState(card, 14, 1000, empty=True)]

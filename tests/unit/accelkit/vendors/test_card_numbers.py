@@ -1,0 +1,206 @@
+"""What other systems write on their pods: read back, left alone, and refused."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from accelkit.errors import AssignmentError
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.pod import Pod
+from accelkit.vendors.annotations import Granted
+from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.foreign_assignments import read_foreign_assignment
+from accelkit.vendors.pod_reading import PodReader
+
+CARDS = {f"id-{number}": Card(f"id-{number}", "v", "m", 64, index=9, minor=number) for number in range(3)}
+NOW = 1662450043664667707
+ALIYUN = ("IDX", "POD", "DEV", "ASSIGNED", "ASSUME_TIME", "ASSIGN_TIME")
+GCU, GAS, SLICES = "enflame.com/gcu-device-id", "gas-container-cards", "enflame.com/gcu-assigned-minor"
+
+
+def codec(name):
+    return load_dialect(name).annotations
+
+
+def grant(containers, unit=1):
+    return Granted(Assignment(containers), tuple(name for name in containers if name != MOVING), CARDS, unit)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (
+            "gcushare",
+            {
+                *("enflame.com/gcu-device-id", "enflame.com/gcu-device-memory-request"),
+                *("enflame.com/gcu-device-memory", "enflame.com/gcu-device-assigned"),
+                "enflame.com/gcu-device-assign-time",
+            },
+        ),
+        ("aliyun", {f"ALIYUN_COM_GPU_MEM_{each}" for each in ALIYUN}),
+        ("gas", {"gas-container-cards", "gas-ts"}),
+        (
+            "gcushare-2025",
+            {
+                *("enflame.com/gcu-assigned-minor", "enflame.com/gcu-request-size", "enflame.com/gcu-assigned"),
+                *("enflame.com/gcu-assigned-time", "enflame.com/assigned-containers"),
+            },
+        ),
+    ],
+)
+def test_keys_are_those_that_are_written_and_no_empty_one(name, keys):
+    assert set(codec(name).keys) == keys
+
+
+def test_slices_say_all_with_the_binding_and_what_changed_after_the_allocation():
+    shares = grant({"a": (Share("id-1", 0, 333),)})
+    written = codec("gcushare-2025").write(shares, NOW)
+    assert written == {
+        SLICES: "1",
+        "enflame.com/gcu-request-size": "2",
+        "enflame.com/gcu-assigned": "false",
+        "enflame.com/gcu-assigned-time": str(NOW),
+        "enflame.com/assigned-containers": json.dumps({"a": {"allocated": False, "request": 2}}).replace(" ", ""),
+    }
+    changes = codec("gcushare-2025").settle(written, shares, NOW + 1)
+    assert set(changes) == {"enflame.com/gcu-assigned", "enflame.com/assigned-containers"}
+    assert codec("gcushare-2025").settle({**written, **changes}, shares, NOW + 2) == {}
+
+
+@pytest.mark.parametrize(("compute", "slices"), [(0, 0), (83, 0), (84, 1), (166, 1), (500, 3), (1000, 6)])
+def test_compute_counts_as_the_nearest_number_of_slices(compute, slices):
+    assert codec("gcushare-2025").count_slices(compute) == slices
+
+
+@pytest.mark.parametrize("name", ["gcushare", "aliyun", "gcushare-2025"])
+@pytest.mark.parametrize(
+    "containers",
+    [
+        {},
+        {"c": (Share("id-0", 64, 1000, whole=True),)},
+        {"a": (Share("id-0", 4),), "b": (Share("id-1", 4),)},
+        {MOVING: (Share("id-0", 4),)},
+    ],
+    ids=["nothing", "whole", "two cards", "moving"],
+)
+def test_a_pod_without_one_card_of_its_own_has_nothing_written(name, containers):
+    assert codec(name).write(grant(containers), NOW) == {}
+    assert codec(name).settle({}, grant(containers), NOW) == {}
+
+
+@pytest.mark.parametrize("name", ["gcushare", "aliyun"])
+def test_amounts_are_written_in_units_and_what_moves_or_is_whole_does_not_count(name):
+    shares = {
+        "a": (Share("id-2", 20),),
+        "b": (Share("id-2", 14),),
+        "w": (Share("id-1", 64, 1000, whole=True),),
+        MOVING: (Share("id-0", 8),),
+    }
+    written = codec(name).write(grant(shares, unit=8), NOW)
+    found = codec(name)
+    assert [written[key] for key in (found.card, found.request, found.capacity)] == ["2", "4", "8"]
+
+
+def test_aliyun_keeps_the_time_of_the_allocation():
+    shares = grant({"c": (Share("id-0", 4),)})
+    present = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "7"}
+    changes = codec("aliyun").settle(present, shares, NOW)
+    assert changes == {
+        "ALIYUN_COM_GPU_MEM_IDX": "0",
+        "ALIYUN_COM_GPU_MEM_POD": "4",
+        "ALIYUN_COM_GPU_MEM_DEV": "64",
+    }
+
+
+def test_gas_names_cards_by_their_numbers_and_no_cards_by_nothing():
+    shares = Granted(Assignment({"b": (Share("id-2", 1), Share("id-0", 1))}), ("a", "b"), CARDS, 1)
+    assert codec("gas").settle({}, shares, NOW) == {GAS: "|card0,card2"}
+
+
+@pytest.mark.parametrize("cards", [{}, {"x": Card("x", "v", "m", 16)}], ids=["no card", "no number"])
+def test_a_card_without_a_number_cannot_be_named(cards):
+    shares = Granted(Assignment({"c": (Share("x", 4),)}), ("c",), cards, 1)
+    with pytest.raises(AssignmentError, match="card x has no number that other systems know it by"):
+        codec("gas").write(shares, NOW)
+
+
+@pytest.mark.parametrize(
+    ("name", "present", "expected"),
+    [
+        ("gcushare", {GCU: "0"}, {"a": (0,), "b": (0,)}),
+        ("gcushare", {GCU: "12"}, {"a": (12,), "b": (12,)}),
+        ("gcushare", {GCU: "-1"}, None),
+        ("gcushare", {GCU: ""}, None),
+        ("gcushare", {}, None),
+        ("gcushare-2025", {SLICES: "1"}, {"a": (1,), "b": (1,)}),
+        ("gcushare-2025", {SLICES: ""}, None),
+        ("gcushare-2025", {}, None),
+        ("gas", {GAS: "card1,card10|card0"}, {"a": [1, 10], "b": [0]}),
+        ("gas", {GAS: "|card0, card2"}, {"b": [0, 2]}),
+        ("gas", {GAS: "card3"}, {"a": [3]}),
+        ("gas", {GAS: "card3,,|"}, {"a": [3]}),
+        ("gas", {GAS: "|"}, {}),
+        ("gas", {GAS: ""}, None),
+        ("gas", {}, None),
+    ],
+)
+def test_the_cards_of_each_container_are_read_from_what_is_written(name, present, expected):
+    assert codec(name).read_card_numbers(present, ["a", "b"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "present", "sentence"),
+    [
+        ("gcushare", {GCU: "-2"}, f"annotation {GCU} is no number: '-2'"),
+        ("gcushare-2025", {SLICES: "x"}, f"annotation {SLICES} is no number: 'x'"),
+        ("gas", {GAS: "card0|card1|card2"}, f"annotation {GAS} names 3 containers of 2"),
+        ("gas", {GAS: "card0|gpu1"}, f"annotation {GAS} is not as card0,card1|card2: 'card0|gpu1'"),
+        ("gas", {GAS: "card0,card"}, f"annotation {GAS} is not as card0,card1|card2: 'card0,card'"),
+    ],
+)
+def test_what_names_no_cards_is_refused_with_its_annotation(name, present, sentence):
+    with pytest.raises(AssignmentError) as raised:
+        codec(name).read_card_numbers(present, ["a", "b"])
+    assert str(raised.value) == sentence
+
+
+def take_over(name, limits, annotations):
+    body = {"metadata": {"annotations": annotations}, "spec": {"containers": []}}
+    body["spec"]["containers"] = [{"name": "c", "resources": {"limits": limits}}]
+    pod = PodReader([load_dialect(name)]).read(msgspec.convert(body, Pod))
+    return read_foreign_assignment(pod, list(CARDS.values()), 8)
+
+
+def test_a_whole_card_of_another_system_is_taken_over_whole():
+    assert take_over("gcushare", {"enflame.com/gcu-count": 1}, {GCU: "2"}) == Assignment(
+        {"c": (Share("id-2", 64, 1000, whole=True),)}
+    )
+
+
+def test_memory_is_taken_over_in_the_nodes_unit():
+    assert take_over("gcushare", {"enflame.com/gcu-memory": 3}, {GCU: "2"}) == Assignment({"c": (Share("id-2", 24),)})
+
+
+def test_a_pod_that_asks_for_nothing_or_in_words_of_our_own_is_not_taken_over():
+    assert take_over("gcushare", {"enflame.com/gcu-memory": 0}, {GCU: "2"}) is None
+    assert take_over("native", {"accelkit.io/memory": 3}, {GCU: "2"}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "annotations", "sentence"),
+    [
+        ("gas", {"gpu.intel.com/i915": 2}, {GAS: "card0"}, "container c was given 1 cards and asks for 2"),
+        ("gas", {"gpu.intel.com/i915": 1}, {GAS: "|"}, "annotation gas-container-cards names 2 containers of 1"),
+        ("gas", {"gpu.intel.com/i915": 1}, {GAS: ","}, "container c was given 0 cards and asks for 1"),
+        ("gcushare", {"enflame.com/gcu-memory": "x"}, {GCU: "0"}, "'x' is not a Kubernetes quantity"),
+        ("gcushare", {"enflame.com/gcu-memory": 1}, {GCU: "3"}, "was given card 3, which its node does not have"),
+    ],
+)
+def test_cards_that_do_not_fit_what_the_pod_asks_for_are_a_reason(name, limits, annotations, sentence):
+    with pytest.raises(AssignmentError) as raised:
+        take_over(name, limits, annotations)
+    assert sentence in str(raised.value)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import RequestError
+from accelkit.model.request import ContainerRequest, Kind
+from accelkit.model.units import MAX_AMOUNT
+from accelkit.vendors.counted_requests import CardContainer, apply_pod_rules, parse_amount
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.requests import read_request
+
+CARD, MEMORY, COMPUTE = "gpu.intel.com/i915", "gpu.intel.com/memory.max", "gpu.intel.com/millicores"
+SLICES = "enflame.com/shared-gcu"
+DIALECTS = load_dialects(["native", "gas", "gcushare-2025"])
+
+
+def container(limits, name="c", kind=Kind.APP):
+    return CardContainer(name, kind, limits)
+
+
+def read(*containers, **annotations):
+    return read_request(containers, annotations, DIALECTS, 1).containers
+
+
+def refusal(*containers, **annotations):
+    with pytest.raises(RequestError) as raised:
+        read(*containers, **annotations)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"), [({"r": 8}, 8), ({"r": "8k"}, 8000), ({"r": 8.0}, 8), ({}, 0), ({"q": 8}, 0)]
+)
+def test_an_amount_is_a_limit_in_any_spelling(limits, expected):
+    assert parse_amount(container(limits), "r") == expected
+
+
+def test_a_limit_that_cannot_be_read_names_container_and_resource():
+    with pytest.raises(RequestError, match="container c: r: '8 cards' is not a Kubernetes quantity"):
+        parse_amount(container({"r": "8 cards"}), "r")
+
+
+def test_a_card_without_amounts_is_one_card():
+    assert read(container({CARD: 1})) == (ContainerRequest("c", Kind.APP, 1, 0, 0),)
+    assert read(container({CARD: 1}, kind=Kind.INIT))[0].kind is Kind.INIT
+
+
+def test_amounts_are_split_over_the_cards_and_rounded_down():
+    assert read(container({CARD: 3, MEMORY: 10, COMPUTE: 3000})) == (ContainerRequest("c", Kind.APP, 3, 3, 1000),)
+    assert read(container({CARD: 2, MEMORY: MAX_AMOUNT}))[0].memory_bytes == MAX_AMOUNT // 2
+
+
+def test_a_container_has_at_most_128_cards():
+    assert read(container({CARD: 128}))[0].cards == 128
+    assert "asks for 129 gpu.intel.com/i915, at most 128 can be" in refusal(container({CARD: 129}))
+
+
+def test_compute_ends_with_the_cards():
+    assert "asks for more than 2 cards can have" in refusal(container({CARD: 2, COMPUTE: 2001}))
+
+
+def test_amounts_without_a_card_ask_for_none():
+    assert read_request([container({MEMORY: 8, COMPUTE: 100})], {}, DIALECTS, 1) is None
+
+
+def test_one_of_two_resources_that_count_cards_may_be_zero():
+    assert read(container({CARD: 0, "gpu.intel.com/xe": 2}))[0].cards == 2
+    assert "ask for one of them" in refusal(container({CARD: 1, "gpu.intel.com/xe": 2}))
+
+
+@pytest.mark.parametrize(("slices", "compute"), [(1, 166), (3, 500), (5, 833), (6, 1000)])
+def test_slices_are_sixths_of_one_card(slices, compute):
+    assert read(container({SLICES: slices})) == (ContainerRequest("c", Kind.APP, 1, 0, compute),)
+
+
+def test_more_slices_than_a_card_has_are_refused():
+    assert "asks for 7 enflame.com/shared-gcu, a card has 6; ask for at most 6" in refusal(container({SLICES: 7}))
+
+
+def test_a_pod_without_rules_is_left_as_it_is():
+    requests = read(container({CARD: 1}, "a"), container({CARD: 1}, "b"))
+    assert apply_pod_rules({}, DIALECTS, requests) == requests
+    assert apply_pod_rules({"gas-allow": " , ", "gas-same-gpu": ","}, DIALECTS, requests) == requests
+    assert apply_pod_rules({"gas-allow": "card1"}, load_dialects(["native"]), requests) == requests
+
+
+@pytest.mark.parametrize(
+    ("annotations", "allowed", "denied"),
+    [
+        ({"gas-allow": "card3, card12,card3"}, (3, 12), ()),
+        ({"gas-deny": " card1 ,,card0"}, (), (0, 1)),
+        ({"gas-allow": "card0", "gas-deny": "card1"}, (0,), (1,)),
+    ],
+)
+def test_rules_bound_the_cards_of_every_container(annotations, allowed, denied):
+    found = read(container({CARD: 1}, "a"), container({CARD: 2}, "b"), **annotations)
+    assert [(each.allowed, each.denied, each.same_card_as) for each in found] == [(allowed, denied, "")] * 2
+
+
+@pytest.mark.parametrize("text", ["card", "3", "xcard3", "card3x", "card-1"])
+@pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
+def test_a_rule_that_names_no_card_says_how_to_write_one(key, text):
+    sentence = refusal(container({CARD: 1}), **{key: f"card1,{text}"})
+    assert f"{key} names {text}; write it as card0,card1" in sentence
+
+
+def test_containers_that_share_a_card_follow_the_first_of_them():
+    one = {CARD: 1}
+    found = read(*(container(one, name) for name in "abcd"), **{"gas-same-gpu": "d, b ,c"})
+    assert [each.same_card_as for each in found] == ["", "", "b", "b"]
+    assert {each.allowed for each in found} == {()}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a", "needs two or more different containers, not a"),
+        ("a,a", "needs two or more different containers, not a, a"),
+        ("a,nobody", "names nobody, which does not ask for exactly one card"),
+        ("a,two", "names two, which does not ask for exactly one card"),
+        ("a,whole", "names whole, which does not ask for exactly one card"),
+        ("a,plain", "names plain, which does not ask for exactly one card"),
+    ],
+)
+def test_only_containers_of_one_shared_card_each_can_share_it(text, sentence):
+    containers = {"a": {CARD: 1}, "two": {CARD: 2}, "whole": {"accelkit.io/cards": 1}, "plain": {}}
+    found = refusal(*(container(limits, name) for name, limits in containers.items()), **{"gas-same-gpu": text})
+    assert f"gas-same-gpu {sentence}" in found
+
+
+def test_rules_leave_what_a_container_says_itself():
+    entry = '{"b": {"same_card_as": "a"}}'
+    limits = {"accelkit.io/memory": 1}
+    found = read(*(container(limits, name) for name in "ab"), **{"accelkit.io/request": entry, "gas-deny": "card0"})
+    assert [(each.same_card_as, each.denied) for each in found] == [("", (0,)), ("a", (0,))]
