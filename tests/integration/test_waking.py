@@ -190,7 +190,10 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
 
                     assert await until(bound, seconds=20, every=0.02) == node
                     record_property("seconds_to_binding", round(time.monotonic() - returned, 2))
-                    assert await until(lambda: written(extender)) == 1
+                    # Where kube-scheduler was just trying the pod, it needs no waking.
+                    await asyncio.sleep(2)
+                    woken = await written(extender)
+                    assert woken <= 1
 
                     # A card that comes and goes is announced now and then while a pod waits for it…
                     await refuse(world, await world.pod(4, spec={**placement, "schedulerName": "none"}))
@@ -205,11 +208,11 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                     record_property("seconds_of_churn", round(elapsed, 1))
 
                     async def announced():
-                        return await written(extender) > 1
+                        return await written(extender) > woken
 
                     await until(announced)
-                    record_property("writes_under_churn", await written(extender) - 1)
-                    assert await written(extender) - 1 <= elapsed / 2 + 2
+                    record_property("writes_under_churn", await written(extender) - woken)
+                    assert await written(extender) - woken <= elapsed / 2 + 2
 
 
 async def test_nothing_is_written_where_no_pod_waits(control_plane, tmp_path):

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ruamel.yaml import YAML
@@ -27,6 +28,7 @@ def objects(role, **changed):
         loader=FileSystemLoader(home / "templates"), undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["to_json"] = json.dumps
+    environment.filters["accelkit.kubernetes.dialect"] = lambda name: msgspec.structs.asdict(load_dialect(name))
     environment.filters["combine"] = lambda one, other: {**one, **other}
     environment.globals["lookup"] = {"accelkit.kubernetes.collection_version": VERSION}.__getitem__
 
