@@ -96,7 +96,7 @@ def format_bytes(amount: int) -> str:
         return "0"
     for table in (_BINARY, _DECIMAL):
         for suffix, scale in reversed(table.items()):
-            if suffix and amount % scale == 0 and amount // scale < 10_000:  # noqa: PLR2004 - readable numbers
+            if scale > 1 and amount % scale == 0 and amount // scale < 10_000:  # noqa: PLR2004 - readable numbers
                 return f"{amount // scale} {suffix}B"
     for suffix, scale in reversed(_BINARY.items()):
         if abs(amount) >= scale:

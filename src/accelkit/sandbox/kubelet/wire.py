@@ -8,6 +8,7 @@ import msgspec
 
 from accelkit.kube.paths import build_pod_path
 from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import PodCondition
 
 __all__ = ["Container", "EnvVar", "HttpGet", "Pod", "PodMeta", "PodSpec", "PodStatus", "Probe", "Volume"]
 
@@ -122,13 +123,6 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     init_containers: list[Container] = []
     containers: list[Container] = []
     volumes: list[Volume] = []
-
-
-class PodCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of a pod."""
-
-    type: str
-    status: str
 
 
 class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from accelkit.model.pod import PodCondition
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pod_worker import EXIT_ANNOTATION, PodWorker
-from accelkit.sandbox.kubelet.wire import Container, Pod, PodCondition, PodMeta, PodSpec, PodStatus
+from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta, PodSpec, PodStatus
 
 DEADLINE = 30
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
