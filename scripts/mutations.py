@@ -1,7 +1,7 @@
 """Small changes to a Python file, each of which a test should notice.
 
-Left alone is what no test should fix: docstrings, log and message texts, annotations, decorators, `__repr__`, and the
-lengths of waits. Strings with a blank in them count as texts.
+Left alone is what no test should fix: docstrings, log and message texts, annotations, decorators, `__repr__`, the lengths
+of waits, and the sizes that a constant names. Strings with a blank in them count as texts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 _TEXTS = ("help", "next_step", "description", "timeout")
+# Smaller numbers are as likely exit statuses or versions.
+_LARGEST_CODE = 9
 _LOGGERS = ("log", "logger", "logging")
 
 
@@ -118,7 +120,9 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return
-        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]) if _is_left_alone(name):
+        case (
+            ast.AnnAssign(target=ast.Name(id=name), value=value) | ast.Assign(targets=[ast.Name(id=name)], value=value)
+        ) if _is_left_alone(name, value):
             return
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield from [*node.args.defaults, *(each for each in node.args.kw_defaults if each), *node.body]
@@ -147,9 +151,20 @@ def _is_log(node: ast.AST) -> bool:
     )
 
 
-def _is_left_alone(name: str) -> bool:
-    """Tell whether a variable lists what is exported, or is the length of a wait."""
-    return name == "__all__" or (name.isupper() and "SECONDS" in name)
+def _is_left_alone(name: str, value: ast.expr | None) -> bool:
+    """Tell whether a variable lists what is exported, or is the length of a wait or a size."""
+    return name == "__all__" or (name.isupper() and ("SECONDS" in name or _is_size(value)))
+
+
+def _is_size(node: ast.expr | None) -> bool:
+    """Tell whether an expression is a number that could as well be one more: a limit, a buffer, a width."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return _is_size(left) or _is_size(right)
+        case ast.Constant(value=int() | float() as number):
+            return number > _LARGEST_CODE
+        case _:
+            return False
 
 
 def _one_line(text: str) -> str:

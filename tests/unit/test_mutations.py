@@ -18,7 +18,8 @@ def changes(source):
     [
         ("a < b", [(1, "a < b", "(a <= b)")]),
         ("a and not b", [(1, "a and not b", "(a or not b)"), (1, "not b", "(b)")]),
-        ("n = 3", [(1, "3", "(4)")]),
+        ("n = 30", [(1, "30", "(31)")]),
+        ("_EXIT = 3", [(1, "3", "(4)")]),
         ("ä = 'key'", [(1, "'key'", "('keyx')")]),
         ("drop(it)", [(1, "drop(it)", "pass")]),
         ("self.n = it", [(1, "self.n = it", "pass")]),
@@ -38,6 +39,7 @@ def test_a_line_is_changed_as_a_slip_would_change_it(source, expected):
         "raise Wrong('no key', 3)",
         "n: Literal[3]",
         "_WAIT_SECONDS = 3",
+        "_BUFFER = 1 << 20",
         "@dataclass(frozen=True)\nclass C:\n    def __repr__(self): return 'c' + self.n",
         "ask(help='Waits long.', timeout=3)",
     ],
