@@ -1,7 +1,7 @@
 """Small changes to a Python file, each of which a test should notice.
 
-Left alone is what no test should fix: docstrings, log and message texts, annotations, decorators, `__repr__`, the lengths
-of waits, and the sizes that a constant names. Strings with a blank in them count as texts.
+Left alone is what no test should fix: docstrings, log and message texts, annotations, decorators, `__repr__`, the
+lengths of waits, and the sizes that a constant names. Strings with a blank in them count as texts.
 """
 
 from __future__ import annotations
