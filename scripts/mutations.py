@@ -125,7 +125,7 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
         ) if _is_left_alone(name, value):
             return
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            yield from [*node.args.defaults, *(each for each in node.args.kw_defaults if each), *node.body]
+            yield from [*_tested_defaults(node.args), *node.body]
         case ast.ClassDef():
             yield from (each for each in node.body if getattr(each, "name", "") != "__repr__")
         case ast.AnnAssign():
@@ -133,11 +133,22 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Raise():
             # The message of an error is for people; its other arguments are not.
             yield from (child for child in ast.walk(node) if isinstance(child, ast.Compare | ast.BoolOp))
+        case ast.Call(func=ast.Name(id="TypeVar")):
+            return
         case ast.Call():
             yield from [node.func, *node.args]
             yield from (each.value for each in node.keywords if each.arg not in _TEXTS)
         case _:
             yield from ast.iter_child_nodes(node)
+
+
+def _tested_defaults(arguments: ast.arguments) -> Iterator[ast.expr]:
+    """Yield the defaults of parameters, but not the lengths of waits."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = zip(positional[::-1], arguments.defaults[::-1], strict=False)
+    for argument, default in (*pairs, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
+        if default is not None and "seconds" not in argument.arg:
+            yield default
 
 
 def _is_log(node: ast.AST) -> bool:

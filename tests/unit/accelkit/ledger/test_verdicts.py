@@ -89,6 +89,15 @@ def test_a_shape_that_was_forgotten_is_judged_afresh():
     assert judge(verdicts, simple(16)) == (set(), {"n": MisfitReason.MEMORY})
 
 
+def test_as_many_shapes_are_kept_as_fit_and_the_one_asked_about_last_stays():
+    _, verdicts = setup(n=cards("a"))
+    for memory in range(1, _SHAPES + 5):
+        judge(verdicts, simple(memory))
+        judge(verdicts, simple(1))
+        assert len(verdicts._shapes) == min(memory, _SHAPES)
+    assert (simple(1), Policy.BINPACK) in verdicts._shapes
+
+
 def test_a_misfit_of_several_cards_says_how_many():
     _, verdicts = setup(n=cards("a", "b"))
     verdict = verdicts.judge(simple(17, cards=2), Policy.BINPACK)
