@@ -114,7 +114,7 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a node that tests should hold to account."""
     match node:
         # Positions inside f-strings are wrong before Python 3.12; most of them are messages.
-        case ast.JoinedStr() | ast.Import() | ast.ImportFrom():
+        case ast.JoinedStr() | ast.Import() | ast.ImportFrom() | ast.Call(func=ast.Name(id="TypeVar")):
             return
         case ast.Expr(value=value) if isinstance(value, ast.Constant) or _is_log(value):
             return
@@ -133,8 +133,6 @@ def _tested_children(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Raise():
             # The message of an error is for people; its other arguments are not.
             yield from (child for child in ast.walk(node) if isinstance(child, ast.Compare | ast.BoolOp))
-        case ast.Call(func=ast.Name(id="TypeVar")):
-            return
         case ast.Call():
             yield from [node.func, *node.args]
             yield from (each.value for each in node.keywords if each.arg not in _TEXTS)
