@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 # So long after a Binding was sent it can no longer take effect.
 _SETTLE_SECONDS = 10.0
-_SETTLE_INTERVAL = 1.0
+_SETTLE_INTERVAL_SECONDS = 1.0
 
 # Names stand in paths of the API server, where anything else would lead elsewhere.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -59,7 +60,7 @@ class Binder:
         feed: LedgerFeed,
         policy: Policy,
         *,
-        opens_at: float = 0.0,
+        opens_at: float = -math.inf,
         readiness: Readiness,
     ) -> None:
         self._readiness = readiness
@@ -87,7 +88,7 @@ class Binder:
                 raise BindingError(f"{name} is missing")
             if name != "PodUID" and not _NAME.fullmatch(value):
                 raise BindingError(f"{name} {value[:100]!r} is no name of a Kubernetes object")
-        node, task = self._under_way.get(args.PodUID, ("", None))
+        node, task = self._under_way.get(args.PodUID, (args.Node, None))
         if task is None:
             task = asyncio.create_task(self._bind(args))
             self._under_way[args.PodUID] = (args.Node, task)
@@ -97,7 +98,7 @@ class Binder:
         # A caller that hangs up must not cancel a Binding that others wait for.
         await asyncio.shield(task)
 
-    def open(self, at: float = 0.0) -> None:
+    def open(self, at: float = -math.inf) -> None:
         """Let binds begin at that time, on the clock of `time.monotonic`; at once without one."""
         self._opens_at = at
 
@@ -109,7 +110,7 @@ class Binder:
     async def settle(self) -> None:
         """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
         while True:
-            await asyncio.sleep(_SETTLE_INTERVAL)
+            await asyncio.sleep(_SETTLE_INTERVAL_SECONDS)
             for uid in list(self._unsettled):
                 held = self._ledger.find_holding(uid)
                 if held is None or held.stage is Stage.CONFIRMED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -72,38 +73,34 @@ class EndpointWriter:
         if answer is None:
             services = build_collection_path("v1", "services", at.namespace)
             service = msgspec.json.decode(await self._api.get(build_object_path(services, at.service)))
-            await self._api.post(slices, self._slice(service["metadata"]["uid"]))
+            owner = {"apiVersion": "v1", "kind": "Service", "name": at.service, "uid": service["metadata"]["uid"]}
+            metadata = {"name": at.service, "namespace": at.namespace, "ownerReferences": [owner]}
+            await self._api.post(slices, self._slice(metadata))
             log.info("requests to Service %s come to %s", at.service, at.address)
             return
         there = msgspec.json.decode(answer)
-        owner = there["metadata"].get("ownerReferences", [{}])[0].get("uid", "")
-        wanted = self._slice(owner)
+        wanted = self._slice(there["metadata"])
         if there["addressType"] != wanted["addressType"]:
             # It cannot be changed in place; the next turn creates it anew.
             await self._api.delete(path)
             return
         if [there["endpoints"], there["ports"]] != [wanted["endpoints"], wanted["ports"]]:
-            wanted["metadata"] = {**there["metadata"], "labels": self._labels()}
             await self._api.put(path, wanted)
             log.info("requests to Service %s come to %s", at.service, at.address)
 
-    def _labels(self) -> dict[str, str]:
-        return {
-            "kubernetes.io/service-name": self._endpoint.service,
-            "endpointslice.kubernetes.io/managed-by": "accelkit.io",
-            "app.kubernetes.io/part-of": "accelkit",
-        }
-
-    def _slice(self, owner: str) -> dict[str, object]:
+    def _slice(self, metadata: Mapping[str, object]) -> dict[str, object]:
         at = self._endpoint
         target = {"targetRef": {"kind": "Pod", "namespace": at.namespace, "name": at.pod}} if at.pod else {}
         conditions = {"ready": True, "serving": True, "terminating": False}
-        reference = {"apiVersion": "v1", "kind": "Service", "name": at.service, "uid": owner}
-        metadata = {"name": at.service, "namespace": at.namespace, "labels": self._labels()}
+        labels = {
+            "kubernetes.io/service-name": at.service,
+            "endpointslice.kubernetes.io/managed-by": "accelkit.io",
+            "app.kubernetes.io/part-of": "accelkit",
+        }
         return {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
-            "metadata": {**metadata, "ownerReferences": [reference]} if owner else metadata,
+            "metadata": {**metadata, "labels": labels},
             "addressType": f"IPv{ipaddress.ip_address(at.address).version}",
             "endpoints": [{"addresses": [at.address], "conditions": conditions, **target}],
             "ports": [{"name": "https", "port": at.port, "protocol": "TCP"}],

@@ -74,10 +74,9 @@ class ForeignInspect:
     def _view(self, entry: NodeEntry) -> Json:
         devices = list(_in_units(entry) if self._slices is None else _in_slices(entry, self._slices))
         total, used = sum(device.total for device in devices), sum(device.used for device in devices)
-        views = [self._view_device(device) for device in devices]
-        cards: object = views
+        cards: object = [self._view_device(device) for device in devices]
         if self._format.by_number:
-            cards = {str(device.number): view for device, view in zip(devices, views, strict=True)}
+            cards = {str(device.number): self._view_device(device) for device in devices}
         return {"name": entry.name, **self._amounts(total, used), self._format.devices: cards}
 
     def _view_device(self, device: _Device) -> Json:

@@ -13,14 +13,21 @@ _MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
+class TlsFiles:
+    """The files of TLS, in PEM: this server's chain and key, and the authority of its clients."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path
+
+
+@dataclass(frozen=True)
 class Listen:
     """Where to serve, and with which certificates; no certificates means plain HTTP on loopback."""
 
     host: str
     port: int
-    certificate: Path | None = None
-    key: Path | None = None
-    client_ca: Path | None = None
+    tls: TlsFiles | None = None
 
 
 def parse_listen(
@@ -47,8 +54,9 @@ def parse_listen(
     for path in (certificate, key, client_ca):
         if not path.is_file():
             raise ConfigurationError(f"{path} is not a file")
-    check_certificates(certificate, key, client_ca)
-    return Listen(host, number, certificate, key, client_ca)
+    files = TlsFiles(certificate, key, client_ca)
+    check_certificates(files)
+    return Listen(host, number, files)
 
 
 def _address(address: str) -> tuple[str, int]:
@@ -65,7 +73,7 @@ def _address(address: str) -> tuple[str, int]:
     return host, number
 
 
-def check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
+def check_certificates(files: TlsFiles) -> None:
     """Check that the server can use these files.
 
     Raises:
@@ -75,10 +83,10 @@ def check_certificates(certificate: Path, key: Path, client_ca: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # An empty password, so that nobody is asked for one.
-        context.load_cert_chain(certificate, key, password="")
+        context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"certificate {certificate} with key {key} cannot be used: {exc}") from exc
+        raise ConfigurationError(f"certificate {files.certificate} with key {files.key} cannot be used: {exc}") from exc
     try:
-        context.load_verify_locations(client_ca)
+        context.load_verify_locations(files.client_ca)
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"authority {client_ca} cannot be used: {exc}") from exc
+        raise ConfigurationError(f"authority {files.client_ca} cannot be used: {exc}") from exc

@@ -106,7 +106,8 @@ class Routes:
         return self._refuse(404, f"there is no {method} {path} here")
 
     async def _get(self, path: str, route: str) -> Reply:
-        if (route + "/").startswith("/inspect/") and (foreign := self._foreign.get(path.partition("/inspect")[0])):
+        inspects = route == "/inspect" or route.startswith("/inspect/")
+        if inspects and (foreign := self._foreign.get(path.partition("/inspect")[0])):
             return self._inspect_foreign(foreign, route.removeprefix("/inspect").strip("/"))
         if (get := self._gets.get(route)) is not None:
             return await get()

@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 from granian._granian import RSGIProtocolClosed, SocketHolder
@@ -20,7 +19,7 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 
 from accelkit.errors import ConfigurationError
-from accelkit.extender.listen import Listen, check_certificates
+from accelkit.extender.listen import Listen, TlsFiles, check_certificates
 from accelkit.extender.routes import Reply
 
 log = logging.getLogger(__name__)
@@ -81,6 +80,10 @@ class HttpServer:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then let requests under way end."""
+        with self._socket:
+            await self._serve(stop)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
         stopping = asyncio.create_task(stop.wait())
         watching = asyncio.create_task(self._watch_certificates())
         former = set[asyncio.Task[None]]()
@@ -101,13 +104,12 @@ class HttpServer:
             stopping.cancel()
             watching.cancel()
         for limit in self._reading:
-            limit.reschedule(0)
+            limit.reschedule(asyncio.get_running_loop().time())
         await _end(server, serving)
         await asyncio.gather(*former)
-        self._socket.close()
 
     def _server(self) -> Server:
-        at = self._listen
+        at, tls = self._listen, self._listen.tls
         return _SocketServer(
             self._application,
             self._socket,
@@ -118,10 +120,10 @@ class HttpServer:
             http=HTTPModes.http1,
             websockets=False,
             log_level=LogLevels.error,
-            ssl_cert=at.certificate,
-            ssl_key=at.key,
-            ssl_ca=at.client_ca,
-            ssl_client_verify=at.client_ca is not None,
+            ssl_cert=tls and tls.certificate,
+            ssl_key=tls and tls.key,
+            ssl_ca=tls and tls.client_ca,
+            ssl_client_verify=tls is not None,
             ssl_protocol_min=SSLProtocols.tls12,
         )
 
@@ -147,18 +149,18 @@ class HttpServer:
         protocol.response_bytes(reply.status, headers, reply.body)
 
     async def _watch_certificates(self) -> None:
-        at = self._listen
-        if at.certificate is None or at.key is None or at.client_ca is None:
+        files = self._listen.tls
+        if files is None:
             return
-        used = seen = _digest(at.certificate, at.key, at.client_ca)
+        used = seen = _digest(files)
         while True:
             await asyncio.sleep(_CERTIFICATE_SECONDS)
-            before, seen = seen, _digest(at.certificate, at.key, at.client_ca)
+            before, seen = seen, _digest(files)
             # Twice the same: they are not being written just now.
             if seen in {used, None} or seen != before:
                 continue
             try:
-                check_certificates(at.certificate, at.key, at.client_ca)
+                check_certificates(files)
             except ConfigurationError as exc:
                 log.error("the former certificates stay in use: %s", exc)  # noqa: TRY400 - the sentence says it
             else:
@@ -178,11 +180,9 @@ class _SocketServer(Server):
         self._listening = listening
         super().__init__(application, **options)
 
-    _ssp: Any
     _shd: Any
 
     def _init_shared_socket(self) -> None:
-        self._ssp = None
         # The descriptor is closed by granian.
         self._shd = _holder(os.dup(self._listening.fileno()), False, _BACKLOG)  # noqa: FBT003 - its signature
 
@@ -193,11 +193,11 @@ async def _end(server: Server, serving: asyncio.Task[None]) -> None:
     await serving
 
 
-def _digest(*paths: Path) -> bytes | None:
-    """Return a digest of files, None where one cannot be read."""
+def _digest(files: TlsFiles) -> bytes | None:
+    """Return a digest of the files, None where one cannot be read."""
     digest = hashlib.sha256()
     try:
-        for path in paths:
+        for path in (files.certificate, files.key, files.client_ca):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     except OSError:
         return None

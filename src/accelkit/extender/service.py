@@ -73,7 +73,6 @@ class _Service:
         ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
-        self._begun_at = time.monotonic()
         # Whether the pods were read since we may bind.
         self._read = False
         self._listen = options.listen
@@ -90,7 +89,7 @@ class _Service:
             ledger,
             self._feed,
             options.policy,
-            opens_at=self._begun_at + PREDECESSOR_SECONDS,
+            opens_at=time.monotonic() + PREDECESSOR_SECONDS,
             readiness=self._readiness,
         )
         feed = self._feed
@@ -161,14 +160,14 @@ class _Service:
         if self._read:
             return
         self._read = True
-        # Where no pod was waiting, no predecessor can have sent a Binding that we have not seen.
-        self._binder.open(self._begun_at + PREDECESSOR_SECONDS if self._feed.pending else 0.0)
+        if not self._feed.pending:
+            # Where no pod was waiting, no predecessor can have sent a Binding that we have not seen.
+            self._binder.open()
 
     def _acquired(self) -> None:
         # As after a start: what the former leader sent may still appear, and our watch may be dead unnoticed.
-        self._begun_at = time.monotonic()
         self._read = False
-        self._binder.open(self._begun_at + PREDECESSOR_SECONDS)
+        self._binder.open(time.monotonic() + PREDECESSOR_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:

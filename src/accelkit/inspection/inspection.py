@@ -224,7 +224,8 @@ def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
     sentence = load_dialect("native").format_misfit(entry.problem)
-    return f"{sentence}: {entry.problem.detail}" if entry.problem.detail else sentence
+    # Some sentences hold the detail already, and each holds an empty one.
+    return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 
 
 def _sum(cards: Sequence[CardView]) -> Totals:

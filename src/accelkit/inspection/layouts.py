@@ -20,7 +20,7 @@ def build_aliyun_table(inspection: Inspection) -> str:
     rows = [["NAME", "IPADDRESS", *cards, f"GPU Memory({name.removeprefix('1')})"]]
     rows += [_row(node, most, unit) for node in inspection.nodes]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [_GAP.join(cell.ljust(widths[column]) for column, cell in enumerate(row)).rstrip() for row in rows]
     used, total = inspection.totals.used_bytes // unit, inspection.totals.capacity_bytes // unit
     percent = f"{100 * used // total}%" if total else "0%"
     ruler = "-" * max(map(len, lines))

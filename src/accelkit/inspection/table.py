@@ -39,11 +39,11 @@ def _node(node: NodeView) -> Iterator[Text]:
         title.append(f"  {node.problem}", style="yellow")
     yield title
     width = max((len(card.id) for card in node.cards), default=0)
-    name_width = max((len(_name(share)) for card in node.cards for share in card.shares), default=0)
+    name_width = max([_BAR - 2, *(len(_name(share)) for card in node.cards for share in card.shares)])
     for card in node.cards:
         yield _card(card, width)
         for share in card.shares:
-            yield _share(share, width, max(_BAR - 2, name_width))
+            yield _share(share, width, name_width)
     for pod in node.unassigned:
         yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which is not known: {pod.problem}", "yellow")
 
@@ -51,7 +51,10 @@ def _node(node: NodeView) -> Iterator[Text]:
 def _card(card: CardView, width: int) -> Text:
     line = Text(f"  {card.id:<{width}}  ")
     fraction = card.used_bytes / card.capacity_bytes if card.capacity_bytes else float(card.whole)
-    filled = min(_BAR, round(fraction * _BAR)) if fraction in (0, 1) else max(1, min(_BAR - 1, round(fraction * _BAR)))
+    filled = min(_BAR, round(fraction * _BAR))
+    if 0 < fraction < 1:
+        # A card of which something is held looks neither empty nor full.
+        filled = max(1, min(_BAR - 1, filled))
     colour = "red" if fraction > 1 else "yellow" if fraction > _NEARLY_FULL else "green"
     line.append("█" * filled, style=colour).append("░" * (_BAR - filled), style="bright_black")
     if card.capacity_bytes:

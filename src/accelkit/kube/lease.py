@@ -102,6 +102,9 @@ class Elector:
         self._on_lost = on_lost
         self._clock = clock
         self._leading = False
+        self._released = False
+        # A renewal and the release must not cross: either would be taken for somebody else's write.
+        self._turn = asyncio.Lock()
         self._term_ends = 0.0
         self._observed: _Lease | None = None
         self._observed_at = 0.0
@@ -126,7 +129,12 @@ class Elector:
             await asyncio.sleep(pause)
 
     async def try_acquire_or_renew(self) -> None:
-        """Try once to acquire or renew, and tell what changed."""
+        """Try once to acquire or renew, and tell what changed; nothing is tried after the release."""
+        async with self._turn:
+            if not self._released:
+                await self._try_acquire_or_renew()
+
+    async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
         # An answer that comes after our term is of no use to it.
         deadline = max(0.0, self._term_ends - sent_at) if self._leading else TERM_SECONDS
@@ -149,18 +157,25 @@ class Elector:
             self._lose()
 
     async def release(self) -> None:
-        """Give up the Lease, so that nobody has to wait for its end. What was begun under it must be done."""
+        """Give up the Lease for good, so that nobody has to wait for its end.
+
+        What was begun under it must be done.
+        """
+        self._released = True
+        try:
+            async with asyncio.timeout(_RETRY_SECONDS), self._turn:
+                await self._release()
+        except (TimeoutError, ApiError) as exc:
+            log.info("the Lease %s was not released: %s", self._lease.name, exc)
+        if self._leading:
+            self._lose()
+
+    async def _release(self) -> None:
         if not self.leads() or self._observed is None:
             return
         self._lose()
-        spec = _Spec(
-            holder_identity="", lease_duration_seconds=1, lease_transitions=self._observed.spec.lease_transitions
-        )
-        try:
-            async with asyncio.timeout(_RETRY_SECONDS):
-                await self._put(spec)
-        except (TimeoutError, ApiError) as exc:
-            log.info("the Lease %s was not released: %s", self._lease.name, exc)
+        transitions = self._observed.spec.lease_transitions
+        await self._put(_Spec(holder_identity="", lease_duration_seconds=1, lease_transitions=transitions))
 
     def _lose(self) -> None:
         self._leading = False

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.audit.comparison import AuditEvidence, audit
+from accelkit.audit.comparison import AuditEvidence, AuditFinding, audit
 from accelkit.errors import AssignmentError
 from accelkit.inspection.inspection import view
 from accelkit.ledger.feed import LedgerFeed
@@ -12,7 +12,7 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment,
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod, StrangeProcess
-from accelkit.model.pod import Node, Pod
+from accelkit.model.pod import Container, Node, Pod
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.pod_reading import PodReader
 
@@ -60,10 +60,13 @@ def held(**pods):
     return Allocations("n", tuple(found), processes=())
 
 
-def findings(pods, allocations=QUIET, *, ledger=None, policies=None):
+def compare(pods, allocations=QUIET, *, ledger=None, policies=None):
     seen = inspection(pods)
-    found = audit(AuditEvidence(seen, list(map(READER.read, pods)), {"n": allocations}, ledger or seen, policies or {}))
-    return [(finding.kind, finding.message) for finding in found.findings]
+    return audit(AuditEvidence(seen, list(map(READER.read, pods)), {"n": allocations}, ledger or seen, policies or {}))
+
+
+def findings(*sides, **more):
+    return [(finding.kind, finding.message) for finding in compare(*sides, **more).findings]
 
 
 def test_sides_that_agree_have_no_findings():
@@ -138,7 +141,9 @@ def test_a_process_of_no_pod_is_a_finding_with_its_memory_where_that_is_known():
     ]
 
 
-@pytest.mark.parametrize(("policy", "count"), [("none", 0), ("single-numa-node", 1), ("best-effort", 1)])
+@pytest.mark.parametrize(
+    ("policy", "count"), [("none", 0), ("best-effort", 1), ("restricted", 1), ("single-numa-node", 1)]
+)
 def test_a_topology_policy_that_can_overrule_us_is_a_finding(policy, count):
     assert [kind for kind, _ in findings([], policies={"n": policy})] == ["topology_policy"] * count
 
@@ -151,9 +156,141 @@ def test_broken_constraints_stay_visible():
 
 
 def test_what_could_not_be_compared_is_noted():
-    found = audit(AuditEvidence(inspection([]), [], {"n": AssignmentError("its agent passes nothing on")}, None, {}))
+    silent = {"n": AssignmentError("its agent passes nothing on")}
+    found = audit(AuditEvidence(inspection([]), [], silent, None, {}, ["the kubelet of n does not answer"]))
     assert found.findings == []
     assert found.notes == [
+        "the kubelet of n does not answer",
         "the extender was not asked; give --extender to compare its ledger",
         "the kubelet of n is not compared: its agent passes nothing on",
     ]
+
+
+def test_a_finding_of_accounting_is_one_of_the_audit():
+    pods = [pod("p", {"c": ("a", 12)}), pod("q", {"c": ("a", 8)})]
+    found = compare(pods, held(p={"c": {"a": 12}}, q={"c": {"a": 8}}))
+    message = "card a of n has 16 GiB, its shares take 20 GiB"
+    assert found.findings == [AuditFinding("n", "a", "", "over_capacity", message)]
+
+
+def test_each_finding_names_the_node_the_card_and_the_pod_that_it_is_about():
+    broken = pod("p", {"c": ("b", 4)})
+    text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}, broken=("container c is elsewhere",)))
+    broken.metadata.annotations[ASSIGNMENT_ANNOTATION] = text
+    kubelet = Allocations(
+        "n",
+        (HeldPod("d", "p", {"c": HeldDevices({"a": 4})}), HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})})),
+        (StrangeProcess("a", 7, "miner"),),
+    )
+    pods = [broken, pod("q", {"c": ("a", 4)})]
+    found = compare(pods, kubelet, ledger=inspection(pods[1:]), policies={"n": "restricted"}).findings
+    assert [(each.kind, each.node, each.card, each.pod) for each in found] == [
+        ("ledger_differs", "n", "b", "d/p"),
+        ("kubelet_differs", "n", "", "d/p"),
+        ("not_allocated", "n", "", "d/q"),
+        ("unknown_pod", "n", "", "d/ghost"),
+        ("strange_process", "n", "a", ""),
+        ("unhealthy_card_in_use", "n", "b", ""),
+        ("constraint_broken", "n", "", "d/p"),
+        ("topology_policy", "n", "", ""),
+    ]
+
+
+def test_a_topology_policy_is_told_with_what_to_do():
+    ((_, message),) = findings([], policies={"n": "restricted"})
+    assert message == (
+        "the Topology Manager's policy of n is restricted: its kubelet may choose other cards than were assigned, "
+        "or refuse pods; set topologyManagerPolicy: none"
+    )
+
+
+def whole(name, *cards):
+    """A pod that was given cards whole."""
+    found = pod(name, {})
+    assignment = Assignment({"c": tuple(Share(card, 16 * GIB, whole=True) for card in cards)})
+    found.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(assignment)
+    limits = {"limits": {"accelkit.io/cards": str(len(cards))}}
+    found.spec.containers.append(msgspec.convert({"name": "c", "resources": limits}, Container))
+    return found
+
+
+def test_whole_cards_agree_in_any_order():
+    allocations = Allocations("n", (HeldPod("d", "p", {"c": HeldDevices(whole=("b", "a"))}),), processes=())
+    assert [kind for kind, _ in findings([whole("p", "a", "b")], allocations)] == ["unhealthy_card_in_use"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "given"),
+    [
+        (HeldDevices(whole=("b",)), "card b"),
+        (HeldDevices(whole=("a", "b")), "card a, card b"),
+        (HeldDevices({"b": 2, "a": 4}, ("c",)), "4 devices of a, 2 devices of b, card c"),
+    ],
+)
+def test_another_whole_card_than_assigned_is_a_finding(devices, given):
+    allocations = Allocations("n", (HeldPod("d", "p", {"c": devices}),), processes=())
+    assert findings([whole("p", "a")], allocations) == [
+        ("kubelet_differs", f"pod d/p [c] is assigned the whole card of a; its kubelet gave {given}")
+    ]
+
+
+def test_memory_in_another_proportion_than_assigned_is_a_finding():
+    two = pod("p", {"c": ("a", 8)})
+    shares = (Share("a", 4 * GIB), Share("b", 4 * GIB))
+    two.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(Assignment({"c": shares}))
+    found = [message for kind, message in findings([two], held(p={"c": {"a": 6, "b": 2}})) if "kubelet" in kind]
+    assert found == ["pod d/p [c] is assigned 4 GiB of a, 4 GiB of b; its kubelet gave 6 devices of a, 2 devices of b"]
+    assert not any("kubelet" in kind for kind, _ in findings([two], held(p={"c": {"a": 4, "b": 4}})))
+
+
+def test_each_container_is_compared_with_its_own_devices():
+    pods = [pod("p", {"c": ("a", 4), "s": ("a", 2)})]
+    assert findings(pods, held(p={"c": {"a": 4}})) == [
+        ("kubelet_differs", "pod d/p [s] is assigned 2 GiB of a; its kubelet holds nothing for it")
+    ]
+
+
+def test_a_container_without_cards_is_not_compared():
+    with_plain = pod("p", {"c": ("a", 4)})
+    with_plain.spec.containers.insert(0, msgspec.convert({"name": "plain"}, Container))
+    assert findings([with_plain], held(p={"c": {"a": 4}})) == []
+
+
+def test_a_pod_of_another_node_is_not_compared_with_this_kubelet():
+    elsewhere = pod("p", {"c": ("a", 4)})
+    elsewhere.spec.node_name = "m"
+    seen = inspection([])
+    assert audit(AuditEvidence(seen, [READER.read(elsewhere)], {"n": QUIET}, seen, {})).findings == []
+
+
+def test_an_assignment_that_cannot_be_read_is_left_to_accounting():
+    garbled = pod("p", {"c": ("a", 4)})
+    garbled.metadata.annotations[ASSIGNMENT_ANNOTATION] = "garbled"
+    assert [kind for kind, _ in findings([garbled])] == ["unassigned_pod"]
+
+
+def test_a_ledger_that_gives_a_card_whole_which_is_shared_is_a_finding():
+    found = findings([pod("p", {"c": ("a", 16)})], held(p={"c": {"a": 16}}), ledger=inspection([whole("p", "a")]))
+    difference = "the ledger counts the whole card, the assignment says 16 GiB"
+    assert found == [("ledger_differs", f"pod d/p [c] on card a of n: {difference}")]
+
+
+def test_an_unhealthy_card_that_nobody_holds_is_no_finding_and_pods_are_named_once():
+    assert findings([]) == []
+    pods = [pod("q", {"c": ("b", 4), "s": ("b", 4)}), pod("p", {"c": ("b", 4)})]
+    kubelet = held(q={"c": {"b": 4}, "s": {"b": 4}}, p={"c": {"b": 4}})
+    assert findings(pods, kubelet) == [("unhealthy_card_in_use", "card b of n is unhealthy and used by d/p, d/q")]
+
+
+def test_how_many_pods_nothing_keeps_within_their_memory_is_noted():
+    pods = [pod("p", {"c": ("a", 4)}), pod("q", {"c": ("a", 4)})]
+    kept, free = (HeldPod("d", n, {"c": HeldDevices({"a": 4})}, by) for n, by in (("p", "mps"), ("q", "")))
+    assert compare(pods, Allocations("n", (kept, free), ())).notes == [
+        "1 of 2 pods of n are kept within their memory by none"
+    ]
+    assert compare(pods[:1], Allocations("n", (kept,), ())).notes == []
+
+
+def test_processes_that_nobody_could_look_at_are_noted():
+    found = compare([], Allocations("n", (), processes=None))
+    assert (found.findings, found.notes) == ([], ["processes on the cards of n were not looked at"])

@@ -5,13 +5,17 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from extender_cluster import Cluster
 from fake_api.server import FakeApi
 
 from accelkit.errors import AccelkitError, NotLeadingError
 from accelkit.extender import binder as module
+from accelkit.extender import service
 from accelkit.extender.binder import Binder
 from accelkit.extender.readiness import Readiness
+from accelkit.extender.waking import waker
 from accelkit.extender.wire import BindingArgs
+from accelkit.kube import lease as elections
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -126,6 +130,19 @@ async def world():
 
 
 @pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A cluster for the whole extender, which does every few milliseconds what it does every few seconds elsewhere.
+
+    Where it waits for a predecessor's Bindings, no test waits for it.
+    """
+    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 60.0)
+    monkeypatch.setattr(elections, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(waker, "_TURN_SECONDS", 0.02)
+    return Cluster(tmp_path)
+
+
+@pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -135,7 +152,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def settle(world, monkeypatch):
     """Let the settling task look at everything that is unsettled."""
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
+    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0)
 
     async def settle():
         task = asyncio.create_task(world.binder.settle())

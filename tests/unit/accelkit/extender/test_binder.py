@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import msgspec
 import pytest
@@ -194,3 +195,48 @@ async def test_a_binding_that_may_not_be_sent_holds_nothing(world):
     world.leader = "another replica"
     assert await world.bind() == "another replica leads"
     assert (world.api.posts, world.used()) == ([], {})
+
+
+async def test_a_uid_may_be_anything(world):
+    world.create()
+    world.api.pods["p"]["metadata"]["uid"] = "Any UID"
+    world.show("p")
+    assert await world.bind(uid="Any UID") == ""
+
+
+async def test_what_cannot_be_said_in_the_words_of_a_dialect_is_said_in_ours(world, caplog):
+    world = type(world)(("native", "aliyun"))
+    # Without a number that the dialect could name.
+    world.ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16),)))
+    world.create(resource="aliyun.com/gpu-mem")
+    assert await world.bind() == ""
+    assert list(world.api.pods["p"]["metadata"]["annotations"]) == [ASSIGNMENT_ANNOTATION]
+    assert "pod d/p is not written as aliyun does" in caplog.text
+
+
+async def test_a_refusal_that_is_clear_is_not_asked_about(world):
+    world.create()
+    world.api.before_post = [ApiError("denied", status=403)]
+    assert await world.bind() == "binding d/p to n: denied"
+    assert world.api.gets == 0
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_refusal_that_leaves_the_pod_unbound_releases_what_was_reserved(world, status):
+    world.create()
+    world.api.before_post = [ApiError("node is gone", status=status)]
+    assert await world.bind() == "binding d/p to n: node is gone"
+    assert (world.api.gets, world.used()) == (1, {})
+
+
+async def test_binds_wait_until_they_are_opened(world):
+    world.create()
+    world.create("q")
+    world.binder.open(time.monotonic() + 0.2)
+    binding = asyncio.create_task(world.bind())
+    await asyncio.sleep(0.05)
+    assert world.api.posts == []
+    world.binder.open()
+    assert await world.bind("q") == ""
+    assert not binding.done()
+    assert await binding == ""

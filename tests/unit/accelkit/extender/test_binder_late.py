@@ -20,7 +20,7 @@ async def turns() -> None:
 
 
 async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world, clock, monkeypatch):
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
+    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
     world.api.before_post = [LOST]
     assert "no answer" in await world.bind()
@@ -36,7 +36,7 @@ async def test_a_late_unbound_does_not_free_what_a_retry_has_bound(world, clock,
 
 
 async def test_a_late_unbound_does_not_free_what_is_being_bound(world, clock, monkeypatch):
-    monkeypatch.setattr(module, "_SETTLE_INTERVAL", 0)
+    monkeypatch.setattr(module, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
     world.api.before_post = [LOST]
     assert "no answer" in await world.bind()

@@ -154,3 +154,24 @@ async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome
     clock.now += 11
     await settle()
     assert not world.binder.unsettled
+
+
+async def test_a_lost_answer_that_the_watch_brings_is_asked_for_no_more(world, settle):
+    world.create()
+    world.api.after_post, world.api.before_get = [LOST], [LOST]
+    await world.bind()
+    world.show("p", "MODIFIED")
+    assert world.stage() is Stage.CONFIRMED
+    gets = world.api.gets
+    await settle()
+    assert (world.api.gets, world.binder.unsettled) == (gets, False)
+
+
+async def test_what_a_list_does_not_show_and_is_gone_holds_nothing(world, settle):
+    world.create()
+    assert await world.bind() == ""
+    world.api.remove("p")
+    for held in world.feed.replace_pods([]):
+        world.binder.recheck(held)
+    await settle()
+    assert world.used() == {}

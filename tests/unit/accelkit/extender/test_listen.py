@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from cryptography.hazmat.primitives import serialization
+from http_service import Pki
 
 from accelkit.errors import ConfigurationError
 from accelkit.extender.listen import Listen, parse_listen
@@ -61,3 +65,52 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize("port", [1, 65535])
 def test_every_port_that_there_is_can_be_listened_on(port):
     assert listen(f"127.0.0.1:{port}").port == port
+
+
+@pytest.fixture
+def pki(tmp_path):
+    return Pki(tmp_path)
+
+
+def listen_with(files):
+    return listen("198.51.100.1:8080", plain_http=False, **vars(files))
+
+
+def test_tls_is_served_on_any_address_with_the_files_that_were_given(pki):
+    assert listen_with(pki.files) == Listen("198.51.100.1", 8080, pki.files)
+
+
+@pytest.mark.parametrize("name", ["certificate", "key"])
+@pytest.mark.parametrize("content", ["nonsense", ""])
+def test_a_pair_that_cannot_be_used_is_refused_with_both_names(pki, name, content):
+    getattr(pki.files, name).write_text(content)
+    sentence = f"certificate {pki.files.certificate} with key {pki.files.key} cannot be used: "
+    with pytest.raises(ConfigurationError, match=sentence):
+        listen_with(pki.files)
+
+
+def test_a_key_of_another_certificate_is_refused(pki):
+    with pytest.raises(ConfigurationError, match=r"client\.key cannot be used: "):
+        listen_with(replace(pki.files, key=pki.folder / "client.key"))
+
+
+def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked(pki):
+    key = serialization.load_pem_private_key(pki.files.key.read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"x")
+    traditional = serialization.PrivateFormat.TraditionalOpenSSL
+    pki.files.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, traditional, encryption))
+    with pytest.raises(ConfigurationError, match=r"server\.key cannot be used: "):
+        listen_with(pki.files)
+
+
+def test_an_authority_that_cannot_be_used_is_refused_with_its_name(pki):
+    pki.files.client_ca.write_text("nonsense")
+    with pytest.raises(ConfigurationError, match=f"authority {pki.files.client_ca} cannot be used: "):
+        listen_with(pki.files)
+
+
+@pytest.mark.parametrize("name", ["certificate", "key", "client_ca"])
+def test_each_file_that_is_not_there_is_named(pki, name):
+    getattr(pki.files, name).unlink()
+    with pytest.raises(ConfigurationError, match=f"{getattr(pki.files, name)} is not a file"):
+        listen_with(pki.files)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from types import MappingProxyType
 
@@ -12,6 +13,8 @@ from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.routes import Routes
 from accelkit.extender.verbs import Verbs
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
 from accelkit.placement.policies import Policy
 
 DEEP = b'{"Pod": {"metadata": {"uid": "u"}, "later": ' + b"[" * 90_000
@@ -157,19 +160,26 @@ async def test_unless_ready_nothing_is_filtered_or_bound_and_readyz_says_why(ser
     assert await call(service, "POST", "/bind", binding) == (200, {"Error": ""})
 
 
-@pytest.mark.parametrize("name", ["absent", "plain"])
+@pytest.mark.parametrize("name", ["absent", "plain", "xx"])
 async def test_below_the_path_of_another_system_inspect_answers_as_that_did(service, name):
     service.ledger.put_node("plain", None)
     service.routes = make_routes(service, make_foreign_inspects(["gcushare"], {}.get))
     status, answer = await call(service, "GET", f"/gcushare-scheduler/inspect/{name}")
     assert (status, answer) == (404, {"error": f"node: {name} is not the gcushare node"})
+    service.ledger.put_node("x", Inventory(1, (Card("c", "v", "m", 7),)))
+    _, answer = await call(service, "GET", "/gcushare-scheduler/inspect/x")
+    assert answer["nodes"][0]["totalGCU"] == 7
+    service.ledger.drop_node("x")
     for path, count in (("/gcushare-scheduler/inspect", 2), ("/gcushare-scheduler/inspect/n/", 1)):
         status, answer = await call(service, "GET", path)
         assert (status, [node["totalGCU"] for node in answer["nodes"]]) == (200, [32] * count)
 
 
-@pytest.mark.parametrize("path", ["/inspect", "/inspect/n", "/gcushare-scheduler/inspect"])
+@pytest.mark.parametrize(
+    "path", ["/inspect", "/inspect/n", "/gcushare-scheduler/inspect", "/gpushare-scheduler/inspect/n"]
+)
 async def test_nothing_is_shown_before_the_cluster_was_read(service, path):
+    service.routes = make_routes(service, make_foreign_inspects(["aliyun"], {}.get))
     service.silence = 60.0
     assert (await call(service, "GET", path))[0] == 200
     service.synced = False
@@ -218,6 +228,47 @@ async def test_metrics_count_verbs_errors_and_what_is_held(service):
     assert "accelkit_pods 1.0" in lines
 
 
+@pytest.mark.parametrize(("verb", "status"), [("filter", 200), ("prioritize", 400), ("bind", 200)])
+async def test_replies_with_an_error_are_counted_by_verb(service, verb, status):
+    assert (await call(service, "POST", f"/{verb}", b"{"))[0] == status
+    _, text = await call(service, "GET", "/metrics")
+    assert f'accelkit_extender_errors_total{{verb="{verb}"}} 1.0' in text.splitlines()
+
+
+async def test_an_answer_leaves_the_connection_open_and_is_no_error(service):
+    service.create()
+    for method, path, body in [
+        ("POST", "/filter", asking(service)),
+        ("POST", "/prioritize", asking(service)),
+        ("GET", "/inspect", b""),
+        ("GET", "/metrics", b""),
+    ]:
+        reply = await service.routes.handle(method, path, msgspec.json.encode(body) if body else b"")
+        assert (reply.status, reply.close) == (200, False)
+    _, text = await call(service, "GET", "/metrics")
+    assert "accelkit_extender_errors_total{" not in text
+
+
+async def test_while_a_large_cluster_is_shown_others_get_a_chance_every_fifty_nodes(service):
+    chances = 0
+
+    async def count():
+        nonlocal chances
+        while True:
+            await asyncio.sleep(0)
+            chances += 1
+
+    for number in range(98):
+        service.ledger.put_node(f"bare-{number}", None)
+    service.ledger.put_node("last", InventoryError("garbled"))
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    status, _ = await call(service, "GET", "/inspect")
+    counting.cancel()
+    # 101 nodes: before the 1st, the 51st and the 101st.
+    assert (status, chances) == (200, 3)
+
+
 async def test_names_on_the_wire_are_those_of_the_go_types(service):
     service.create(memory=20)
     reply = await service.routes.handle("POST", "/filter", msgspec.json.encode(asking(service)))
@@ -228,4 +279,10 @@ async def test_names_on_the_wire_are_those_of_the_go_types(service):
 async def test_a_probe_is_answered_nothing_about_pods_and_changes_nothing(service, method, path):
     reply = await service.routes.handle_probe(method, path, b"")
     assert (reply.status, service.api.posts) == (404, [])
-    assert (await service.routes.handle_probe("GET", "/healthz", b"")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version", "/metrics"])
+async def test_a_probe_is_answered_what_holds_of_the_extender(service, path):
+    reply = await service.routes.handle_probe("GET", path, b"")
+    assert (reply.status, reply.content_type.partition(";")[0]) == (200, "text/plain")
+    assert (await service.routes.handle_probe("POST", path, b"")).status == 404

@@ -87,6 +87,12 @@ def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(ve
     assert result.FailedAndUnresolvableNodes == {"bare": "node has no accelkit inventory"}
 
 
+def test_two_reasons_are_told_apart(verbs):
+    result = verbs.filter(args(["full", "bare"]))
+    assert result.FailedNodes == {"full": FULL[NATIVE], "bare": "node has no accelkit inventory"}
+    assert result.FailedAndUnresolvableNodes == {"bare": "node has no accelkit inventory"}
+
+
 def test_whole_nodes_that_fit_are_returned_as_they_came(verbs):
     result = encoded(verbs.filter(args(["full", "empty", "half"], whole=True, memory=10)))
     assert result["Nodes"] == {"items": [{"metadata": {"name": "empty", "labels": {"kept": "as it is"}}}]}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.errors import InventoryError
-from accelkit.inspection.accounting import FindingKind, check
+from accelkit.inspection.accounting import AccountingFinding, FindingKind, check
 from accelkit.inspection.inspection import view
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
@@ -35,21 +35,37 @@ def findings(ledger, min_free=0):
 def test_a_cluster_in_order_has_no_findings(ledger):
     hold(ledger, "p", "a", 16)
     assert findings(ledger) == []
+    assert check(view(ledger.list_nodes())) == []
+
+
+def test_the_words_for_findings_are_those_that_programs_know():
+    assert {each.value for each in FindingKind} == {
+        "over_capacity",
+        "shared_whole_card",
+        "unknown_card",
+        "unassigned_pod",
+        "unknown_inventory",
+        "low_free",
+    }
 
 
 def test_a_card_over_capacity_is_found_with_its_figures(ledger):
     hold(ledger, "p", "a", 12)
     hold(ledger, "q", "a", 8)
-    (finding,) = check(view(ledger.list_nodes()))
-    assert (finding.kind, finding.used_bytes, finding.free_bytes) == (FindingKind.OVER_CAPACITY, 20 * GIB, -4 * GIB)
-    assert finding.message == "card a of n has 16 GiB, its shares take 20 GiB"
+    message = "card a of n has 16 GiB, its shares take 20 GiB"
+    assert check(view(ledger.list_nodes())) == [
+        AccountingFinding("n", "a", FindingKind.OVER_CAPACITY, message, 16 * GIB, 20 * GIB, -4 * GIB)
+    ]
 
 
 def test_a_card_short_of_room_is_found_only_where_room_is_asked_for(ledger):
     hold(ledger, "p", "a", 14)
     assert findings(ledger) == []
     assert findings(ledger, min_free=2) == []
-    assert findings(ledger, min_free=3) == [("a", FindingKind.LOW_FREE)]
+    message = "card a of n has 2 GiB left, less than 3 GiB"
+    assert check(view(ledger.list_nodes()), min_free_bytes=3 * GIB) == [
+        AccountingFinding("n", "a", FindingKind.LOW_FREE, message, 16 * GIB, 14 * GIB, 2 * GIB)
+    ]
 
 
 def test_a_card_of_unknown_memory_is_neither_full_nor_short_of_room(ledger):
@@ -61,7 +77,16 @@ def test_a_card_of_unknown_memory_is_neither_full_nor_short_of_room(ledger):
 def test_a_whole_card_that_another_pod_holds_too_is_found(ledger, first, second):
     hold(ledger, "p", "a", 0, whole=first)
     hold(ledger, "q", "a", 0, whole=second)
-    assert findings(ledger) == [("a", FindingKind.SHARED_WHOLE_CARD)]
+    message = "card a of n is given whole to one pod and shared with others"
+    assert check(view(ledger.list_nodes())) == [
+        AccountingFinding("n", "a", FindingKind.SHARED_WHOLE_CARD, message, 16 * GIB, 0, 16 * GIB)
+    ]
+
+
+def test_a_card_may_be_over_capacity_and_given_whole_to_one_of_two(ledger):
+    hold(ledger, "p", "a", 16, whole=True)
+    hold(ledger, "q", "a", 4)
+    assert findings(ledger) == [("a", FindingKind.OVER_CAPACITY), ("a", FindingKind.SHARED_WHOLE_CARD)]
 
 
 def test_containers_of_one_pod_on_its_whole_card_are_in_order(ledger):
@@ -72,15 +97,19 @@ def test_containers_of_one_pod_on_its_whole_card_are_in_order(ledger):
 
 def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
     hold(ledger, "p", "z", 4)
-    assert findings(ledger, min_free=1) == [("z", FindingKind.UNKNOWN_CARD)]
+    message = "card z of n is held by pods, but the node's inventory does not name it"
+    assert check(view(ledger.list_nodes()), min_free_bytes=GIB) == [
+        AccountingFinding("n", "z", FindingKind.UNKNOWN_CARD, message, 0, 4 * GIB, -4 * GIB)
+    ]
 
 
 def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
     request = PodRequest((ContainerRequest("c", Kind.APP, 1, 4 * GIB),))
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", request, "it has none"))
-    (finding,) = check(view(ledger.list_nodes()))
-    assert (finding.kind, finding.used_bytes) == (FindingKind.UNASSIGNED_POD, 4 * GIB)
-    assert finding.message == "pod d/p holds cards of n, but which is not known: it has none"
+    message = "pod d/p holds cards of n, but which is not known: it has none"
+    assert check(view(ledger.list_nodes())) == [
+        AccountingFinding("n", "", FindingKind.UNASSIGNED_POD, message, 0, 4 * GIB, 0)
+    ]
 
 
 def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
@@ -92,6 +121,14 @@ def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
 def test_a_node_whose_inventory_cannot_be_read_is_found():
     ledger = Ledger(unit_bytes=GIB)
     ledger.put_node("n", InventoryError("garbled"))
-    (finding,) = check(view(ledger.list_nodes()))
-    assert (finding.node, finding.kind) == ("n", "unknown_inventory")
-    assert "garbled" in finding.message
+    message = "the cards of n are not known: node's accelkit inventory is unknown: garbled"
+    assert check(view(ledger.list_nodes())) == [
+        AccountingFinding("n", "", FindingKind.UNKNOWN_INVENTORY, message, 0, 0, 0)
+    ]
+
+
+def test_a_node_without_inventory_is_no_finding_until_pods_hold_cards_there(ledger):
+    ledger.put_node("n", None)
+    assert findings(ledger) == []
+    hold(ledger, "p", "a", 4)
+    assert findings(ledger) == [("a", FindingKind.UNKNOWN_CARD)]

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
-import io
-
 import msgspec
 import pytest
 from fake_api.server import FakeApi
-from rich.console import Console
 
 from accelkit.errors import InventoryError, ServiceError
-from accelkit.inspection.inspection import Inspection, Totals, inspect_cluster, view
-from accelkit.inspection.table import build_inspection_table
-from accelkit.kube.paths import NODES, PODS
+from accelkit.inspection.inspection import (
+    CardView,
+    Inspection,
+    ShareView,
+    Totals,
+    UnassignedPodView,
+    assemble,
+    inspect_cluster,
+    view,
+    view_node,
+)
+from accelkit.kube.paths import NODES, PODS, build_node_path, build_pod_path
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
+from accelkit.model.card import Card, Health
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
@@ -55,6 +61,40 @@ def test_a_card_shows_its_shares_and_what_is_left(ledger):
     ]
 
 
+def test_a_card_shows_all_that_its_inventory_tells_of_it(ledger):
+    told = Card(
+        *("a", "vendor", "model", 16 * GIB, GIB),
+        health=Health.UNHEALTHY,
+        health_reason="XID 79",
+        cordoned=True,
+        estimated=True,
+        enforcement="mps",
+    )
+    ledger.put_node("n", Inventory(GIB, (told,)))
+    assert node_of(ledger).cards == [
+        CardView(
+            *("a", "vendor", "model", 16 * GIB, GIB, 15 * GIB, 0, 15 * GIB, 0),
+            whole=False,
+            health="unhealthy",
+            known=True,
+            shares=[],
+            health_reason="XID 79",
+            cordoned=True,
+            estimated=True,
+            enforcement="mps",
+        )
+    ]
+
+
+def test_a_share_shows_all_that_its_assignment_tells_of_it(ledger):
+    shares = (Share("a", 4 * GIB, compute=250), Share("b", 16 * GIB, whole=True))
+    ledger.confirm(ref("p"), "n", Assignment({"c": shares}), [("c", Kind.APP)])
+    shared, whole, _ = node_of(ledger).cards
+    assert shared.shares == [ShareView("d", "p", "uid-p", "c", 4 * GIB, 250, whole=False, stage="confirmed")]
+    assert whole.shares == [ShareView("d", "p", "uid-p", "c", 16 * GIB, 0, whole=True, stage="confirmed")]
+    assert (shared.used_compute, shared.whole, whole.used_compute, whole.whole) == (250, False, 0, True)
+
+
 def test_totals_are_the_sums_of_the_cards(ledger):
     ledger.put_node("m", Inventory(GIB, (Card("a", "v", "m", 8 * GIB),)))
     ledger.reserve(ref("p"), "n", wants(4 * GIB, cards=2), Policy.BINPACK)
@@ -78,16 +118,29 @@ def test_what_an_init_container_passes_on_costs_the_card_once(ledger):
 def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
     ledger.reserve(ref("p"), "n", wants(4 * GIB), Policy.BINPACK)
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards[1:]))
-    (lost,) = [card for card in node_of(ledger).cards if not card.known]
-    assert (lost.id, lost.used_bytes, lost.capacity_bytes, lost.memory_bytes) == ("a", 4 * GIB, 0, None)
-    assert [share.pod for share in lost.shares] == ["p"]
+    *_, lost = node_of(ledger).cards
+    share = ShareView("d", "p", "uid-p", "c", 4 * GIB, 0, whole=False, stage="reserved")
+    assert lost == CardView(
+        *("a", "", "", None, 0, 0, 4 * GIB, -4 * GIB, 0),
+        whole=False,
+        health="unknown",
+        known=False,
+        shares=[share],
+        health_reason="",
+        cordoned=False,
+        estimated=False,
+        enforcement="",
+    )
     assert node_of(ledger).totals == Totals(2, 16 * GIB, 4 * GIB, 12 * GIB)
 
 
 def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
     ledger.confirm_unassigned(UnassignedPod(ref("p"), "n", wants(4 * GIB), "it has none"))
-    (found,) = node_of(ledger).unassigned
-    assert (found.pod, found.memory_bytes, found.whole, found.problem) == ("p", 4 * GIB, False, "it has none")
+    ledger.confirm_unassigned(UnassignedPod(ref("q"), "n", wants(), "it is garbled"))
+    assert node_of(ledger).unassigned == [
+        UnassignedPodView("d", "p", "uid-p", 4 * GIB, whole=False, problem="it has none"),
+        UnassignedPodView("d", "q", "uid-q", 0, whole=True, problem="it is garbled"),
+    ]
 
 
 def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong(ledger):
@@ -97,9 +150,39 @@ def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong
     assert [card.id for card in node.cards] == ["a", "b", "c"]
 
 
+def test_a_node_in_order_has_no_problem(ledger):
+    node = node_of(ledger)
+    assert (node.state, node.problem, node.unit_bytes, node.address) == ("shared", "", GIB, "")
+
+
+def test_a_node_in_another_unit_than_the_clusters_says_so(ledger):
+    ledger.put_node("n", Inventory(2**28, INVENTORY.cards))
+    node = node_of(ledger)
+    assert (node.state, node.unit_bytes) == ("unknown", 2**28)
+    assert node.problem == "node does not use the cluster's memory unit: it still has 256MiB"
+
+
 def test_nodes_without_cards_and_pods_are_left_out(ledger):
     ledger.put_node("bare", None)
-    assert [node.name for node in view(ledger.list_nodes()).nodes] == ["n"]
+    ledger.put_node("garbled", InventoryError("garbled"))
+    ledger.put_node("held", None)
+    ledger.confirm_unassigned(UnassignedPod(ref("p"), "held", wants(4 * GIB), "it has none"))
+    assert [node.name for node in view(ledger.list_nodes()).nodes] == ["garbled", "held", "n"]
+    held = node_of(ledger, "held")
+    assert (held.state, held.problem, held.unit_bytes) == ("none", "node has no accelkit inventory", None)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(2 * GIB, 2 * GIB), (None, GIB)])
+def test_the_unit_is_the_clusters_or_else_the_first_nodes_that_has_one(ledger, given, expected):
+    ledger.put_node("bare", None)
+    ledger.put_node("o", Inventory(4 * GIB, ()))
+    found = assemble([view_node(each) for each in ledger.list_nodes()], given)
+    assert [node.name for node in found.nodes] == ["bare", "n", "o"]
+    assert found.unit_bytes == expected
+
+
+def test_an_inspection_of_nothing_has_no_unit():
+    assert assemble([]) == Inspection(None, [], Totals(0, 0, 0, 0), version=1)
 
 
 def test_a_node_that_is_gone_is_shown_while_pods_hold_its_cards(ledger):
@@ -136,29 +219,41 @@ async def test_the_api_server_alone_shows_what_the_ledger_would(api, node, selec
     assert (api.requests[1].path, api.requests[1].query.get("fieldSelector")) == (PODS, selector)
 
 
+@pytest.mark.parametrize("node", [None, "n"])
+async def test_a_node_shows_its_internal_address(api, node):
+    addresses = [
+        {"type": "Hostname", "address": "n.example"},
+        {"type": "InternalIP", "address": "10.0.0.1"},
+        {"type": "InternalIP", "address": "fd00::1"},
+    ]
+    assert [each.address for each in (await inspect_cluster(api, node=node)).nodes] == [""]
+    api.objects[build_node_path("n")]["status"] = {"addresses": addresses}
+    assert [each.address for each in (await inspect_cluster(api, node=node)).nodes] == ["10.0.0.1"]
+
+
+async def test_of_one_node_no_other_is_shown(api):
+    api.store(NODES, {"metadata": {"name": "bare"}})
+    shown = await inspect_cluster(api, node="bare")
+    assert [(each.name, each.state, each.cards) for each in shown.nodes] == [("bare", "none", [])]
+    assert [each.name for each in (await inspect_cluster(api)).nodes] == ["n"]
+
+
+@pytest.mark.parametrize("node", [None, "n"])
+async def test_a_node_that_left_its_pods_behind_has_no_address(api, node):
+    del api.objects[build_node_path("n")]
+    (shown,) = (await inspect_cluster(api, node=node)).nodes
+    assert (shown.name, shown.state, shown.address) == ("n", "none", "")
+    assert [(card.id, card.known) for card in shown.cards] == [("b", False)]
+
+
+@pytest.mark.parametrize(("resource", "used"), [("aliyun.com/gpu-mem", 4 * GIB), ("gpu.intel.com/i915", 0)])
+async def test_pods_are_counted_in_every_dialect_that_our_agent_serves_and_in_no_other(api, resource, used):
+    container = {"name": "c", "resources": {"limits": {resource: "4"}}}
+    api.objects[build_pod_path("d", "p")]["spec"]["containers"] = [container]
+    (node,) = (await inspect_cluster(api)).nodes
+    assert (node.totals.used_bytes, node.unassigned) == (used, [])
+
+
 async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
     with pytest.raises(ServiceError, match="there is no node 'x'; `accelkit inspect` lists"):
         await inspect_cluster(api, node="x")
-
-
-def printed(inspection):
-    stream = io.StringIO()
-    Console(width=160, file=stream).print(build_inspection_table(inspection))
-    return stream.getvalue()
-
-
-def test_the_table_shows_cards_pods_strays_and_totals(ledger):
-    ledger.reserve(ref("p"), "n", wants(8 * GIB), Policy.BINPACK)
-    ledger.reserve(ref("w"), "n", wants(), Policy.SPREAD)
-    ledger.confirm_unassigned(UnassignedPod(ref("s"), "n", wants(4 * GIB), "it has none"))
-    text = printed(view(ledger.list_nodes()))
-    assert "8 GiB of 16 GiB" in text
-    assert "d/p [c]" in text
-    assert "whole card  (reserved)" in text
-    assert "memory unknown" in text
-    assert "? d/s holds cards, but which is not known: it has none" in text
-    assert "1 node, 3 cards, 24 GiB of 32 GiB used, unit 1 GiB" in text
-
-
-def test_an_empty_cluster_tells_what_to_do():
-    assert "accelkit.io/share=true" in printed(view([]))

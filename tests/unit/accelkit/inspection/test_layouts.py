@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from accelkit.inspection.inspection import view
+import msgspec
+import pytest
+
+from accelkit.inspection.inspection import assemble, view
 from accelkit.inspection.layouts import build_aliyun_table
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import Assignment, Share
@@ -24,4 +27,30 @@ def test_the_table_of_kubectl_inspect_gpushare():
         "-" * 78,
         "Allocated/Total GPU Memory In Cluster:",
         "9/45 (20%)",
+    ]
+
+
+def test_a_node_with_an_address_shows_it():
+    ledger = Ledger(unit_bytes=GIB)
+    ledger.put_node("a", Inventory(GIB, (Card("x", "v", "m", 15 * GIB),)))
+    (node,) = view(ledger.list_nodes()).nodes
+    shown = build_aliyun_table(assemble([msgspec.structs.replace(node, address="10.0.0.1")]))
+    assert shown.splitlines()[1].split() == ["a", "10.0.0.1", "0/15", "0/15"]
+
+
+@pytest.mark.parametrize(("unit", "name", "amount"), [(GIB, "GiB", 8), (2**28, "256MiB", 32)])
+def test_amounts_are_counted_in_the_clusters_unit(unit, name, amount):
+    ledger = Ledger(unit_bytes=unit)
+    ledger.put_node("a", Inventory(unit, (Card("x", "v", "m", 8 * GIB),)))
+    table = build_aliyun_table(view(ledger.list_nodes())).splitlines()
+    assert table[0].endswith(f"GPU Memory({name})")
+    assert (table[1].split()[-1], table[-1]) == (f"0/{amount}", f"0/{amount} (0%)")
+
+
+def test_a_cluster_without_cards_counts_in_gib_and_divides_nothing_by_zero():
+    assert build_aliyun_table(assemble([])).splitlines() == [
+        "NAME  IPADDRESS  GPU Memory(GiB)",
+        "-" * 32,
+        "Allocated/Total GPU Memory In Cluster:",
+        "0/0 (0%)",
     ]

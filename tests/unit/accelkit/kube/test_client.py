@@ -69,6 +69,13 @@ async def test_each_method_sends_json_of_its_type(server, call, method, content_
         assert headers["Content-Type"] == content_type
 
 
+async def test_what_a_query_says_arrives_as_it_was_meant(server):
+    answers(server)
+    async with client(server) as api:
+        await api.get("/x", query={"labelSelector": "a=b,c", "continue": "x+y&z/%41"})
+    assert server.seen[0][1] == "/x?labelSelector=a%3Db%2Cc&continue=x%2By%26z%2F%2541"
+
+
 async def test_a_delete_may_carry_options(server):
     answers(server)
     async with client(server) as api:

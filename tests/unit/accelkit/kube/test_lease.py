@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fake_api.server import FakeApi
 
@@ -96,6 +98,47 @@ async def test_a_released_lease_is_taken_at_once(server, pair):
     assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
     assert not a.elector.leads()
     assert await b.step()
+
+
+async def test_a_renewal_under_way_does_not_keep_the_lease_from_being_released(server, pair, monkeypatch):
+    a, b = pair
+    await a.step()
+    put, begun, answered = server.put, asyncio.Event(), asyncio.Event()
+
+    async def put_late(*arguments, **options):
+        answer = await put(*arguments, **options)
+        if not begun.is_set():
+            begun.set()
+            await answered.wait()
+        return answer
+
+    monkeypatch.setattr(server, "put", put_late)
+    renewal = asyncio.create_task(a.step())
+    await begun.wait()
+    release = asyncio.create_task(a.elector.release())
+    await asyncio.sleep(0)
+    answered.set()
+    await asyncio.gather(renewal, release)
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
+    assert await b.step()
+    assert a.told == ["acquired", "lost"]
+
+
+async def test_who_released_the_lease_does_not_take_it_again(server, pair):
+    a, _ = pair
+    await a.step()
+    await a.elector.release()
+    assert not await a.step()
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_a_lease_that_cannot_be_released_ends_the_term_all_the_same(server, pair):
+    a, _ = pair
+    await a.step()
+    server.fail(ApiError("no answer"), times=None)
+    await a.elector.release()
+    assert not a.elector.leads()
+    assert a.told == ["acquired", "lost"]
 
 
 async def test_a_lease_taken_away_ends_the_term_at_once(server, pair, clock):

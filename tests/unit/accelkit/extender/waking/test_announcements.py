@@ -86,6 +86,25 @@ def test_failures_are_tried_again_ever_later():
     announcements.note_written("n")
     announcements.note_freed(["n"], now)
     assert announcements.list_due(now + INTERVAL_SECONDS) == ["n"]
+    assert first_pause(announcements, now + INTERVAL_SECONDS) == 2.0
+
+
+def first_pause(announcements, now):
+    """Fail once; return after how long the node is due again."""
+    announcements.note_begun("n", now)
+    announcements.note_failed("n", now)
+    return next(pause for pause in (1.0, 2.0, 4.0, 8.0) if announcements.list_due(now + pause))
+
+
+def test_failures_before_a_long_quiet_time_count_no_more():
+    announcements = Announcements()
+    announcements.note_freed(["n"], 0.0)
+    for _ in range(3):
+        announcements.note_begun("n", 0.0)
+        announcements.note_failed("n", 0.0)
+    assert announcements.list_due(1000.0) == []
+    announcements.note_freed(["n"], 1000.0)
+    assert first_pause(announcements, 1000.0) == 2.0
 
 
 def test_a_failure_is_forgotten_where_nobody_waits_any_more():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import msgspec
@@ -8,6 +9,7 @@ from fake_api.server import FakeApi
 from prometheus_client import CollectorRegistry, Counter
 
 from accelkit.errors import ApiError
+from accelkit.extender.waking import waker as module
 from accelkit.extender.waking.waker import Waker
 from accelkit.kube.paths import NODES
 from accelkit.ledger.feed import LedgerFeed
@@ -177,6 +179,48 @@ async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
         "kube-scheduler cannot be told that node m was freed, tried again: no answer"
     ]
     assert (world.counted("failed"), world.counted("written")) == (3, 2)
+
+
+async def test_a_failure_after_a_success_is_logged_anew(world, caplog):
+    world.pod(memory=16)
+    await world.turns(2)
+    for _ in range(2):
+        world.api.fail(ApiError("no answer"), times=2)
+        world.cards(text=None)
+        await world.turns()
+        world.cards()
+        await world.turns(30)
+    assert len(caplog.records) == 2
+    assert world.counted("written") == 2
+
+
+async def test_it_looks_again_and_again_until_it_is_cancelled(world, monkeypatch):
+    monkeypatch.setattr(module, "_TURN_SECONDS", 0.001)
+    running = asyncio.create_task(world.waker.run())
+    world.pod()
+    async with asyncio.timeout(15):
+        for node in ("n", "m"):
+            world.cards(node)
+            while world.written()[-1:] != [node]:
+                await asyncio.sleep(0.001)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_both_results_are_counted_from_zero_once_the_cluster_was_read():
+    world = World()
+    world.read = False
+    await world.turns()
+    assert shown(world) == {}
+    world.read = True
+    await world.turns()
+    assert shown(world) == {"written": 0, "failed": 0}
+
+
+def shown(world):
+    (family,) = world.counter.collect()
+    return {each.labels["result"]: each.value for each in family.samples if each.name.endswith("_total")}
 
 
 async def test_a_node_that_is_gone_is_left_alone(world):

@@ -1,0 +1,160 @@
+"""What `accelkit audit` prints for people and programs, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+from fake_api.server import FakeApi
+from ruamel.yaml import YAML
+
+from accelkit.cli import main
+from accelkit.errors import ApiError
+from accelkit.inspection.inspection import assemble, inspect_cluster
+from accelkit.kube.paths import NODES, PODS, build_config_maps_path
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.observed_allocations import (
+    ALLOCATIONS_KEY,
+    ALLOCATIONS_LABELS,
+    Allocations,
+    HeldDevices,
+    HeldPod,
+    encode_allocations,
+)
+
+GIB = 2**30
+AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
+STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
+NOT_ASKED = "the extender was not asked; give --extender to compare its ledger"
+UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment"
+
+
+class Cluster:
+    """A node with a pod, on an API server that `kubeconfig` leads to; the same server is the extender."""
+
+    def __init__(self, server, folder):
+        self.server, self.kubeconfig, self.api = server, folder / "kubeconfig", FakeApi()
+        document = {
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+            "current-context": "x",
+        }
+        self.kubeconfig.write_text(json.dumps(document))
+        inventory = encode_inventory(Inventory(GIB, (Card("a", "v", "m", 16 * GIB),)))
+        self.api.store(NODES, {"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: inventory}}})
+        self.api.documents[f"{NODES}/n/proxy/configz"] = {"kubeletconfig": {}}
+        assignment = encode_assignment(Assignment({"c": (Share("a", 4 * GIB),)}))
+        metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: assignment}}
+        container = {"name": "c", "resources": {"limits": {"accelkit.io/memory": "4"}}}
+        spec = {"nodeName": "n", "containers": [container]}
+        self.api.store(PODS, {"metadata": metadata, "spec": spec, "status": {"startTime": "now"}})
+        self.observe(AGREED)
+        server.on("GET", "/api.*", self._answer)
+
+    def observe(self, *pods, namespace="accelkit"):
+        text = encode_allocations(Allocations("n", pods, processes=()))
+        metadata = {"name": "n", "labels": ALLOCATIONS_LABELS}
+        self.api.store(build_config_maps_path(namespace), {"metadata": metadata, "data": {ALLOCATIONS_KEY: text}})
+
+    def count(self, inspection):
+        """Let the extender's ledger hold an inspection."""
+        body = msgspec.json.encode(inspection)
+        self.server.on("GET", "/inspect", lambda _: web.Response(body=body))
+
+    def audit(self, *arguments, **environ):
+        given = ["audit", "--kubeconfig", str(self.kubeconfig), *arguments]
+        return CliRunner().invoke(main, given, env=environ, catch_exceptions=False)
+
+    async def _answer(self, request):
+        try:
+            return web.Response(body=await self.api.get(request.path, query=request.query))
+        except ApiError as exc:
+            return web.json_response({"message": exc.message}, status=exc.status)
+
+
+@pytest.fixture
+def cluster(hostile_registry, tmp_path):
+    return Cluster(hostile_registry, tmp_path)
+
+
+def test_where_nothing_differs_the_exit_code_is_0(cluster):
+    result = cluster.audit()
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [f"note  {NOT_ASKED}", "Nothing differs."]
+
+
+def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
+    cluster.observe(STRANGER, AGREED)
+    result = cluster.audit("--wait", "0")
+    assert result.exit_code == 3
+    assert result.stdout.splitlines() == [f"unknown_pod  {UNKNOWN_POD}", f"note  {NOT_ASKED}", "1 difference."]
+
+
+def test_differences_are_counted(cluster):
+    cluster.observe(STRANGER)
+    assert cluster.audit("--wait", "0").stdout.splitlines()[-1] == "2 differences."
+
+
+def test_a_terminal_shows_which_kind_differs_in_red_and_notes_in_grey(cluster):
+    cluster.observe(STRANGER, AGREED)
+    shown = cluster.audit("--wait", "0", FORCE_COLOR="1", NO_COLOR="", TERM="xterm").stdout
+    assert shown.splitlines() == [
+        f"\x1b[31munknown_pod  \x1b[0m\x1b[39m{UNKNOWN_POD}\x1b[0m",
+        f"\x1b[90mnote  {NOT_ASKED}\x1b[0m",
+        "\x1b[1m1 difference.\x1b[0m",
+    ]
+
+
+def test_programs_read_json_or_yaml(cluster):
+    cluster.observe(STRANGER, AGREED)
+    result = cluster.audit("--wait", "0", "-o", "json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout) == {
+        "findings": [{"node": "n", "card": "", "pod": "d/ghost", "kind": "unknown_pod", "message": UNKNOWN_POD}],
+        "notes": [NOT_ASKED],
+    }
+    assert YAML(typ="safe").load(cluster.audit("--wait", "0", "-o", "yaml").stdout) == json.loads(result.stdout)
+
+
+def test_the_ledger_of_an_extender_that_is_named_is_compared(cluster):
+    cluster.count(asyncio.run(inspect_cluster(cluster.api)))
+    assert cluster.audit("--extender", cluster.server.url).stdout == "Nothing differs.\n"
+    cluster.count(assemble([]))
+    result = cluster.audit("--wait", "0", ACCELKIT_EXTENDER=cluster.server.url)
+    assert result.exit_code == 3
+    assert result.stdout.splitlines() == [
+        "ledger_differs  pod d/p [c] on card a of n: the ledger counts nothing, the assignment says 4 GiB",
+        "1 difference.",
+    ]
+
+
+def test_an_extender_that_does_not_answer_is_an_error(cluster):
+    result = cluster.audit("--extender", "http://127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: the extender at http://127.0.0.1:1 does not answer")
+
+
+def test_the_namespace_of_accelkit_may_be_another(cluster):
+    cluster.observe(STRANGER, AGREED, namespace="elsewhere")
+    assert cluster.audit("--wait", "0").exit_code == 0
+    assert cluster.audit("--wait", "0", "--namespace", "elsewhere").exit_code == 3
+
+
+def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster):
+    assert cluster.audit("n").exit_code == 0
+    result = cluster.audit("n", "x")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: there is no node with cards named x; `accelkit inspect` lists the nodes with cards\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--wait", "-1"], ["--kubeconfig", "/"], ["--ca", "/"], ["-o", "xml"]])
+def test_wrong_usage_ends_with_exit_code_2(cluster, arguments):
+    assert cluster.audit(*arguments).exit_code == 2

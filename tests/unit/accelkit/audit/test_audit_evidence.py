@@ -1,0 +1,275 @@
+"""What is gathered of each side from the API server, and when an audit looks again."""
+
+from __future__ import annotations
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.audit import evidence as module
+from accelkit.audit.evidence import audit_cluster, gather
+from accelkit.errors import ApiError, AssignmentError, ServiceError
+from accelkit.inspection.inspection import assemble, inspect_cluster
+from accelkit.kube.paths import NODES, PODS, build_config_maps_path, build_node_path, build_pod_path
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.observed_allocations import (
+    ALLOCATIONS_KEY,
+    ALLOCATIONS_LABELS,
+    Allocations,
+    HeldDevices,
+    HeldPod,
+    encode_allocations,
+)
+
+GIB = 2**30
+
+
+class Cluster(FakeApi):
+    """Two nodes with a card each, `n` with its pod `p` and `m` with its pod `q`; their agents and kubelets agree."""
+
+    def __init__(self):
+        super().__init__()
+        for node, pod in (("n", "p"), ("m", "q")):
+            inventory = encode_inventory(Inventory(GIB, (Card(f"card-{node}", "v", "m", 16 * GIB),)))
+            self.store(NODES, {"metadata": {"name": node, "annotations": {INVENTORY_ANNOTATION: inventory}}})
+            self.put_pod(pod, node)
+            self.observe(node, HeldPod("d", pod, {"c": HeldDevices({f"card-{node}": 4})}, enforced_by="mps"))
+            self.configure(node, topologyManagerPolicy="none")
+
+    def put_pod(self, name, node, phase="Running", resource="accelkit.io/memory"):
+        assignment = encode_assignment(Assignment({"c": (Share(f"card-{node}", 4 * GIB),)}))
+        metadata = {"name": name, "namespace": "d", "uid": name, "annotations": {ASSIGNMENT_ANNOTATION: assignment}}
+        if not resource:
+            del metadata["annotations"]
+        container = {"name": "c", "resources": {"limits": {resource: "4"} if resource else {}}}
+        status = {"phase": phase, "startTime": "now"}
+        self.store(
+            PODS, {"metadata": metadata, "spec": {"nodeName": node, "containers": [container]}, "status": status}
+        )
+
+    def observe(self, node, *pods):
+        text = encode_allocations(Allocations(node, pods, processes=()))
+        self.put_config_map(node, {ALLOCATIONS_KEY: text})
+
+    def put_config_map(self, name, data, labels=ALLOCATIONS_LABELS):
+        content = {} if data is None else {"data": data}
+        self.store(build_config_maps_path("ak"), {"metadata": {"name": name, "labels": labels}, **content})
+
+    def configure(self, node, **kubelet):
+        self.documents[f"{build_node_path(node)}/proxy/configz"] = {"kubeletconfig": kubelet}
+
+    @property
+    def looks(self):
+        """How often the cluster was looked at."""
+        return sum(request.path == NODES for request in self.requests)
+
+
+class Clock:
+    """Time that passes while somebody sleeps; who never does is stopped."""
+
+    def __init__(self):
+        self.now, self.asked = 0.0, 0
+
+    def monotonic(self):
+        self.asked += 1
+        assert self.asked < 100, "it looks again without a pause"
+        return self.now
+
+    async def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "asyncio", clock)
+    return clock
+
+
+async def allocations_of(cluster, node="n"):
+    found = (await gather(cluster, namespace="ak")).allocations[node]
+    return str(found) if isinstance(found, AssignmentError) else found
+
+
+async def test_all_sides_of_all_nodes_with_cards_are_gathered(cluster):
+    found = await gather(cluster, namespace="ak")
+    assert found.assigned == assemble((await inspect_cluster(cluster)).nodes, GIB)
+    assert [str(pod.ref) for pod in found.pods] == ["d/p", "d/q"]
+    assert {node: [pod.name for pod in each.pods] for node, each in found.allocations.items()} == {
+        "n": ["p"],
+        "m": ["q"],
+    }
+    assert found.policies == {"n": "none", "m": "none"}
+    assert (found.ledger, found.notes) == (None, [])
+
+
+async def test_of_named_nodes_alone_all_sides_are_gathered(cluster):
+    ledger = await inspect_cluster(cluster)
+    found = await gather(cluster, namespace="ak", ledger=ledger, nodes=frozenset({"m"}))
+    assert [node.name for node in found.assigned.nodes] == ["m"]
+    assert [str(pod.ref) for pod in found.pods] == ["d/q"]
+    assert (list(found.allocations), found.policies) == (["m"], {"m": "none"})
+    assert [node.name for node in found.ledger.nodes] == ["m"]
+    assert found.ledger.totals.used_bytes == 4 * GIB
+
+
+async def test_the_ledger_is_compared_in_its_own_unit(cluster):
+    ledger = assemble((await inspect_cluster(cluster)).nodes, 2 * GIB)
+    assert (await gather(cluster, namespace="ak", ledger=ledger)).ledger.unit_bytes == 2 * GIB
+
+
+async def test_pods_that_have_ended_or_wait_or_hold_no_cards_are_left_out(cluster):
+    cluster.put_pod("ended", "n", "Succeeded")
+    cluster.put_pod("waits", "", "Pending")
+    cluster.put_pod("plain", "n", resource="")
+    assert [str(pod.ref) for pod in (await gather(cluster, namespace="ak")).pods] == ["d/p", "d/q"]
+
+
+async def test_pods_that_ask_in_another_systems_words_are_gathered_too(cluster):
+    cluster.put_pod("other", "n", resource="aliyun.com/gpu-mem")
+    assert "d/other" in [str(pod.ref) for pod in (await gather(cluster, namespace="ak")).pods]
+
+
+async def test_pods_whose_cards_another_systems_own_agent_serves_are_left_out(cluster):
+    cluster.put_pod("foreign", "n", resource="gpu.intel.com/i915")
+    del cluster.objects[build_pod_path("d", "foreign")]["metadata"]["annotations"]
+    assert [str(pod.ref) for pod in (await gather(cluster, namespace="ak")).pods] == ["d/p", "d/q"]
+
+
+async def test_an_agent_that_passes_nothing_on_is_no_agent_whose_node_holds_nothing(cluster):
+    del cluster.objects[f"{build_config_maps_path('ak')}/n"]
+    assert await allocations_of(cluster) == "its agent passes nothing on"
+
+
+async def test_a_config_map_of_somebody_else_is_not_read(cluster):
+    cluster.put_config_map("n", {ALLOCATIONS_KEY: "garbled"}, labels={"app.kubernetes.io/part-of": "accelkit"})
+    assert await allocations_of(cluster) == "its agent passes nothing on"
+
+
+async def test_only_the_namespace_of_accelkit_is_searched_for_what_agents_pass_on(cluster):
+    found = await gather(cluster, namespace="elsewhere")
+    assert {str(each) for each in found.allocations.values()} == {"its agent passes nothing on"}
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({ALLOCATIONS_KEY: "garbled"}, "allocations cannot be read: JSON is malformed"),
+        ({ALLOCATIONS_KEY: '{"version": 9}'}, "allocations of version 9 are not known"),
+        ({"another key": "{}"}, "allocations cannot be read: Input data was truncated"),
+        (None, "allocations cannot be read: Input data was truncated"),
+    ],
+)
+async def test_what_an_agent_passes_on_and_cannot_be_read_is_an_error_of_that_node_alone(cluster, data, problem):
+    cluster.put_config_map("n", data)
+    assert (await allocations_of(cluster)).startswith(problem)
+    assert isinstance(await allocations_of(cluster, "m"), Allocations)
+
+
+async def test_a_node_whose_cards_are_not_known_is_not_compared_with_its_kubelet(cluster):
+    cluster.store(NODES, {"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: "garbled"}}})
+    found = await gather(cluster, namespace="ak")
+    assert {node.name: node.state for node in found.assigned.nodes} == {"m": "shared", "n": "unknown"}
+    assert list(found.allocations) == ["m"]
+
+
+async def test_a_policy_that_the_kubelet_does_not_mention_is_none(cluster):
+    cluster.configure("n")
+    cluster.configure("m", topologyManagerPolicy="restricted")
+    assert (await gather(cluster, namespace="ak")).policies == {"n": "none", "m": "restricted"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "it has no such page"),
+        (b"garbled", "JSON is malformed"),
+        (ApiError("nodes/proxy is forbidden", status=403), "nodes/proxy is forbidden"),
+        (ApiError("no answer"), "no answer"),
+    ],
+)
+async def test_a_kubelet_that_does_not_tell_its_configuration_is_noted(cluster, answer, problem):
+    path = f"{build_node_path('n')}/proxy/configz"
+    if isinstance(answer, bytes):
+        cluster.documents[path] = answer
+    elif answer is None:
+        del cluster.documents[path]
+    else:
+        cluster.fail(answer, path=path)
+    found = await gather(cluster, namespace="ak")
+    assert found.policies == {"m": "none"}
+    (note,) = found.notes
+    assert note.startswith(f"the kubelet of n was not asked for its configuration: {problem}")
+
+
+async def test_an_api_server_that_does_not_answer_ends_the_audit(cluster):
+    cluster.fail(ApiError("no answer"), path=PODS)
+    with pytest.raises(ApiError, match="no answer"):
+        await gather(cluster, namespace="ak")
+
+
+async def test_what_the_kubelets_hold_is_read_before_what_is_assigned(cluster):
+    await gather(cluster, namespace="ak")
+    assert [request.path for request in cluster.requests][:3] == [build_config_maps_path("ak"), NODES, PODS]
+
+
+async def test_an_audit_that_finds_nothing_looks_once(cluster, clock):
+    found = await audit_cluster(cluster, namespace="ak", seconds=10)
+    assert (found.findings, cluster.looks, clock.now) == ([], 1, 0)
+    assert found.notes == ["the extender was not asked; give --extender to compare its ledger"]
+
+
+async def test_a_difference_that_lasts_is_found_when_the_time_is_over(cluster, clock):
+    cluster.observe("n")
+    found = await audit_cluster(cluster, namespace="ak", seconds=3)
+    assert [(each.kind, each.pod) for each in found.findings] == [("not_allocated", "d/p")]
+    assert (cluster.looks, clock.now) == (4, 3)
+
+
+async def test_a_difference_is_found_at_once_where_it_need_not_last(cluster, clock):
+    cluster.observe("n")
+    assert (await audit_cluster(cluster, namespace="ak", seconds=0)).findings
+    assert (cluster.looks, clock.now) == (1, 0)
+
+
+async def test_a_difference_that_goes_in_time_is_none(cluster, clock):
+    cluster.observe("n", HeldPod("d", "ghost", {"c": HeldDevices({"card-n": 4})}))
+    del cluster.objects[build_pod_path("d", "p")]
+
+    def settle(request):
+        if cluster.looks == 2:
+            cluster.observe("n")
+
+    cluster.after.append(settle)
+    found = await audit_cluster(cluster, namespace="ak", seconds=10)
+    assert (found.findings, cluster.looks) == ([], 3)
+
+
+async def test_the_ledger_is_asked_anew_each_time(cluster, clock):
+    agreeing = await inspect_cluster(cluster)
+    answers = [assemble([]), agreeing]
+
+    async def ledger():
+        return answers.pop(0)
+
+    found = await audit_cluster(cluster, namespace="ak", seconds=10, ledger=ledger)
+    assert (found.findings, found.notes, answers) == ([], [], [])
+
+
+async def test_differences_of_other_nodes_than_the_named_ones_are_not_looked_for(cluster, clock):
+    cluster.observe("n")
+    assert (await audit_cluster(cluster, namespace="ak", seconds=0, nodes=frozenset({"m"}))).findings == []
+
+
+async def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster, clock):
+    cluster.store(NODES, {"metadata": {"name": "bare"}})
+    with pytest.raises(ServiceError, match="there is no node with cards named bare, x") as raised:
+        await audit_cluster(cluster, namespace="ak", seconds=10, nodes=frozenset({"x", "n", "bare"}))
+    assert raised.value.next_step == "`accelkit inspect` lists the nodes with cards"

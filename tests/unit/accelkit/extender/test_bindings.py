@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError, PodGoneError
+from accelkit.extender import bindings as module
+from accelkit.extender.bindings import read_pod, write_binding
+from accelkit.kube.paths import PODS
+from accelkit.model.pod import PodRef
+
+POD = PodRef("d", "p", "uid-p")
+PATH = "/api/v1/namespaces/d/pods/p"
+
+
+@pytest.fixture
+def api():
+    api = FakeApi()
+    api.store(PODS, {"metadata": {"name": "p", "namespace": "d", "uid": "uid-p"}, "spec": {"containers": []}})
+    return api
+
+
+@pytest.mark.parametrize("annotations", [{}, {"accelkit.io/assignment": "{}"}])
+async def test_a_binding_names_pod_uid_and_node_and_carries_the_annotations(api, annotations):
+    await write_binding(api, POD, "n", annotations)
+    (request,) = api.requests
+    assert (request.method, request.path, request.query) == ("POST", f"{PATH}/binding", {"timeout": "5s"})
+    assert request.body == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": "p",
+            "namespace": "d",
+            "uid": "uid-p",
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
+    }
+    assert api.objects[PATH]["spec"]["nodeName"] == "n"
+
+
+async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api, monkeypatch):
+    monkeypatch.setattr(module, "PREDECESSOR_SECONDS", 0.01)
+    api.before.append(lambda _: asyncio.sleep(60))
+    with pytest.raises(ApiError, match="no answer within 0 s") as lost:
+        await write_binding(api, POD, "n", {})
+    assert lost.value.unanswered
+
+
+async def test_whoever_binds_after_us_waits_a_second_longer_than_the_api_server_takes_to_write():
+    assert module.PREDECESSOR_SECONDS == 6
+
+
+async def test_the_pod_is_read_by_its_name_and_known_by_its_uid(api):
+    assert (await read_pod(api, POD)).metadata.uid == "uid-p"
+    with pytest.raises(PodGoneError, match=r"pod d/p is another one now \(UID uid-p, not uid-q\)"):
+        await read_pod(api, PodRef("d", "p", "uid-q"))
+
+
+async def test_a_pod_that_is_not_there_is_gone(api):
+    api.objects.clear()
+    with pytest.raises(PodGoneError, match="pod d/p does not exist any more"):
+        await read_pod(api, POD)
+
+
+async def test_a_refusal_says_nothing_about_the_pod(api):
+    api.fail(ApiError("denied", status=403))
+    with pytest.raises(ApiError, match="denied") as refused:
+        await read_pod(api, POD)
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"metadata": 1}', b'{"metadata": {"uid": "\xff"}}'])
+async def test_a_pod_that_cannot_be_read_has_an_unknown_outcome(api, text):
+    api.documents[PATH] = text
+    with pytest.raises(ApiError, match="pod d/p cannot be read: ") as unreadable:
+        await read_pod(api, POD)
+    assert unreadable.value.unanswered

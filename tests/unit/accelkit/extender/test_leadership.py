@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
+from accelkit.extender.endpoint import LeaderEndpoint
+from accelkit.extender.leadership import Leadership, Replica, parse_replica
+from accelkit.kube import lease as elections
+from accelkit.kube.lease import LeaseName
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/d/leases"
+LEASE = f"{LEASES}/l"
+SLICE = "/apis/discovery.k8s.io/v1/namespaces/d/endpointslices/s"
+NAME = LeaseName("d", "l")
+
+
+def parse(**changed):
+    given = {"lease": "d/l", "identity": "pod-a", "advertise": "10.0.0.1", "service": "s", **changed}
+    return parse_replica(32766, **given)
+
+
+def test_a_replica_is_reached_through_the_service_of_its_lease():
+    assert parse() == Replica(NAME, "pod-a", LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a"))
+
+
+@pytest.mark.parametrize(("given", "address"), [("10.0.0.1", "10.0.0.1"), ("FD00:0::1", "fd00::1")])
+def test_the_address_is_advertised_in_its_short_form(given, address):
+    assert parse(advertise=given).endpoint.address == address
+
+
+@pytest.mark.parametrize("service", [None, ""])
+def test_without_a_service_no_address_is_needed(service):
+    assert parse(service=service, advertise=None) == Replica(NAME, "pod-a")
+
+
+@pytest.mark.parametrize("lease", [None, ""])
+def test_without_a_lease_there_is_one_extender_alone(lease):
+    assert parse(lease=lease, service=None) is None
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentence", "next_step"),
+    [
+        ({"lease": None}, "--service needs --lease", "give --lease NAMESPACE/NAME"),
+        ({"identity": None}, "--lease needs our name", "give --identity, or set POD_NAME"),
+        ({"identity": ""}, "--lease needs our name", "give --identity, or set POD_NAME"),
+        ({"advertise": None}, "--service needs our address, and '' is none", "give --advertise, or set POD_IP"),
+        ({"advertise": "here"}, "--service needs our address, and 'here' is none", "give --advertise, or set POD_IP"),
+        ({"lease": "l"}, "'l' is no Lease", "write it as accelkit/accelkit-extender"),
+    ],
+)
+def test_what_contradicts_itself_or_is_missing_is_said_with_the_option_to_give(missing, sentence, next_step):
+    with pytest.raises(ConfigurationError, match=sentence) as refused:
+        parse(**missing)
+    assert refused.value.next_step == next_step
+
+
+class Cluster:
+    """Replicas on one API server."""
+
+    def __init__(self):
+        self.api, self.running = FakeApi(), []
+        self.api.store("/api/v1/namespaces/d/services", {"metadata": {"name": "s", "uid": "uid-s"}})
+
+    def start(self, name, address=""):
+        """Start a replica; `told` is what it was told, `task` runs it."""
+        endpoint = LeaderEndpoint("d", "s", address, 1) if address else None
+        told = []
+        replica = Leadership(
+            self.api,
+            Replica(NAME, name, endpoint),
+            on_acquired=lambda: told.append("acquired"),
+            on_lost=lambda: told.append("lost"),
+        )
+        replica.told, replica.task = told, asyncio.create_task(replica.run())
+        self.running.append(replica.task)
+        return replica
+
+    @property
+    def holder(self):
+        return self.api.objects[LEASE]["spec"]["holderIdentity"]
+
+    def usurp(self, name="z"):
+        self.api.objects[LEASE]["spec"]["holderIdentity"] = name
+
+    @property
+    def address(self):
+        return self.api.objects[SLICE]["endpoints"][0]["addresses"][0] if SLICE in self.api.objects else None
+
+
+@pytest.fixture
+async def cluster(monkeypatch):
+    monkeypatch.setattr(elections, "_RETRY_SECONDS", 0.01)
+    cluster = Cluster()
+    yield cluster
+    for task in cluster.running:
+        task.cancel()
+    await asyncio.gather(*cluster.running, return_exceptions=True)
+
+
+async def until(question):
+    async with asyncio.timeout(15):
+        while not question():
+            await asyncio.sleep(0.001)
+
+
+async def test_one_of_two_leads_and_the_other_says_who_does(cluster):
+    a = cluster.start("a")
+    assert not a.leads()
+    with pytest.raises(NotLeadingError, match="this replica does not bind pods; no replica holds the Lease"):
+        a.check()
+    await until(a.leads)
+    a.check()
+    b = cluster.start("b")
+    await asyncio.sleep(0.05)
+    assert (a.told, b.told, b.leads()) == (["acquired"], [], False)
+    with pytest.raises(NotLeadingError, match="this replica does not bind pods; a holds the Lease"):
+        b.check()
+
+
+async def test_the_service_leads_to_who_leads(cluster):
+    a = cluster.start("a", "10.0.0.1")
+    b = cluster.start("b", "10.0.0.2")
+    await until(lambda: cluster.address == "10.0.0.1")
+    await a.release()
+    assert a.told == ["acquired", "lost"]
+    a.task.cancel()
+    await until(lambda: cluster.address == "10.0.0.2")
+    assert (a.leads(), b.leads(), b.told) == (False, True, ["acquired"])
+
+
+async def test_where_no_service_leads_to_the_leader_none_is_written(cluster):
+    a = cluster.start("a")
+    await until(a.leads)
+    await asyncio.sleep(0.02)
+    cluster.usurp()
+    await until(lambda: a.told == ["acquired", "lost"])
+    assert {request.path for request in cluster.api.requests} == {LEASE, LEASES}
+
+
+async def test_a_replica_that_lost_its_lease_writes_the_service_no_longer(cluster, monkeypatch):
+    monkeypatch.setattr("accelkit.extender.endpoint._CHECK_SECONDS", 0.001)
+    a = cluster.start("a", "10.0.0.1")
+    await until(lambda: cluster.address)
+    cluster.usurp()
+    await until(lambda: a.told == ["acquired", "lost"])
+    del cluster.api.objects[SLICE]
+    await asyncio.sleep(0.05)
+    assert cluster.address is None
+    assert not a.leads()
+
+
+async def test_who_ends_writes_the_service_no_longer_and_leaves_its_address(cluster, monkeypatch):
+    monkeypatch.setattr("accelkit.extender.endpoint._CHECK_SECONDS", 0.001)
+    a = cluster.start("a", "10.0.0.1")
+    await until(lambda: cluster.address)
+    a.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await a.task
+    assert cluster.address == "10.0.0.1"
+    count = len(cluster.api.requests)
+    await asyncio.sleep(0.02)
+    assert len(cluster.api.requests) == count
+
+
+async def test_who_ends_has_ended_when_its_last_request_has(cluster):
+    ended = []
+
+    async def linger(request):
+        if "endpointslices" in request.path:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.01)
+                ended.append(request)
+
+    cluster.api.before.append(linger)
+    a = cluster.start("a", "10.0.0.1")
+    await until(lambda: any("endpointslices" in request.path for request in cluster.api.requests))
+    a.task.cancel()
+    await asyncio.gather(a.task, return_exceptions=True)
+    assert len(ended) == 1
+
+
+async def test_a_failing_service_does_not_end_the_leader(cluster):
+    cluster.api.fail(ApiError("denied", status=403), path="services", times=None)
+    a = cluster.start("a", "10.0.0.1")
+    await until(lambda: any("services" in request.path for request in cluster.api.requests))
+    assert a.leads()

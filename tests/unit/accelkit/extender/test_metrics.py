@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
+from accelkit.ledger.holding import UnassignedPod
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+
+VERBS = "accelkit_extender_request_duration_seconds"
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(unit_bytes=1)
+    ledger.put_node("n", Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 16))))
+    return ledger
+
+
+def shown(metrics):
+    """The samples that a scrape returns, by name and labels."""
+    families = text_string_to_metric_families(metrics.render().decode())
+    samples = [each for family in families for each in family.samples]
+    return {(each.name, *(f"{key}={value}" for key, value in each.labels.items())): each.value for each in samples}
+
+
+def hold(ledger, name, memory):
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
+    ledger.reserve(PodRef("d", name, name), "n", request, Policy.SPREAD)
+    return request
+
+
+def test_what_the_ledger_holds_is_read_at_each_scrape(ledger):
+    metrics = ExtenderMetrics(ledger, lambda: 0.0)
+    hold(ledger, "p", 4)
+    request = hold(ledger, "q", 3)
+    samples = shown(metrics)
+    assert samples["accelkit_cards", "node=n"] == 2
+    assert samples["accelkit_memory_capacity_bytes", "node=n"] == 32
+    assert samples["accelkit_memory_used_bytes", "node=n"] == 7
+    assert samples["accelkit_unassigned_pods", "node=n"] == 0
+    assert samples["accelkit_pods",] == 2
+    ledger.release("q")
+    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "r", "r"), "n", request, "none"))
+    samples = shown(metrics)
+    assert samples["accelkit_memory_used_bytes", "node=n"] == 4
+    assert samples["accelkit_unassigned_pods", "node=n"] == 1
+
+
+def test_nodes_without_cards_are_left_out_unless_pods_hold_cards_there(ledger):
+    ledger.put_node("bare", None)
+    ledger.put_node("m", Inventory(1, (Card("c", "v", "m", 16),)))
+    hold(ledger, "p", 4)
+    ledger.put_node("n", None)
+    nodes = {sample[1] for sample in shown(ExtenderMetrics(ledger, lambda: 0.0)) if sample[0] == "accelkit_cards"}
+    assert nodes == {"node=n", "node=m"}
+
+
+def test_silence_of_the_api_server_and_leadership_are_asked_for_at_each_scrape(ledger):
+    state = {"silence": 1.5, "leads": False}
+    metrics = ExtenderMetrics(ledger, lambda: state["silence"], lambda: state["leads"])
+    assert shown(metrics)["accelkit_api_silence_seconds",] == 1.5
+    assert shown(metrics)["accelkit_leader",] == 0
+    state.update(silence=0.0, leads=True)
+    assert shown(metrics)["accelkit_api_silence_seconds",] == 0
+    assert shown(metrics)["accelkit_leader",] == 1
+
+
+def test_who_is_alone_leads(ledger):
+    assert shown(ExtenderMetrics(ledger, lambda: 0.0))["accelkit_leader",] == 1
+
+
+def test_requests_errors_and_wakes_are_counted_by_verb_and_result(ledger):
+    metrics = ExtenderMetrics(ledger, lambda: 0.0)
+    metrics.duration.labels("filter").observe(0.003)
+    metrics.errors.labels("bind").inc()
+    metrics.wakes.labels("written").inc()
+    samples = shown(metrics)
+    assert samples[f"{VERBS}_count", "verb=filter"] == 1
+    assert samples["accelkit_extender_errors_total", "verb=bind"] == 1
+    assert samples["accelkit_extender_wakes_total", "result=written"] == 1
+
+
+def test_durations_are_told_apart_from_half_a_millisecond_to_the_ten_seconds_of_a_bind(ledger):
+    metrics = ExtenderMetrics(ledger, lambda: 0.0)
+    metrics.duration.labels("bind").observe(0.003)
+    bounds = [key[1] for key in shown(metrics) if key[0] == f"{VERBS}_bucket"]
+    finite = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
+    assert [float(bound.removeprefix("le=")) for bound in bounds] == [*finite, float("inf")]
+
+
+def test_two_extenders_in_one_process_do_not_meet(ledger):
+    one, other = ExtenderMetrics(ledger, lambda: 0.0), ExtenderMetrics(ledger, lambda: 0.0)
+    one.errors.labels("bind").inc()
+    assert ("accelkit_extender_errors_total", "verb=bind") not in shown(other)
+
+
+def test_the_text_is_the_exposition_format_that_collectors_read():
+    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+
+import pytest
+from http_service import Pki, connected, reconnected, serving, until
+
+from accelkit.extender import server as module
+from accelkit.extender.routes import Reply
+from accelkit.install.certificates import Authority
+
+LOOK_SECONDS = 0.01
+
+
+async def hello(*_):
+    return Reply(200, b"hello")
+
+
+@pytest.fixture
+def pki(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_CERTIFICATE_SECONDS", LOOK_SECONDS)
+    return Pki(tmp_path)
+
+
+@pytest.fixture
+def errors(caplog):
+    """The errors that were logged."""
+    caplog.set_level(logging.INFO)
+    return lambda: [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def shown(at, pki):
+    """The certificate that a new caller is shown."""
+    async with reconnected(at, pki.client()) as connection:
+        return connection.certificate
+
+
+async def served(at, pki, certificate):
+    """Wait until new callers are shown a certificate."""
+    async with asyncio.timeout(15):
+        while await shown(at, pki) != certificate:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def test_a_client_of_our_authority_is_served(pki):
+    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
+        status, headers, body = await connection.ask("GET", "/")
+    assert (status, headers["content-type"], body) == (200, "application/json", b"hello")
+
+
+@pytest.mark.parametrize("name", ["", "stranger"])
+async def test_a_client_without_a_certificate_of_our_authority_is_not_served(pki, name):
+    async with serving(hello, tls=pki.files) as (_, at):
+        # With TLS 1.3 the refusal comes after the client's handshake.
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            async with connected(at, pki.client(name)) as connection:
+                await connection.ask("GET", "/")
+        async with connected(at, pki.client()) as connection:
+            assert (await connection.ask("GET", "/"))[0] == 200
+
+
+async def test_who_speaks_no_tls_is_not_served(pki):
+    async with serving(hello, tls=pki.files) as (_, at), connected(at) as connection:
+        await connection.send("GET", "/")
+        assert b"HTTP" not in await connection.reader.read()
+
+
+@pytest.mark.parametrize(("version", "accepted"), [("TLSv1_1", False), ("TLSv1_2", True), ("TLSv1_3", True)])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1:DeprecationWarning")
+async def test_tls_begins_at_1_2(pki, version, accepted):
+    client = pki.client()
+    client.set_ciphers("DEFAULT:@SECLEVEL=0")
+    client.minimum_version = client.maximum_version = ssl.TLSVersion[version]
+    async with serving(hello, tls=pki.files) as (_, at):
+        if accepted:
+            async with connected(at, client) as connection:
+                assert (await connection.ask("GET", "/"))[0] == 200
+        else:
+            with pytest.raises(OSError, match=r"(?i)ssl|protocol|reset"):
+                await asyncio.open_connection(at.host, at.port, ssl=client)
+
+
+async def test_a_changed_certificate_comes_into_force_for_everybody(pki, errors):
+    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as former:
+        await former.ask("GET", "/")
+        for _ in range(2):
+            await served(at, pki, pki.issue_server())
+        assert await former.closed()
+    assert errors() == []
+
+
+async def test_a_changed_authority_comes_into_force(pki):
+    others = Authority("others")
+    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as former:
+        pki.files.client_ca.write_bytes(others.certificate)
+        assert await former.closed()
+        pki.write("client", others.issue_client("kube-scheduler"))
+        async with reconnected(at, pki.client()) as connection:
+            assert (await connection.ask("GET", "/"))[0] == 200
+
+
+async def test_while_the_files_stay_as_they_are_connections_stay_open(pki):
+    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
+        for _ in range(10):
+            assert (await connection.ask("GET", "/"))[0] == 200
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def test_files_that_cannot_be_used_are_said_once_and_the_former_ones_stay_in_use(pki, errors):
+    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
+        before = connection.certificate
+        pki.files.key.write_text("nonsense")
+        await until(errors)
+        await asyncio.sleep(5 * LOOK_SECONDS)
+        (said,) = errors()
+        assert said.startswith(f"the former certificates stay in use: certificate {pki.files.certificate} with key")
+        assert (await connection.ask("GET", "/"))[0] == 200
+        assert await shown(at, pki) == before
+        await served(at, pki, pki.issue_server())
+    assert errors() == [said]
+
+
+async def test_files_that_are_being_written_are_not_read(pki, errors):
+    async with serving(hello, tls=pki.files) as (_, at):
+        await shown(at, pki)
+        for number in range(30):
+            # Five times as often as they are looked at.
+            pki.files.certificate.write_text(f"part {number}")
+            await asyncio.sleep(LOOK_SECONDS / 5)
+        await served(at, pki, pki.issue_server())
+    assert errors() == []
+
+
+async def test_a_file_that_is_gone_for_a_while_changes_nothing(pki, errors):
+    async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
+        content = pki.files.key.read_bytes()
+        pki.files.key.unlink()
+        await asyncio.sleep(5 * LOOK_SECONDS)
+        pki.files.key.write_bytes(content)
+        await asyncio.sleep(5 * LOOK_SECONDS)
+        assert (await connection.ask("GET", "/"))[0] == 200
+    assert errors() == []
+
+
+async def test_the_watch_of_the_files_ends_with_the_server(pki, caplog):
+    caplog.set_level(logging.INFO)
+    async with serving(hello, tls=pki.files) as (_, at):
+        await shown(at, pki)
+    pki.issue_server()
+    await asyncio.sleep(5 * LOOK_SECONDS)
+    assert "certificates read again" not in caplog.messages

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+
+import pytest
+from http_service import PATIENCE_SECONDS, Pki, until
+from ports import free_port
+
+from accelkit.errors import ApiError
+from accelkit.extender import service
+from accelkit.extender.listen import Listen
+from accelkit.extender.service import LISTS
+from accelkit.kube.paths import NODES, PODS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_serves_what_it_read_until_it_is_told_to_end(cluster, number, caplog):
+    caplog.set_level("INFO")
+    async with cluster.extender() as running:
+        cluster.pod()
+        assert await cluster.filter() == ["n"]
+        # No pod waited when it began: it binds at once.
+        assert await cluster.bind() == ""
+        await cluster.uses(4)
+        os.kill(os.getpid(), number)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await running
+    assert f"extender listens on 127.0.0.1:{cluster.at.port}" in caplog.messages
+    assert caplog.messages[-1] == "extender ended"
+
+
+async def test_it_is_ready_when_nodes_and_pods_were_read(cluster):
+    for path in (NODES, PODS):
+        gate = cluster.hold(path)
+        async with cluster.extender(ready=False):
+            await until(lambda path=path: sum(request.path == path for request in cluster.api.requests))
+            await asyncio.sleep(0.05)
+            await cluster.readiness("the cluster has not been read yet")
+            gate.set()
+            await cluster.readiness("ok")
+        cluster.api.requests.clear()
+
+
+async def test_it_follows_what_the_api_server_shows(cluster):
+    async with cluster.extender():
+        assert await cluster.filter() == ["n"]
+        cluster.api.show(NODES, "MODIFIED", {"metadata": {"name": "n"}})
+        await cluster.fits(False)
+        cluster.api.show(NODES, "MODIFIED", cluster.node())
+        pod = cluster.pod("q", 6)
+        cluster.api.show(PODS, "ADDED", pod | {"spec": pod["spec"] | {"nodeName": "n"}})
+        await cluster.metric("accelkit_pods", "1.0")
+
+
+async def test_an_api_server_that_stays_away_ends_decisions(cluster, monkeypatch):
+    monkeypatch.setattr("accelkit.extender.readiness.MAX_SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr("accelkit.kube.heartbeat._SECONDS", 0.05)
+    async with cluster.extender(ready=False):
+        await cluster.readiness("ok")
+        cluster.api.fail(ApiError("no answer"), times=None)
+        await cluster.readiness("the API server has been away for 0 s")
+        cluster.api.recover()
+        await cluster.readiness("ok")
+
+
+async def test_where_pods_wait_no_binding_is_sent_while_one_of_a_predecessor_may_still_appear(cluster, monkeypatch):
+    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 0.3)
+    cluster.pod()
+    async with cluster.extender():
+        binding = asyncio.create_task(cluster.bind())
+        await asyncio.sleep(0.1)
+        assert cluster.bindings == []
+        assert await binding == ""
+
+
+async def test_a_holding_that_a_list_does_not_show_is_asked_for(cluster):
+    async with cluster.extender():
+        cluster.pod()
+        assert await cluster.bind() == ""
+        cluster.api.objects.pop(f"{PODS.removesuffix('/pods')}/namespaces/d/pods/p")
+        cluster.api.show(PODS, "ERROR", {"metadata": {}, "code": 410, "message": "too old"})
+        await cluster.uses(0)
+
+
+async def test_lists_of_bad_cards_are_read_where_a_dialect_in_use_has_them_and_only_there(cluster):
+    map_ = {"metadata": {"name": "unhealthy-gpu-n"}, "data": {"gpus": "a"}}
+    cluster.api.store(LISTS, map_)
+    async with cluster.extender():
+        assert await cluster.filter() == ["n"]
+    assert not any("configmaps" in request.path for request in cluster.api.requests)
+    async with cluster.extender(dialects=("native", "aliyun")):
+        await cluster.fits(False)
+        cluster.api.show("/api/v1/namespaces/kube-system/configmaps", "DELETED", map_)
+        await cluster.fits(True)
+
+
+async def test_other_systems_are_answered_in_their_own_form(cluster):
+    async with cluster.extender(dialects=("native", "gcushare")):
+        _, answer = await cluster.ask("/gcushare-scheduler/inspect/n")
+        assert json.loads(answer)["nodes"][0]["totalGCU"] == 16
+
+
+async def refuses(port):
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
+
+
+async def test_probes_are_answered_without_tls_on_a_port_of_their_own(cluster):
+    port = free_port()
+    async with cluster.extender(probes=Listen("127.0.0.1", port)):
+        assert (await cluster.ask("/healthz", port=port))[0] == 200
+        assert (await cluster.ask("/inspect", port=port))[0] == 404
+        assert (await cluster.ask("/inspect"))[0] == 200
+    # granian closes the port a moment after it says that it has ended.
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await refuses(port):
+            await asyncio.sleep(0.01)
+
+
+async def test_waiting_pods_are_woken_where_that_was_asked_for(cluster):
+    pod = cluster.pod(memory=16)
+    async with cluster.extender(wake=True):
+        await cluster.metric('accelkit_extender_wakes_total{result="written"}', "0.0")
+        cluster.api.show(PODS, "ADDED", pod)
+        cluster.api.show(NODES, "MODIFIED", cluster.node("a", "b"))
+        path = f"{NODES}/n"
+        await until(lambda: "accelkit.io/freed-at" in cluster.api.objects[path]["metadata"]["annotations"])
+        await cluster.metric('accelkit_extender_wakes_total{result="written"}', "1.0")
+
+
+async def test_nobody_is_woken_where_that_was_not_asked_for(cluster):
+    async with cluster.extender():
+        await asyncio.sleep(0.1)
+        assert "accelkit_extender_wakes_total{" not in (await cluster.ask("/metrics"))[1]
+
+
+@pytest.mark.parametrize("part", ["probes", "listen"])
+async def test_a_part_that_fails_ends_the_whole_with_its_error(cluster, tmp_path, part):
+    pki = Pki(tmp_path)
+    pki.files.key.write_text("nonsense")
+    broken = Listen("127.0.0.1", free_port(), pki.files)
+    if part == "listen":
+        cluster.at = broken
+    async with cluster.extender(ready=False, **({"probes": broken} if part == "probes" else {})) as running:
+        with pytest.raises(OSError, match="PEM"):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await running

@@ -1,0 +1,113 @@
+"""The whole extender as one of several replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+from extender_cluster import LEASES, REPLICA
+from http_service import PATIENCE_SECONDS, connected, until
+from ports import free_port
+
+from accelkit.errors import ApiError
+from accelkit.extender import service
+from accelkit.extender.listen import Listen
+from accelkit.kube import lease as elections
+from accelkit.kube.paths import PODS
+
+
+async def test_who_holds_the_lease_answers_and_binds(cluster):
+    async with cluster.extender(replica=REPLICA):
+        await cluster.metric("accelkit_leader", "1.0")
+        assert await cluster.filter() == ["n"]
+        assert await cluster.bind() == ""
+        assert cluster.holder == "us"
+
+
+async def test_who_does_not_hold_it_shows_what_is_there_and_closes_what_asks_for_more(cluster):
+    cluster.lease("other")
+    async with cluster.extender(replica=REPLICA):
+        await cluster.metric("accelkit_leader", "0.0")
+        assert await cluster.bind() == 503
+        await cluster.uses(0)
+    assert cluster.holder == "other"
+
+
+async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, monkeypatch):
+    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 0.0)
+    leases = cluster.hold(LEASES, "POST")
+    async with cluster.extender(replica=REPLICA):
+        pods = cluster.hold(PODS)
+        leases.set()
+        await cluster.metric("accelkit_leader", "1.0")
+        cluster.pod()
+        assert await cluster.bind() == "the pods are being read again"
+        pods.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await cluster.bind():
+                await asyncio.sleep(0.005)
+
+
+async def test_who_begins_to_lead_lets_the_bindings_of_its_predecessor_appear_first(cluster, monkeypatch):
+    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 0.3)
+    leases = cluster.hold(LEASES, "POST")
+    async with cluster.extender(replica=REPLICA):
+        await cluster.bind()
+        pods = cluster.hold(PODS)
+        leases.set()
+        await cluster.metric("accelkit_leader", "1.0")
+        cluster.pod()
+        binding = asyncio.create_task(cluster.bind())
+        await asyncio.sleep(0.05)
+        pods.set()
+        assert await binding == ""
+
+
+async def test_who_leads_no_longer_closes_the_connections_that_lead_to_it(cluster):
+    async with cluster.extender(replica=REPLICA):
+        await cluster.metric("accelkit_leader", "1.0")
+        async with connected(cluster.at) as connection:
+            await connection.ask("GET", "/healthz")
+            cluster.lease("other")
+            assert await connection.closed()
+        await cluster.metric("accelkit_leader", "0.0")
+
+
+async def test_who_ends_gives_up_the_lease_when_the_bindings_under_way_have_ended(cluster, monkeypatch):
+    # A renewal that falls into the release wins.
+    monkeypatch.setattr(elections, "_RETRY_SECONDS", 8.0)
+    # The probes end first.
+    async with cluster.extender(replica=REPLICA, probes=Listen("127.0.0.1", free_port())) as running:
+        await cluster.metric("accelkit_leader", "1.0")
+        await cluster.pod_is_fit()
+        gate = cluster.hold("/binding", "POST")
+        binding = asyncio.create_task(cluster.bind())
+        await until(lambda: cluster.bindings)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        assert cluster.holder == "us"
+        gate.set()
+        assert await binding == ""
+        await until(running.done)
+        assert cluster.holder == ""
+
+
+@pytest.mark.parametrize("status", [0, 500])
+async def test_who_ends_with_a_binding_of_unknown_outcome_leaves_the_lease_to_run_out(cluster, status):
+    async with cluster.extender(replica=REPLICA) as running:
+        await cluster.metric("accelkit_leader", "1.0")
+        await cluster.pod_is_fit()
+        trouble = ApiError("trouble", status=status)
+
+        def begin(request):
+            if request.path.endswith("/binding"):
+                cluster.api.fail(trouble, path="/pods/p", times=None)
+
+        cluster.api.before.append(begin)
+        assert await cluster.bind()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(running.done)
+    assert cluster.holder == "us"

@@ -1,0 +1,136 @@
+"""What `accelkit inspect` prints for people and programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from registries.hostile import HostileRegistry
+from registries.tls import serving
+from ruamel.yaml import YAML
+
+from accelkit.cli import main
+from accelkit.inspection.inspection import Inspection
+from accelkit.kube.paths import NODES, PODS
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+
+GIB = 2**30
+
+
+def run(*arguments, **environ):
+    return CliRunner().invoke(main, ["inspect", *map(str, arguments)], env=environ, catch_exceptions=False)
+
+
+@pytest.fixture
+def extender(hostile_registry, answer, inspection):
+    """An extender that holds the inspection of these tests."""
+    answer(hostile_registry, "/inspect", inspection)
+    return hostile_registry
+
+
+@pytest.fixture
+def kubeconfig(hostile_registry, answer, tmp_path):
+    """The file that leads to an API server with two nodes, and a pod on one of them."""
+
+    def node(name, card):
+        inventory = encode_inventory(Inventory(GIB, (Card(card, "v", "m", 16 * GIB),)))
+        return {"metadata": {"name": name, "annotations": {INVENTORY_ANNOTATION: inventory}}}
+
+    assignment = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({"c": (Share("a", 4 * GIB),)}))}
+    metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": assignment}
+    container = {"name": "c", "resources": {"limits": {"accelkit.io/memory": "4"}}}
+    pod = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}}
+    answer(hostile_registry, NODES, {"metadata": {}, "items": [node("n", "a"), node("m", "b")]})
+    answer(hostile_registry, PODS, {"metadata": {}, "items": [pod]})
+    path = tmp_path / "kubeconfig"
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": hostile_registry.url}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_people_read_the_table(extender):
+    result = run("--extender", extender.url)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "n  2 cards, 20 GiB of 32 GiB used",
+        "  a  ██████░░░░░░░░░░░░░░░░░░      4 GiB of 16 GiB    m",
+        "     └ d/p [c]                     4 GiB",
+        "  b  ████████████████████████     16 GiB of 16 GiB    m",
+        "     └ d/p [w]                 whole card",
+        "",
+        "1 node, 2 cards, 20 GiB of 32 GiB used, unit 1 GiB",
+    ]
+
+
+def test_scripts_for_kubectl_inspect_gpushare_read_its_table(extender):
+    result = run("--layout", "aliyun", ACCELKIT_EXTENDER=extender.url)
+    assert result.stdout.splitlines()[:2] == [
+        "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)",
+        "n     -          4/16                   16/16                  20/32",
+    ]
+
+
+def test_programs_read_json_or_yaml(extender, inspection):
+    shown = run("--extender", extender.url, "-o", "json").stdout
+    assert msgspec.json.decode(shown, type=Inspection) == inspection
+    assert YAML(typ="safe").load(run("--extender", extender.url, "-o", "yaml").stdout) == json.loads(shown)
+
+
+def test_one_node_is_asked_for_by_its_name(hostile_registry, answer, inspection):
+    answer(hostile_registry, "/inspect/n", inspection)
+    assert run("n", "--extender", hostile_registry.url).exit_code == 0
+    assert [each.path for each in hostile_registry.requests] == ["/inspect/n"]
+
+
+def test_what_the_extender_refuses_is_one_line_and_exit_code_1(hostile_registry, answer):
+    answer(hostile_registry, "/inspect/x", {"error": "there is no node 'x'"}, status=404)
+    result = run("x", "--extender", hostile_registry.url)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: there is no node 'x'\n")
+
+
+def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, inspection):
+    context, authority = serving(tmp_path, "extender.accelkit.svc")
+    chain = tmp_path / "server.pem"
+    with HostileRegistry(tls=context) as registry:
+        answer(registry, "/inspect", inspection)
+        given = ["--extender", registry.url, "--ca", authority, "--cert", chain, "--key", chain]
+        assert run(*given, "--server-name", "extender.accelkit.svc").exit_code == 0
+        refused = run(*given)
+    assert refused.exit_code == 1
+    assert f"Error: the extender at {registry.url} does not answer" in refused.stderr
+
+
+def test_a_key_that_is_not_the_certificates_is_an_error(tmp_path):
+    _, authority = serving(tmp_path)
+    result = run("--ca", authority, "--cert", tmp_path / "server.pem", "--key", authority)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: the certificates cannot be used: ")
+
+
+@pytest.mark.parametrize("option", ["--ca", "--cert", "--key", "--kubeconfig"])
+def test_a_folder_in_the_place_of_a_file_is_wrong_usage(tmp_path, option):
+    result = run(option, tmp_path)
+    assert result.exit_code == 2
+    assert "is a directory" in result.stderr
+
+
+def test_the_api_server_is_read_where_that_is_asked_for(kubeconfig):
+    shown = json.loads(run("--from-api", "-o", "json", KUBECONFIG=str(kubeconfig)).stdout)
+    cards = {card["id"]: card["used_bytes"] for node in shown["nodes"] for card in node["cards"]}
+    assert cards == {"a": 4 * GIB, "b": 0}
+    one = json.loads(run("n", "--from-api", "--kubeconfig", kubeconfig, "-o", "json").stdout)
+    assert [node["name"] for node in one["nodes"]] == ["n"]
+
+
+def test_a_node_that_the_api_server_does_not_know_is_an_error_with_a_next_step(kubeconfig):
+    result = run("x", "--from-api", "--kubeconfig", kubeconfig)
+    assert result.exit_code == 1
+    assert result.stderr == "Error: there is no node 'x'; `accelkit inspect` lists the nodes with cards\n"

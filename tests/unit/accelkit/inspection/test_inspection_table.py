@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from accelkit.errors import InventoryError
+from accelkit.inspection.inspection import view
+from accelkit.inspection.table import build_inspection_table
+from accelkit.ledger.holding import UnassignedPod
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card, Health
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+
+GIB = 2**30
+CARD = Card("a", "v", "m", 16 * GIB)
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(unit_bytes=GIB)
+    ledger.put_node("n", Inventory(GIB, (CARD,)))
+    return ledger
+
+
+def put(ledger, *cards):
+    ledger.put_node("n", Inventory(GIB, cards))
+
+
+def hold(ledger, name, card, memory=0, **more):
+    share = Share(card, memory * GIB, **more)
+    ledger.confirm(PodRef("d", name, name), "n", Assignment({"c": (share,)}), [("c", Kind.APP)])
+
+
+def wants(memory):
+    return PodRequest((ContainerRequest("c", Kind.APP, 1, memory * GIB),))
+
+
+def pieces(inspection):
+    """What a terminal shows, piece by piece, each with its style."""
+    return [(piece.text, str(piece.style)) for piece in Console(width=160).render(build_inspection_table(inspection))]
+
+
+def lines(ledger):
+    text = "".join(text for text, _ in pieces(view(ledger.list_nodes())))
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def card_line(ledger):
+    return lines(ledger)[1]
+
+
+def style_of(ledger, text):
+    """The style of the first piece with this text."""
+    return next(style for piece, style in pieces(view(ledger.list_nodes())) if text in piece)
+
+
+def test_cards_pods_and_totals_stand_below_each_other(ledger):
+    put(ledger, CARD, Card("long", "v", "H100", None))
+    hold(ledger, "p", "a", 8, compute=250)
+    hold(ledger, "pod-with-a-long-name", "long", whole=True)
+    ledger.reserve(PodRef("d", "r", "r"), "n", wants(4), Policy.BINPACK)
+    ledger.put_node("o", Inventory(GIB, (Card("x", "v", "m", 16 * GIB),)))
+    assert lines(ledger) == [
+        "n  2 cards, 12 GiB of 16 GiB used",
+        "  a     ██████████████████░░░░░░     12 GiB of 16 GiB    m  compute 25 %",
+        "        └ d/p [c]                         8 GiB, compute 25 %",
+        "        └ d/r [c]                         4 GiB  (reserved)",
+        "  long  ████████████████████████  memory unknown         H100",
+        "        └ d/pod-with-a-long-name [c]  whole card",
+        "",
+        "o  1 card, 0 of 16 GiB used",
+        "  x  ░░░░░░░░░░░░░░░░░░░░░░░░          0 of 16 GiB    m",
+        "",
+        "2 nodes, 3 cards, 12 GiB of 32 GiB used, unit 1 GiB",
+    ]
+
+
+def test_short_names_of_pods_leave_their_amounts_below_those_of_the_card(ledger):
+    hold(ledger, "p", "a", 8)
+    card, share = lines(ledger)[1:3]
+    assert card.index("8 GiB") == share.index("8 GiB")
+
+
+def test_no_name_of_a_pod_is_cut_where_output_is_narrow(ledger):
+    name = "p" * 63
+    hold(ledger, name, "a", 8)
+    console = Console(width=80, soft_wrap=True)
+    with console.capture() as captured:
+        console.print(build_inspection_table(view(ledger.list_nodes())))
+    assert f"└ d/{name} [c]      8 GiB\n" in captured.get()
+
+
+@pytest.mark.parametrize(
+    ("gib", "filled", "style"),
+    [
+        (0, 0, None),
+        (8, 12, "green"),
+        (13, 20, "green"),
+        (14, 21, "yellow"),
+        (16, 24, "yellow"),
+        (17, 24, "red"),
+        (40, 24, "red"),
+    ],
+)
+def test_a_bar_is_as_long_as_what_is_held_and_warns_by_its_colour(ledger, gib, filled, style):
+    if gib:
+        hold(ledger, "p", "a", gib)
+    assert card_line(ledger).split()[1] == "█" * filled + "░" * (24 - filled)
+    if style:
+        assert style_of(ledger, "█") == style
+    if filled < 24:
+        assert style_of(ledger, "░") == "bright_black"
+
+
+def test_a_bar_is_green_up_to_85_percent(ledger):
+    put(ledger, Card("a", "v", "m", 20 * GIB))
+    hold(ledger, "p", "a", 17)
+    assert style_of(ledger, "█") == "green"
+
+
+@pytest.mark.parametrize(("memory", "held", "filled"), [(1000, 1, 1), (1000, 999, 23)])
+def test_a_card_held_in_part_looks_neither_empty_nor_full(ledger, memory, held, filled):
+    put(ledger, Card("a", "v", "m", memory * GIB))
+    hold(ledger, "p", "a", held)
+    assert card_line(ledger).count("█") == filled
+
+
+def test_a_card_of_unknown_memory_is_full_once_it_is_given_whole(ledger):
+    put(ledger, Card("a", "v", "m", None))
+    assert card_line(ledger) == f"  a  {'░' * 24}  memory unknown         m"
+    hold(ledger, "p", "a", whole=True)
+    assert card_line(ledger) == f"  a  {'█' * 24}  memory unknown         m"
+
+
+def test_the_compute_of_a_whole_card_is_no_news(ledger):
+    hold(ledger, "p", "a", 16, compute=1000, whole=True)
+    assert "compute" not in "".join(lines(ledger))
+
+
+def test_compute_is_shown_in_percent_with_what_is_left_of_one(ledger):
+    hold(ledger, "p", "a", 4, compute=125)
+    hold(ledger, "q", "a", 4)
+    assert [line.partition("compute")[2] for line in lines(ledger)[1:4]] == [" 12.5 %", " 12.5 %", ""]
+
+
+@pytest.mark.parametrize(
+    ("health", "reason", "mark", "style"),
+    [
+        (Health.UNHEALTHY, "XID 79", "  unhealthy: XID 79", "red"),
+        (Health.UNHEALTHY, "", "  unhealthy", "red"),
+        (Health.UNKNOWN, "", "  unknown", "yellow"),
+        (Health.HEALTHY, "", "", None),
+    ],
+)
+def test_a_card_that_is_not_healthy_is_marked_with_the_reason(ledger, health, reason, mark, style):
+    put(ledger, msgspec.structs.replace(CARD, health=health, health_reason=reason))
+    assert card_line(ledger) == f"  a  {'░' * 24}          0 of 16 GiB    m{mark}"
+    if style:
+        assert style_of(ledger, mark) == style
+
+
+def test_a_cordoned_card_is_marked(ledger):
+    put(ledger, msgspec.structs.replace(CARD, cordoned=True))
+    assert card_line(ledger).endswith(" m  cordoned")
+    assert style_of(ledger, "  cordoned") == "yellow"
+
+
+def test_a_card_that_no_inventory_names_is_marked(ledger):
+    hold(ledger, "p", "lost", 4)
+    assert " ".join(lines(ledger)[2].split()) == f"lost {'░' * 24} memory unknown unknown not in the inventory"
+    assert style_of(ledger, "  not in the inventory") == "yellow"
+
+
+def test_a_node_whose_cards_are_not_known_says_why(ledger):
+    ledger.put_node("n", InventoryError("garbled"))
+    assert lines(ledger)[0] == "n  1 card, 0 of 16 GiB used  node's accelkit inventory is unknown: garbled"
+    assert style_of(ledger, "garbled") == "bold yellow"
+
+
+def test_a_node_without_cards_shows_the_pods_that_hold_some(ledger):
+    ledger.put_node("n", None)
+    ledger.confirm_unassigned(UnassignedPod(PodRef("d", "s", "s"), "n", wants(4), "it has none"))
+    assert lines(ledger) == [
+        "n  0 cards, 0 of 0 used  node has no accelkit inventory",
+        "  ? d/s holds cards, but which is not known: it has none",
+        "",
+        "1 node, 0 cards, 0 of 0 used",
+    ]
+    assert style_of(ledger, "? d/s") == "yellow"
+
+
+def test_names_and_totals_stand_out_and_what_is_secondary_does_not(ledger):
+    hold(ledger, "p", "a", 4)
+    ledger.reserve(PodRef("d", "r", "r"), "n", wants(4), Policy.BINPACK)
+    assert style_of(ledger, "n") == "bold cyan"
+    assert style_of(ledger, "  1 card, ") == "bold default"
+    assert style_of(ledger, " m") == "bright_black"
+    assert style_of(ledger, "  (reserved)") == "bright_black"
+    assert style_of(ledger, "1 node, ") == "bold"
+
+
+def test_an_empty_cluster_tells_what_to_do():
+    assert pieces(view([]))[0][0] == (
+        "No node shares cards. Label nodes with accelkit.io/share=true and run the node agent on them."
+    )

@@ -1,0 +1,167 @@
+"""A device plugin on its socket, asked by a kubelet that speaks the real protocol."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+import grpc
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
+from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
+from accelkit.node.device_plugin.plugin import DevicePlugin
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
+from accelkit.node.discovery import FoundCard
+from accelkit.node.kubelet import list_pod_resources
+from accelkit.vendors.profiles import load_profiles
+
+MEMORY, WHOLE = "accelkit.io/memory", "accelkit.io/cards"
+CARDS = [FoundCard(Card(name, "v", "m", 4), 0, 0, load_profiles()["simulated"]) for name in ("a", "b")]
+
+
+class Kubelet(api_grpc.RegistrationServicer, resources_grpc.PodResourcesListerServicer):
+    def __init__(self, root):
+        self.root = root
+        self.registered = []
+        self.refuses = False
+
+    async def Register(self, request, context):  # noqa: N802 - gRPC's name
+        if self.refuses:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such version")
+        # A kubelet dials back before it answers.
+        async with self.dial(request.endpoint) as plugin:
+            await plugin.GetDevicePluginOptions(api.Empty(), timeout=5)
+        self.registered.append(request)
+        return api.Empty()
+
+    async def List(self, _request, _context):  # noqa: N802 - gRPC's name
+        answer = resources.ListPodResourcesResponse()
+        answer.pod_resources.add(name="p", namespace="d")
+        return answer
+
+    async def serve(self):
+        self.server = grpc.aio.server()
+        api_grpc.add_RegistrationServicer_to_server(self, self.server)
+        resources_grpc.add_PodResourcesListerServicer_to_server(self, self.server)
+        for name in ("device-plugins", "pod-resources"):
+            folder = self.root / "var/lib/kubelet" / name
+            folder.mkdir(parents=True)
+            self.server.add_insecure_port(f"unix:{folder}/kubelet.sock")
+        await self.server.start()
+
+    def dial(self, endpoint):
+        return Dialled(f"unix:{self.root}/var/lib/kubelet/device-plugins/{endpoint}")
+
+
+class Dialled:
+    def __init__(self, address):
+        self.channel = grpc.aio.insecure_channel(address)
+
+    async def __aenter__(self):
+        return api_grpc.DevicePluginStub(await self.channel.__aenter__())
+
+    async def __aexit__(self, *_):
+        await self.channel.close()
+
+
+class Pods:
+    def list_assigned(self):
+        return []
+
+    async def refresh(self):
+        """Nothing is newer than what is listed."""
+
+
+@pytest.fixture
+async def kubelet():
+    # A socket's path may have 107 bytes, which pytest's folders fill.
+    root = Path(tempfile.mkdtemp(prefix="ak-"))
+    kubelet = Kubelet(root)
+    await kubelet.serve()
+    yield kubelet
+    await kubelet.server.stop(grace=0)
+    shutil.rmtree(root)
+
+
+def plugin_of(kubelet, *, whole=False, **options):
+    names = (WHOLE, MEMORY) if whole else (MEMORY, WHOLE)
+    return DevicePlugin(
+        kubelet.root,
+        resource=names[0],
+        whole=whole,
+        pods=Pods(),
+        allocations=PreferredAllocation(whole=whole),
+        other=(names[1], PreferredAllocation(whole=not whole)),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("steering", [True, False])
+@pytest.mark.parametrize(("whole", "endpoint"), [(False, "accelkit-memory.sock"), (True, "accelkit-cards.sock")])
+async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steering):
+    plugin = plugin_of(kubelet, whole=whole, steering=steering)
+    await plugin.show(CARDS, 2)
+    await plugin.start()
+    (request,) = kubelet.registered
+    assert (request.version, request.endpoint) == ("v1beta1", endpoint)
+    assert request.resource_name == (WHOLE if whole else MEMORY)
+    assert request.options.get_preferred_allocation_available is steering
+    async with kubelet.dial(endpoint) as dialled:
+        options = await dialled.GetDevicePluginOptions(api.Empty(), timeout=5)
+        assert options.get_preferred_allocation_available is steering
+        sent = await dialled.ListAndWatch(api.Empty(), timeout=5).read()
+    assert len(sent.devices) == (2 if whole else 4)
+    await plugin.stop()
+
+
+async def test_a_plugin_that_ends_leaves_no_socket_and_starts_again(kubelet):
+    plugin = plugin_of(kubelet)
+    for _ in range(2):
+        await plugin.start()
+        assert plugin.socket.is_socket()
+        await plugin.stop()
+        assert not plugin.socket.exists()
+    await plugin.stop()
+    assert len(kubelet.registered) == 2
+
+
+async def test_a_socket_that_a_killed_plugin_left_is_taken_over(kubelet):
+    plugin = plugin_of(kubelet)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(plugin.socket))
+        left.listen()
+        await plugin.start()
+        async with kubelet.dial(plugin.endpoint) as dialled:
+            await dialled.GetDevicePluginOptions(api.Empty(), timeout=5)
+    await plugin.start()
+    assert len(kubelet.registered) == 2, "started anew, as after the kubelet's own restart"
+    await plugin.stop()
+
+
+async def test_a_kubelet_that_refuses_is_an_error_with_its_words(kubelet):
+    kubelet.refuses = True
+    plugin = plugin_of(kubelet)
+    with pytest.raises(DevicePluginError, match=f"the kubelet did not register {MEMORY}: no such version"):
+        await plugin.start()
+    await plugin.stop()
+
+
+async def test_a_folder_that_is_missing_is_an_error(kubelet):
+    plugin = plugin_of(kubelet)
+    shutil.rmtree(plugin.socket.parent)
+    with pytest.raises(DevicePluginError, match=f"cannot serve on {plugin.socket}"):
+        await plugin.start()
+
+
+async def test_what_containers_hold_is_asked_on_the_other_socket(kubelet, tmp_path):
+    answer = await list_pod_resources(kubelet.root)
+    assert [pod.name for pod in answer.pod_resources] == ["p"]
+    with pytest.raises(DevicePluginError, match="pod resources cannot be read"):
+        await list_pod_resources(tmp_path)
