@@ -140,6 +140,17 @@ class Cluster:
             assert time.monotonic() < deadline, f"pod {name} is {json.dumps(pod['status'])[:2000]}"
             await asyncio.sleep(0.1)
 
+    async def told(self, reason: str, *names: str) -> None:
+        """Wait until an Event tells this of one of the pods; it is written after what it tells of."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            events = (await self.get(PODS.replace("pods", "events")))["items"]
+            reasons = {each["reason"] for each in events if each["involvedObject"]["name"] in names}
+            if reason in reasons:
+                return
+            assert time.monotonic() < deadline, f"{names} have no Event {reason}, but {reasons}"
+            await asyncio.sleep(0.1)
+
     async def running(self, name: str) -> dict:
         """Wait until a pod runs; return what its containers were given."""
         pod = await self.until(name, lambda pod: pod["status"]["phase"] in ("Running", "Failed"))

@@ -95,7 +95,10 @@ def read_files(root: Path) -> dict[str, tuple[str, int, int, str]]:
 
 
 class Down:
-    """The hosts without a healthy scheduler, and how many there were at most at once."""
+    """The hosts whose scheduler was halted and is not healthy yet, and how many there were at most at once.
+
+    One that answers late, or ends since it could not renew its Lease in time, was not halted: the machine is busy.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -190,7 +193,7 @@ class StaticPod(threading.Thread):
         ready = self._answers()
         if ready:
             self.healthy.set()
-        self._down.say(self._node, down=not ready)
+            self._down.say(self._node, down=False)
         assert self._process is not None
         runs = self._process.poll() is None
         status = {

@@ -97,10 +97,7 @@ async def test_a_pod_bound_past_the_scheduler_gets_the_assignment_it_holds(clust
     assigned = json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION])["containers"]["main"]
     assert {share["card"] for share in assigned} == cards_of(given["main"])
     assert sum(share["memory_bytes"] for share in assigned) == 3 * 2**30
-    events = (await cluster.get(PODS.replace("pods", "events")))["items"]
-    assert [e["reason"] for e in events if e["involvedObject"]["name"] == "past" and "Assignment" in e["reason"]] == [
-        "AssignmentRecorded"
-    ]
+    await cluster.told("AssignmentRecorded", "past")
 
 
 async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
@@ -166,8 +163,7 @@ async def test_without_steering_the_ledger_follows_the_kubelets_own_choice(unste
     assert len(set.union(*given.values())) > 1
     for name, cards in given.items():
         await unsteered.until(name, lambda pod, cards=cards: assigned_cards(pod) == cards)
-    events = (await unsteered.get(PODS.replace("pods", "events")))["items"]
-    assert any(e["reason"] == "AssignmentCorrected" and e["involvedObject"]["name"] in given for e in events)
+    await unsteered.told("AssignmentCorrected", *given)
     deadline = time.monotonic() + 30
     while (ledger := by_pod(unsteered.sandbox.inspect())) != given:
         assert time.monotonic() < deadline, (ledger, given)
