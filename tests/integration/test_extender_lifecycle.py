@@ -20,6 +20,7 @@ from extender_process import (
     used_by_card,
     world_of,
 )
+from fake_api.kubeconfig import write_kubeconfig
 from ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -100,10 +101,7 @@ async def test_sigterm_ends_it_amid_a_body(process):
 
 
 async def test_sigterm_ends_it_while_the_api_server_is_away(tmp_path):
-    kubeconfig = tmp_path / "kubeconfig"
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{free_port()}"}}
-    context = {"name": "c", "context": {"cluster": "c"}}
-    kubeconfig.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"}))
+    kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{free_port()}")
     with Process(tmp_path, "--kubeconfig", str(kubeconfig)) as process:
 
         async def complains() -> bool:

@@ -9,24 +9,13 @@ import msgspec
 import pytest
 from aiohttp import web
 from click.testing import CliRunner
-from fake_api.server import FakeApi
+from fake_api.kubeconfig import write_kubeconfig
 from ruamel.yaml import YAML
 
 from accelkit.cli import main
 from accelkit.errors import ApiError
 from accelkit.inspection.inspection import assemble, inspect_cluster
-from accelkit.kube.paths import NODES, PODS, build_config_maps_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.observed_allocations import (
-    ALLOCATIONS_KEY,
-    ALLOCATIONS_LABELS,
-    Allocations,
-    HeldDevices,
-    HeldPod,
-    encode_allocations,
-)
+from accelkit.model.observed_allocations import HeldDevices, HeldPod
 
 GIB = 2**30
 AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
@@ -38,29 +27,12 @@ UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment
 class Cluster:
     """A node with a pod, on an API server that `kubeconfig` leads to; the same server is the extender."""
 
-    def __init__(self, server, folder):
-        self.server, self.kubeconfig, self.api = server, folder / "kubeconfig", FakeApi()
-        document = {
-            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
-            "current-context": "x",
-        }
-        self.kubeconfig.write_text(json.dumps(document))
-        inventory = encode_inventory(Inventory(GIB, (Card("a", "v", "m", 16 * GIB),)))
-        self.api.store(NODES, {"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: inventory}}})
-        self.api.documents[f"{NODES}/n/proxy/configz"] = {"kubeletconfig": {}}
-        assignment = encode_assignment(Assignment({"c": (Share("a", 4 * GIB),)}))
-        metadata = {"name": "p", "namespace": "d", "uid": "u", "annotations": {ASSIGNMENT_ANNOTATION: assignment}}
-        container = {"name": "c", "resources": {"limits": {"accelkit.io/memory": "4"}}}
-        spec = {"nodeName": "n", "containers": [container]}
-        self.api.store(PODS, {"metadata": metadata, "spec": spec, "status": {"startTime": "now"}})
-        self.observe(AGREED)
+    def __init__(self, server, folder, api):
+        self.server, self.kubeconfig, self.api = server, write_kubeconfig(folder, server.url), api
         server.on("GET", "/api.*", self._answer)
 
-    def observe(self, *pods, namespace="accelkit"):
-        text = encode_allocations(Allocations("n", pods, processes=()))
-        metadata = {"name": "n", "labels": ALLOCATIONS_LABELS}
-        self.api.store(build_config_maps_path(namespace), {"metadata": metadata, "data": {ALLOCATIONS_KEY: text}})
+    def observe(self, *pods, **where):
+        self.api.observe("n", *pods, **where)
 
     def count(self, inspection):
         """Let the extender's ledger hold an inspection."""
@@ -79,8 +51,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(hostile_registry, tmp_path):
-    return Cluster(hostile_registry, tmp_path)
+def cluster(hostile_registry, tmp_path, audited_cluster):
+    return Cluster(hostile_registry, tmp_path, audited_cluster({"n": "a"}, {"n": "p"}))
 
 
 def test_where_nothing_differs_the_exit_code_is_0(cluster):

@@ -3,66 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from fake_api.server import FakeApi
 
 from accelkit.audit import evidence as module
 from accelkit.audit.evidence import audit_cluster, gather
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import assemble, inspect_cluster
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path, build_node_path, build_pod_path
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.model.observed_allocations import (
-    ALLOCATIONS_KEY,
-    ALLOCATIONS_LABELS,
-    Allocations,
-    HeldDevices,
-    HeldPod,
-    encode_allocations,
-)
+from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.model.observed_allocations import ALLOCATIONS_KEY, Allocations, HeldDevices, HeldPod
 
 GIB = 2**30
-
-
-class Cluster(FakeApi):
-    """Two nodes with a card each, `n` with its pod `p` and `m` with its pod `q`; their agents and kubelets agree."""
-
-    def __init__(self):
-        super().__init__()
-        for node, pod in (("n", "p"), ("m", "q")):
-            inventory = encode_inventory(Inventory(GIB, (Card(f"card-{node}", "v", "m", 16 * GIB),)))
-            self.store(NODES, {"metadata": {"name": node, "annotations": {INVENTORY_ANNOTATION: inventory}}})
-            self.put_pod(pod, node)
-            self.observe(node, HeldPod("d", pod, {"c": HeldDevices({f"card-{node}": 4})}, enforced_by="mps"))
-            self.configure(node, topologyManagerPolicy="none")
-
-    def put_pod(self, name, node, phase="Running", resource="accelkit.io/memory"):
-        assignment = encode_assignment(Assignment({"c": (Share(f"card-{node}", 4 * GIB),)}))
-        metadata = {"name": name, "namespace": "d", "uid": name, "annotations": {ASSIGNMENT_ANNOTATION: assignment}}
-        if not resource:
-            del metadata["annotations"]
-        container = {"name": "c", "resources": {"limits": {resource: "4"} if resource else {}}}
-        status = {"phase": phase, "startTime": "now"}
-        self.store(
-            PODS, {"metadata": metadata, "spec": {"nodeName": node, "containers": [container]}, "status": status}
-        )
-
-    def observe(self, node, *pods):
-        text = encode_allocations(Allocations(node, pods, processes=()))
-        self.put_config_map(node, {ALLOCATIONS_KEY: text})
-
-    def put_config_map(self, name, data, labels=ALLOCATIONS_LABELS):
-        content = {} if data is None else {"data": data}
-        self.store(build_config_maps_path("ak"), {"metadata": {"name": name, "labels": labels}, **content})
-
-    def configure(self, node, **kubelet):
-        self.documents[f"{build_node_path(node)}/proxy/configz"] = {"kubeletconfig": kubelet}
-
-    @property
-    def looks(self):
-        """How often the cluster was looked at."""
-        return sum(request.path == NODES for request in self.requests)
 
 
 class Clock:
@@ -81,8 +31,12 @@ class Clock:
 
 
 @pytest.fixture
-def cluster():
-    return Cluster()
+def cluster(audited_cluster):
+    """Two nodes with a card each, `n` with its pod `p` and `m` with its pod `q`."""
+    cluster = audited_cluster({"n": "card-n", "m": "card-m"}, {"n": "p", "m": "q"}, namespace="ak")
+    for node in ("n", "m"):
+        cluster.configure(node, topologyManagerPolicy="none")
+    return cluster
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from fake_api.kubeconfig import write_kubeconfig
 from fake_api.server import FakeApi
 from ports import free_port
 
@@ -171,11 +172,7 @@ class ServedApi(FakeApi):
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._handle)
         async with TestServer(application, shutdown_timeout=0) as server:
-            cluster = {"name": "c", "cluster": {"server": str(server.make_url("")).rstrip("/")}}
-            context = {"name": "c", "context": {"cluster": "c"}}
-            path = folder / "kubeconfig"
-            path.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"}))
-            yield path
+            yield write_kubeconfig(folder, str(server.make_url("")).rstrip("/"))
 
     def show(self, path: str, kind: str, item: dict[str, Any]) -> None:
         """Have the watch of a collection show a change."""

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from fake_api.server import FakeApi
+from http_service import until
 
 from accelkit.errors import ApiError, ConfigurationError, NotLeadingError
 from accelkit.extender.endpoint import LeaderEndpoint
@@ -99,12 +100,6 @@ async def cluster(monkeypatch):
     for task in cluster.running:
         task.cancel()
     await asyncio.gather(*cluster.running, return_exceptions=True)
-
-
-async def until(question):
-    async with asyncio.timeout(15):
-        while not question():
-            await asyncio.sleep(0.001)
 
 
 async def test_one_of_two_leads_and_the_other_says_who_does(cluster):

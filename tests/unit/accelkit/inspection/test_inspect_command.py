@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 from click.testing import CliRunner
+from fake_api.kubeconfig import write_kubeconfig
 from registries.hostile import HostileRegistry
 from registries.tls import serving
 from ruamel.yaml import YAML
@@ -46,14 +47,7 @@ def kubeconfig(hostile_registry, answer, tmp_path):
     pod = {"metadata": metadata, "spec": {"nodeName": "n", "containers": [container]}}
     answer(hostile_registry, NODES, {"metadata": {}, "items": [node("n", "a"), node("m", "b")]})
     answer(hostile_registry, PODS, {"metadata": {}, "items": [pod]})
-    path = tmp_path / "kubeconfig"
-    document = {
-        "clusters": [{"name": "c", "cluster": {"server": hostile_registry.url}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c"}}],
-        "current-context": "x",
-    }
-    path.write_text(json.dumps(document))
-    return path
+    return write_kubeconfig(tmp_path, hostile_registry.url)
 
 
 def test_people_read_the_table(extender):
