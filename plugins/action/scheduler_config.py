@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import CONNECTION_ARGUMENTS, read_options
 
 IMPORT_ERROR = None
 try:
@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
                 f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
             )
         _result, arguments = self.validate_argument_spec(
-            argument_spec=build_argument_spec(),
+            argument_spec={**CONNECTION_ARGUMENTS, **build_argument_spec()},
             required_if=[
                 ("state", "present", ["extender", "kubernetes_version"]),
                 ("state", "verified", ["extender", "kubernetes_version"]),
@@ -56,8 +56,10 @@ class ActionModule(ActionBase):
         # A round trip through JSON drops the tags of Ansible's strings, which other serialisers do not know.
         given = json.loads(json.dumps(arguments))
         try:
-            reach, spec = decode_module_arguments(given)
-            result = self._do(ACTIONS[reach.state, bool(self._task.check_mode)], reach, spec)
+            options = read_options(given)
+            own = {name: value for name, value in given.items() if name not in CONNECTION_ARGUMENTS}
+            reach, spec = decode_module_arguments(own)
+            result = self._do(ACTIONS[reach.state, bool(self._task.check_mode)], reach, spec, options)
         except AccelkitError as exc:
             # Ansible would print the sentences of all causes one after the other.
             raise AnsibleActionFail(str(exc)) from None
@@ -69,9 +71,8 @@ class ActionModule(ActionBase):
         problems = result.pop("problems")
         return {**result, "warnings": problems} if problems else result
 
-    def _do(self, action, reach, spec):
-        kubeconfig = Path(reach.kubeconfig) if reach.kubeconfig else None
-        connection = load_connection(kubeconfig) if spec.node or reach.pod else None
+    def _do(self, action, reach, spec, options):
+        connection = load_connection(options) if spec.node or reach.pod else None
         if reach.pod:
             return run_in_pod(connection, action, spec, reach.pod)
         return perform(action, spec, ShellHost(self._shell), connection)

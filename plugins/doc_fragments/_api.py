@@ -7,14 +7,9 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # Options of all modules that speak to the API server.
+    # Options of all modules that speak to the API server, beside how it is reached.
     DOCUMENTATION = r"""
 options:
-  kubeconfig:
-    description:
-      - Path of the kubeconfig of the cluster.
-      - Without it, E(K8S_AUTH_KUBECONFIG) is used, then the pod's service account, E(KUBECONFIG) and C(~/.kube/config).
-    type: path
   request_timeout:
     description:
       - Deadline, in seconds, of each request to the API server.

@@ -16,11 +16,30 @@ attributes:
     description: Shows in diff mode what changed, or in check mode would change.
 """
 
-    ACTIONGROUP_ACCELKIT = r"""
+    ACTIONGROUP_API = r"""
 attributes:
   action_group:
     description: Takes the defaults of C(module_defaults) for its action group.
     support: full
     membership:
-      - accelkit.kubernetes.accelkit
+      - accelkit.kubernetes.api
+"""
+
+    ACTIONGROUP_REGISTRY = r"""
+attributes:
+  action_group:
+    description: Takes the defaults of C(module_defaults) for its action group.
+    support: full
+    membership:
+      - accelkit.kubernetes.registry
+"""
+
+    ACTIONGROUP_BOTH = r"""
+attributes:
+  action_group:
+    description: Takes the defaults of C(module_defaults) for its action groups.
+    support: full
+    membership:
+      - accelkit.kubernetes.api
+      - accelkit.kubernetes.registry
 """

@@ -86,13 +86,8 @@ options:
     default: []
   node:
     description:
-      - Name of a node, to judge the cache against the cards in its inventory.
+      - Name of a node, to judge the cache against the cards in its inventory, which the API server has.
     type: str
-  kubeconfig:
-    description:
-      - Path of the kubeconfig of the cluster that has the O(node).
-      - Without it, E(K8S_AUTH_KUBECONFIG) is used, then the pod's service account, E(KUBECONFIG) and C(~/.kube/config).
-    type: path
   driver_version:
     description:
       - Version of the cards' NVIDIA driver, as V(550.54.14), which tells the CUDA and the PTX that it can load.

@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import (
+    CONNECTION_ARGUMENTS,
+    find_secrets,
+    read_options,
+)
 
 IMPORT_TRACE = None
 Result = TypeVar("Result")
@@ -24,7 +28,7 @@ except ImportError:
     IMPORT_TRACE = traceback.format_exc()
 
 API_ARGUMENTS = {
-    "kubeconfig": {"type": "path", "fallback": (env_fallback, ["K8S_AUTH_KUBECONFIG"])},
+    **CONNECTION_ARGUMENTS,
     "request_timeout": {"type": "int", "default": 30},
 }
 
@@ -37,6 +41,7 @@ def api_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> Ansi
     module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(rules or {}))
     if IMPORT_TRACE is not None:
         module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
+    module.no_log_values.update(find_secrets(module.params["kubeconfig"]))
     return module
 
 
@@ -50,7 +55,7 @@ def call(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result
 
 
 async def _with_client(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result]]) -> Result:
-    kubeconfig = module.params["kubeconfig"]
-    connection = load_connection(Path(kubeconfig) if kubeconfig else None)
-    async with ApiClient(connection, timeout_seconds=module.params["request_timeout"]) as api:
+    async with ApiClient(
+        load_connection(read_options(module.params)), timeout_seconds=module.params["request_timeout"]
+    ) as api:
         return await function(api)

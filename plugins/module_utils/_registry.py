@@ -13,7 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import (
+    CONNECTION_ARGUMENTS,
+    find_secrets,
+    read_options,
+)
 
 IMPORT_TRACE = None
 try:
@@ -51,7 +56,7 @@ POLICY_ARGUMENTS = {
 CARD_ARGUMENTS = {
     "cards": {"type": "list", "elements": "str", "default": []},
     "node": {"type": "str"},
-    "kubeconfig": {"type": "path", "fallback": (env_fallback, ["K8S_AUTH_KUBECONFIG"])},
+    **CONNECTION_ARGUMENTS,
     "driver_version": {"type": "str"},
     "driver_cuda_version": {"type": "str"},
 }
@@ -70,6 +75,7 @@ def cache_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> An
     module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(rules or {}))
     if IMPORT_TRACE is not None:
         module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
+    module.no_log_values.update(find_secrets(module.params.get("kubeconfig")))
     return module
 
 
@@ -122,7 +128,7 @@ async def read_cards(module: AnsibleModule) -> Any:
     """The cards of the module's arguments; None where none are given."""
     given = module.params
     driver = {name: given[name] for name in ("driver_version", "driver_cuda_version")}
-    return await resolve_cards(given["cards"], given["node"], to_path(given["kubeconfig"]), **driver)
+    return await resolve_cards(given["cards"], given["node"], read_options(given), **driver)
 
 
 def read_workload(module: AnsibleModule, node: Any) -> Any:

@@ -20,7 +20,7 @@ description:
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_registry
 attributes:
   check_mode:
     support: full

@@ -22,9 +22,10 @@ extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
   - accelkit.kubernetes._registry.cards
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._registry.workload
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_both
 attributes:
   check_mode:
     support: full

@@ -17,9 +17,10 @@ description:
   - Generates the manifests of one of GKM's examples, or of a predefined set of them, with the names that GKM uses.
   - Writes them to files, or applies them to a cluster where GKM is installed, and deletes either again.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

@@ -19,9 +19,10 @@ description:
   - Running pods are left alone. Its entry in kube-scheduler's configuration is adopted by
     M(accelkit.kubernetes.scheduler_config).
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

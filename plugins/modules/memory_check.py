@@ -19,9 +19,10 @@ description:
   - Fails too where a kubelet gave a pod other cards than it was assigned, as the node agents pass it on.
   - All cards are checked before it fails.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

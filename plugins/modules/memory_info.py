@@ -17,9 +17,10 @@ description:
   - Reads nodes and pods from the API server and returns, per node and card, capacity, use and the shares of containers.
   - It shows what C(accelkit inspect) shows, and needs no running extender.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

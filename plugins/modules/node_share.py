@@ -21,9 +21,10 @@ description:
   - A kubelet only sets the resources of a vanished device plugin to 0. So with O(state=absent) the module waits for
     that, deletes the keys from the node's status, and confirms that they do not come back.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

@@ -25,7 +25,9 @@ description:
   - The action decides on the controller. The managed host needs a POSIX shell, and no Python. With O(pod) it needs no
     connection of Ansible's either, and a pod on the node decides and acts.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full
@@ -74,9 +76,6 @@ options:
     description: Name of the host's node; with V(static_pod) its mirror pod is watched.
     type: str
     default: ""
-  kubeconfig:
-    description: Path of a kubeconfig on the controller. Default is E(KUBECONFIG), else C(~/.kube/config).
-    type: path
   kubernetes_version:
     description: Version of the cluster as V(v1.34.4); it decides the format of the configuration.
     type: str

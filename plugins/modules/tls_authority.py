@@ -19,9 +19,10 @@ description:
   - Issues what is missing, and renews what expires within O(renew_days) or is for other names.
   - The diff shows digests and dates, never keys.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

@@ -21,9 +21,10 @@ description:
   - Fails where the cluster has another unit and workloads ask for memory, since their requests are numbers of units and
     would change their meaning. O(accept_change=true) accepts that.
 extends_documentation_fragment:
+  - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
   - accelkit.kubernetes._attributes
-  - accelkit.kubernetes._attributes.actiongroup_accelkit
+  - accelkit.kubernetes._attributes.actiongroup_api
 attributes:
   check_mode:
     support: full

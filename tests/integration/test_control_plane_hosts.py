@@ -60,7 +60,7 @@ class Hosts:
                 "ansible_shell_executable": str(enter),
                 "accelkit_node_name": node,
                 "accelkit_scheduler_launch": {"kind": "static_pod"},
-                "accelkit_backup_dir": "/var/lib/accelkit/backup",
+                "scheduler_backup_dir": "/var/lib/accelkit/backup",
             }
         groups = {"accelkit_api": {"hosts": {"sandbox": {}}}, "accelkit_control_plane": {"hosts": variables}}
         local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}

@@ -39,7 +39,8 @@ async def agent_of(cluster: Cluster, node: str):
     (server,) = YAML(typ="safe", pure=True).load(cluster.sandbox.kubeconfig.read_text())["clusters"]
     authority = base64.b64decode(server["cluster"]["certificate-authority-data"]).decode()
     tls = ssl.create_default_context(cadata=authority)
-    async with ApiClient(Connection(server["cluster"]["server"], tls, token=answer["status"]["token"])) as api:
+    bearer = f"Bearer {answer['status']['token']}"
+    async with ApiClient(Connection(server["cluster"]["server"], tls, lambda: bearer)) as api:
         yield api
 
 

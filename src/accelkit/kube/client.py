@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -51,15 +51,23 @@ class ApiClient:
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         self._limit = connections
+        # Of each request, since a session has no such settings.
+        self._route: dict[str, Any] = {}
+        if connection.server_name:
+            self._route["server_hostname"] = connection.server_name
+        if connection.proxy:
+            self._route["proxy_headers"] = connection.proxy_headers
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self._connection.tls or False, limit=self._limit)
+        at = self._connection
+        connector = aiohttp.TCPConnector(ssl=at.tls or False, limit=self._limit)
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=self._timeout,
             read_bufsize=_READ_BUFFER_BYTES,
-            headers={"Accept": "application/json"},
+            headers=[("Accept", "application/json"), *at.headers],
+            proxy=at.proxy,
             # The API server sets none, and looking for them costs each request.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -101,7 +109,8 @@ class ApiClient:
         """Open a watch; yields its lines. ApiError when it is refused or silent for longer than `silence_seconds`."""
         timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
         try:
-            async with self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout) as response:
+            request = self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout, **self._route)
+            async with request as response:
                 if response.status != HTTPStatus.OK:
                     raise _read_refusal(response.status, await response.read())
                 yield _split_lines(response.content)
@@ -121,7 +130,8 @@ class ApiClient:
         headers = {} if data is None else {"Content-Type": content_type}
         try:
             headers |= self._headers()
-            async with self._open().request(method, self._url(path, query), data=data, headers=headers) as response:
+            request = self._open().request(method, self._url(path, query), data=data, headers=headers, **self._route)
+            async with request as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
             raise ApiError(f"{method} {self.server}{path} got no answer: {str(exc) or type(exc).__name__}") from exc
@@ -134,8 +144,8 @@ class ApiClient:
         return URL(f"{self.server}{path}?{urlencode(query)}" if query else self.server + path, encoded=True)
 
     def _headers(self) -> dict[str, str]:
-        bearer = self._connection.read_bearer()
-        return {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        authorization = self._connection.read_authorization()
+        return {"Authorization": authorization} if authorization else {}
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -1,26 +1,29 @@
-"""Finds the API server and the credentials for it.
-
-Inside a pod the service account's files are used; elsewhere a kubeconfig. Static credentials (certificates, tokens,
-token files) are read here; a kubeconfig that runs a credential plugin is handed to the `kubernetes` package, which
-keeps that protocol.
-"""
+"""Finds the API server and the credentials for it, as kubernetes.core's modules find them."""
 
 from __future__ import annotations
 
 import base64
 import os
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from typing import TYPE_CHECKING
 
 from accelkit.errors import ConfigurationError
+from accelkit.kube.kubeconfig import read_kubeconfig
+from accelkit.kube.options import ConnectionOptions
+
+if TYPE_CHECKING:
+    from kubernetes import client
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# The pods of the embedded cluster are processes, and share this machine's folders.
+SERVICE_ACCOUNT_VARIABLE = "ACCELKIT_SERVICE_ACCOUNT"
+
+
+def _read_nothing() -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -30,151 +33,184 @@ class Connection:
     Attributes:
         server: URL without a trailing slash.
         tls: None for plain HTTP.
-        token: a bearer token; None where certificates or `token_file` are used.
-        token_file: read again for every request, because the kubelet rotates it.
+        read_authorization: returns the value of the header that is valid now, None where certificates are used.
+        headers: further headers of each request, by which others are impersonated.
+        server_name: that the server's certificate has to have, where it is not the host's.
+        proxy: URL of an HTTP proxy.
+        proxy_headers: of the requests to it.
     """
 
     server: str
     tls: ssl.SSLContext | None
-    token: str | None = None
-    token_file: Path | None = None
-
-    def read_bearer(self) -> str | None:
-        """Return the bearer token valid now, None where certificates are used."""
-        if self.token_file is not None:
-            return self.token_file.read_text().strip()
-        return self.token
+    read_authorization: Callable[[], str | None] = _read_nothing
+    headers: tuple[tuple[str, str], ...] = ()
+    server_name: str | None = None
+    proxy: str | None = None
+    proxy_headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_connection(kubeconfig: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Connection:
-    """Find the API server: the given kubeconfig, KUBECONFIG, the pod's service account, then ~/.kube/config.
+def load_connection(
+    options: ConnectionOptions | Path | None = None, *, environ: Mapping[str, str] = os.environ
+) -> Connection:
+    """Find the API server.
+
+    In this order: host and credentials of the options; the kubeconfig or context they name; the pod's service account;
+    KUBECONFIG; ~/.kube/config. Then each further option replaces what was found.
+
+    Args:
+        options: how to reach it, or the path of a kubeconfig and nothing else; None for what the environment says.
+        environ: the environment.
 
     Raises:
-        ConfigurationError: nothing is configured, or it cannot be read.
+        ConfigurationError: nothing is configured, or it cannot be used.
     """
-    if kubeconfig is None and environ.get("KUBECONFIG"):
-        kubeconfig = Path(environ["KUBECONFIG"].split(os.pathsep)[0])
-    if kubeconfig is not None:
-        return _read_kubeconfig(kubeconfig)
-    if environ.get("KUBERNETES_SERVICE_HOST"):
-        return _read_service_account(environ)
-    default = Path(environ.get("HOME", "/")) / ".kube" / "config"
-    if default.is_file():
-        return _read_kubeconfig(default)
-    raise ConfigurationError(
-        "no Kubernetes cluster is configured",
-        next_step="set KUBECONFIG or pass --kubeconfig with the path of a kubeconfig",
+    if not isinstance(options, ConnectionOptions):
+        options = ConnectionOptions(kubeconfig=options) if options else ConnectionOptions.collect({}, environ)
+    if options.authenticates:
+        found = _Found()
+    elif options.kubeconfig or options.context:
+        found = _read_settings(*read_kubeconfig(options, environ))
+    else:
+        found = _read_service_account(environ) or _read_settings(*read_kubeconfig(options, environ))
+    return _connect(_override(found, options), options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What one source says, which sentences call by its name; None for what it does not say."""
+
+    name: str = "the given host"
+    host: str = ""
+    ca_cert: str | None = None
+    verify: bool = True
+    client_cert: str | None = None
+    client_key: str | None = None
+    server_name: str | None = None
+    proxy: str | None = None
+    read_authorization: Callable[[], str | None] = _read_nothing
+
+
+def _read_settings(settings: client.Configuration, name: str) -> _Found:
+    return _Found(
+        name=name,
+        host=settings.host,
+        ca_cert=settings.ssl_ca_cert,
+        verify=settings.verify_ssl,
+        client_cert=settings.cert_file,
+        client_key=settings.key_file,
+        server_name=settings.tls_server_name,
+        proxy=settings.proxy,
+        # The second is the name that earlier releases of the package use.
+        read_authorization=lambda: settings.get_api_key_with_prefix("BearerToken", alias="authorization"),
     )
 
 
-def _read_service_account(environ: Mapping[str, str]) -> Connection:
-    host = environ["KUBERNETES_SERVICE_HOST"]
-    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
-    authority = f"[{host}]" if ":" in host else host
-    try:
-        context = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
-    except OSError as exc:
-        raise ConfigurationError(
-            f"the pod's service account in {SERVICE_ACCOUNT} cannot be used: {exc}",
-            next_step="let the pod mount its service account's token, or set KUBECONFIG",
-        ) from exc
-    return Connection(f"https://{authority}:{port}", context, token_file=SERVICE_ACCOUNT / "token")
+def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
+    """Return the pod's service account; None outside of pods, and in those without one."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    folder = Path(environ.get(SERVICE_ACCOUNT_VARIABLE) or SERVICE_ACCOUNT)
+    token, authority = folder / "token", folder / "ca.crt"
+    if not host or not port or not token.is_file() or not authority.is_file():
+        return None
+    return _Found(
+        name="the pod's service account",
+        host=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        ca_cert=str(authority),
+        # Read again for each request, since the kubelet renews it.
+        read_authorization=lambda: f"Bearer {token.read_text().strip()}",
+    )
 
 
-def _read_kubeconfig(path: Path) -> Connection:
-    try:
-        document = YAML(typ="safe", pure=True).load(path.read_text())
-    except (OSError, UnicodeDecodeError, YAMLError) as exc:
-        raise ConfigurationError(f"kubeconfig {path} cannot be read: {exc}") from exc
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"kubeconfig {path} is not a mapping")
-    context = _find_entry(document, "contexts", "context", document.get("current-context"), path)
-    cluster = _find_entry(document, "clusters", "cluster", context.get("cluster"), path)
-    user = _find_entry(document, "users", "user", context.get("user"), path) if context.get("user") else {}
-    if "exec" in user or "auth-provider" in user:
-        return _ask_plugin(path)
-    server = str(cluster.get("server") or "").rstrip("/")
+def _override(found: _Found, options: ConnectionOptions) -> _Found:
+    read_authorization = found.read_authorization
+    if options.api_key:
+        read_authorization = _always(f"Bearer {options.api_key}")
+    elif options.username and options.password:
+        read_authorization = _always(_encode_basic(f"{options.username}:{options.password}"))
+    return replace(
+        found,
+        host=options.host or found.host,
+        ca_cert=options.ca_cert or found.ca_cert,
+        verify=found.verify if options.validate_certs is None else options.validate_certs,
+        client_cert=options.client_cert or found.client_cert,
+        client_key=options.client_key or found.client_key,
+        proxy=options.proxy or found.proxy,
+        read_authorization=read_authorization,
+    )
+
+
+def _connect(found: _Found, options: ConnectionOptions) -> Connection:
+    server = found.host.rstrip("/")
     if not server.startswith(("https://", "http://")):
-        raise ConfigurationError(f"kubeconfig {path} gives the server {server!r}, which is no URL")
+        raise ConfigurationError(
+            f"{found.name} gives the server {server!r}, which is no URL",
+            next_step="write it as https://192.0.2.10:6443",
+        )
     try:
-        tls = _build_tls(cluster, user, path) if server.startswith("https:") else None
+        tls = _build_tls(found) if server.startswith("https:") else None
     except (OSError, ValueError) as exc:
-        raise ConfigurationError(f"the certificates of kubeconfig {path} cannot be used: {exc}") from exc
-    token_file = user.get("tokenFile")
+        raise ConfigurationError(f"the certificates of {found.name} cannot be used: {exc}") from exc
     return Connection(
         server,
         tls,
-        token=str(user["token"]) if user.get("token") else None,
-        token_file=path.parent / token_file if token_file else None,
+        found.read_authorization,
+        headers=_impersonate(options),
+        server_name=found.server_name or None,
+        proxy=_choose_proxy(server, found.proxy, options.no_proxy),
+        proxy_headers=_build_proxy_headers(options.proxy_headers or {}),
     )
 
 
-def _find_entry(document: Mapping[str, Any], listing: str, key: str, name: object, path: Path) -> Mapping[str, Any]:
-    entries = document.get(listing)
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("name") == name:
-            found = entry.get(key) or {}
-            if isinstance(found, dict):
-                return found
-            raise ConfigurationError(f"kubeconfig {path}: the {key} {name!r} under {listing} is not a mapping")
-    raise ConfigurationError(f"kubeconfig {path} has no entry named {name!r} under {listing}")
-
-
-def _build_tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
-    # As for kubectl, what stands in the file itself wins over a file that it names.
-    if authority := cluster.get("certificate-authority-data"):
-        context = ssl.create_default_context(cadata=_decode(authority).decode())
-    else:
-        context = ssl.create_default_context(cafile=_find_file(cluster, "certificate-authority", path))
-    if cluster.get("insecure-skip-tls-verify"):
+def _build_tls(found: _Found) -> ssl.SSLContext:
+    for file in (found.ca_cert, found.client_cert, found.client_key):
+        if file and not Path(file).is_file():
+            raise ConfigurationError(f"{found.name} names {file}, which is not a file")
+    context = ssl.create_default_context(cafile=found.ca_cert or None)
+    if not found.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if certificate := user.get("client-certificate-data"):
-        key = user.get("client-key-data")
-        if not key:
-            raise ConfigurationError(f"kubeconfig {path} has client-certificate-data without client-key-data")
-        _load_inline(context, _decode(key) + b"\n" + _decode(certificate))
-    elif file := _find_file(user, "client-certificate", path):
-        context.load_cert_chain(file, _find_file(user, "client-key", path))
+    if found.client_cert:
+        # An empty password, so that nobody is asked for one.
+        context.load_cert_chain(found.client_cert, found.client_key or None, password="")
     return context
 
 
-def _decode(text: object) -> bytes:
-    # Garbage would decode to nothing, and without an authority of its own a context trusts the system's.
-    return base64.b64decode("".join(str(text).split()), validate=True)
+def _impersonate(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
+    user = [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
+    return (*user, *(("Impersonate-Group", group) for group in options.impersonate_groups or ()))
 
 
-def _load_inline(context: ssl.SSLContext, chain: bytes) -> None:
-    # The ssl module reads client certificates from files only; an anonymous memory file never touches a disk.
-    descriptor = os.memfd_create("client-certificate")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(chain)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
-
-
-def _find_file(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
-    if not entry.get(key):
+def _choose_proxy(server: str, proxy: str | None, no_proxy: str | None) -> str | None:
+    if not proxy:
         return None
-    file = path.parent / str(entry[key])
-    if not file.is_file():
-        raise ConfigurationError(f"kubeconfig {path} names the {key} {file}, which is not a file")
-    return str(file)
-
-
-def _ask_plugin(path: Path) -> Connection:
-    try:
-        from kubernetes import client, config  # noqa: PLC0415 - half a second and 40 MB that services never need
-    except ImportError as exc:
+    if not proxy.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"kubeconfig {path} gets its credentials from a plugin", next_step="pip install kubernetes"
-        ) from exc
-    settings = client.Configuration()
-    config.load_kube_config(str(path), client_configuration=settings)  # type: ignore[no-untyped-call]
-    context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
-    if settings.cert_file:
-        context.load_cert_chain(settings.cert_file, settings.key_file)
-    bearer = str(settings.api_key.get("authorization", "")).removeprefix("Bearer ")
-    return Connection(str(settings.host).rstrip("/"), context, token=bearer or None)
+            f"the proxy {proxy!r} is no HTTP proxy", next_step="give a URL with http:// or https://"
+        )
+    if no_proxy:
+        try:
+            from kubernetes.client.rest import should_bypass_proxies  # noqa: PLC0415 - see read_kubeconfig
+        except ImportError as exc:
+            raise ConfigurationError(
+                "no_proxy needs the Python package kubernetes", next_step="pip install 'accelkit[kubeconfig]'"
+            ) from exc
+        if should_bypass_proxies(server, no_proxy):
+            return None
+    return proxy
+
+
+def _build_proxy_headers(given: Mapping[str, str]) -> dict[str, str]:
+    names = {"proxy_basic_auth": "Proxy-Authorization", "basic_auth": "Authorization", "user_agent": "User-Agent"}
+    return {
+        names[key]: _encode_basic(value) if key.endswith("basic_auth") else value
+        for key, value in given.items()
+        if value
+    }
+
+
+def _encode_basic(credentials: str) -> str:
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
+def _always(value: str) -> Callable[[], str]:
+    return lambda: value

@@ -92,10 +92,9 @@ class PodImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What only the Ansible module is given: which state is wanted, and how the cluster and the host are reached."""
+    """What only the Ansible module is given: which state is wanted, and how the host is reached."""
 
     state: Literal["present", "verified", "absent"] = "present"
-    kubeconfig: Path | None = None
     pod: PodImage | None = None
 
 

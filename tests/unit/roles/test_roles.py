@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, meta
+from jinja2.nativetypes import NativeEnvironment
 from ruamel.yaml import YAML
 
 from accelkit.model.inventory import FREED_AT_ANNOTATION
@@ -22,6 +23,44 @@ def load(path):
     return YAML(typ="safe", pure=True).load(path.read_text())
 
 
+class Defaults:
+    """A role's defaults as Ansible renders them where an inventory sets these variables."""
+
+    def __init__(self, role, **inventory):
+        self._raw = load(ROOT / "roles" / role / "defaults" / "main.yml")
+        self._inventory = inventory
+        self._environment = NativeEnvironment()
+        self._environment.filters["accelkit.kubernetes.dialect"] = describe_dialect
+        self._environment.filters["flatten"] = lambda lists: [each for found in lists for each in found]
+        self._environment.globals["lookup"] = look_up
+
+    def read(self):
+        return {name: self[name] for name in {*self._raw, *self._inventory}}
+
+    def __getitem__(self, name):
+        return self._inventory[name] if name in self._inventory else self.render(self._raw[name])
+
+    def render(self, value):
+        if isinstance(value, dict):
+            return {key: self.render(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.render(each) for each in value]
+        if not isinstance(value, str) or "{{" not in value:
+            return value
+        names = meta.find_undeclared_variables(self._environment.parse(value))
+        known = {name: self[name] for name in names if name in self._raw or name in self._inventory}
+        return self._environment.from_string(value).render(known)
+
+
+def describe_dialect(name):
+    found = load_dialect(name)
+    return {"resources": list(found.resources.asking), "log_folder": found.logs.folder}
+
+
+def look_up(plugin, *arguments):
+    return {"accelkit.kubernetes.collection_version": VERSION, "ansible.builtin.env": str(arguments)}[plugin]
+
+
 def objects(role, **changed):
     home = ROOT / "roles" / role
     environment = Environment(  # noqa: S701 - renders YAML, where HTML escapes would be wrong
@@ -30,7 +69,7 @@ def objects(role, **changed):
     environment.filters["to_json"] = json.dumps
     environment.filters["accelkit.kubernetes.dialect"] = lambda name: msgspec.structs.asdict(load_dialect(name))
     environment.filters["combine"] = lambda one, other: {**one, **other}
-    environment.globals["lookup"] = {"accelkit.kubernetes.collection_version": VERSION}.__getitem__
+    environment.globals["lookup"] = look_up
 
     def expanded(value):
         if isinstance(value, dict):
@@ -39,8 +78,7 @@ def objects(role, **changed):
             return [expanded(each) for each in value]
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
-    variables = {}
-    variables = expanded(load(home / "defaults" / "main.yml")) | changed
+    variables = Defaults(role, **changed).read()
     own = load(home / "vars" / "main.yml")
     for name in ("labels", "arguments", "mounts", "simulated_mount"):
         variables[f"__{role}_{name}"] = expanded(own.get(f"__{role}_{name}"))
@@ -76,15 +114,60 @@ def test_image_and_label_have_the_version_of_the_collection(role):
 @pytest.mark.parametrize("role", ROLES)
 def test_defaults_specification_and_readme_agree(role):
     home = ROOT / "roles" / role
-    defaults = load(home / "defaults" / "main.yml")
+    raw = load(home / "defaults" / "main.yml")
+    rendered = Defaults(role)
     specifications = load(home / "meta" / "argument_specs.yml")["argument_specs"]
     assert {"apply", "check", "main", "remove"} <= set(specifications)
     for specification in specifications.values():
         options = specification["options"]
-        assert {name: option["default"] for name, option in options.items() if "default" in option} == defaults
-        assert set(options) == set(defaults) | {name for name, option in options.items() if option.get("required")}
+        documented = {name: option["default"] for name, option in options.items() if "default" in option}
+        # What only the host knows is documented by its expression.
+        plain = {name: default for name, default in documented.items() if default != raw[name]}
+        assert {name: rendered.render(default) for name, default in plain.items()} == {n: rendered[n] for n in plain}
+        assert set(documented) == set(raw)
+        assert set(options) == set(raw) | {name for name, option in options.items() if option.get("required")}
     rows = re.findall(r"^\| `(\w+)` \| ", (home / "README.md").read_text(), re.MULTILINE)
     assert set(rows) == {*options, *specifications} - {"main"}
+
+
+SETTINGS = {
+    "accelkit_namespace": ("space", ["certificates", "device_plugin", "extender", "second_scheduler"], "namespace"),
+    "accelkit_image": ("reg/x:1", ["device_plugin", "extender", "scheduler"], "image"),
+    "accelkit_unit": ("256MiB", ["device_plugin", "extender"], "unit"),
+    "accelkit_policy": ("spread", ["extender"], "policy"),
+    "accelkit_metrics_port": (0, ["device_plugin"], "metrics_port"),
+    "accelkit_images_registry": ("reg/x", ["images"], "registry"),
+    "accelkit_images_archive": ("/x.tar", ["images"], "archive"),
+    "accelkit_images_base": ("base", ["images"], "base"),
+    "accelkit_shared_nodes": (["a"], ["node_labels"], "nodes"),
+    "accelkit_scheduler_launch": ({"kind": "k3s"}, ["scheduler"], "launch"),
+    "accelkit_adopt_gcushare": (True, ["scheduler"], "adopt_gcushare"),
+    "accelkit_node_name": ("n", ["scheduler"], "node"),
+    "accelkit_reach": ("pod", ["scheduler"], "reach"),
+    "accelkit_scheduler_name": ("other", ["second_scheduler"], "name"),
+    "accelkit_scheduler_image": ("image", ["second_scheduler"], "image"),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_reaches_its_roles_and_the_empty_text_is_none(setting):
+    value, roles, variable = SETTINGS[setting]
+    for role in roles:
+        name = f"{role}_{variable}"
+        assert Defaults(role, **{setting: value})[name] == value
+        assert Defaults(role, **{setting: ""})[name] == Defaults(role)[name]
+        assert Defaults(role, **{setting: "x", name: "own"})[name] == "own"
+
+
+def test_dialects_reach_all_roles():
+    given = {"accelkit_dialects": ["gcushare", "gas"]}
+    assert Defaults("extender", **given)["extender_dialects"] == ["gcushare", "gas", "native"]
+    assert Defaults("node_labels", **given)["node_labels_dialect"] == "gcushare"
+    assert Defaults("device_plugin", **given)["device_plugin_dialect"] == "gcushare"
+    assert Defaults("device_plugin", **given)["device_plugin_log_folder"] == "/var/log/topscloud/gcushare"
+    assert Defaults("extender", **given)["extender_log_folder"] == "/var/log/topscloud/gcushare"
+    resources = Defaults("scheduler", **given)["scheduler_managed_resources"]
+    assert {"accelkit.io/memory", "enflame.com/gcu-memory", "gpu.intel.com/i915"} <= set(resources)
 
 
 def test_the_roles_offer_the_dialects_that_there_are():

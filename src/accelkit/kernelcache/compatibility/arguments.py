@@ -14,6 +14,7 @@ from accelkit.kernelcache.formats.backends import find_backend
 from accelkit.kernelcache.oci.platform import read_host_architecture
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.options import ConnectionOptions
 
 _NAME_CARDS = "name the cards it is about, or a node"
 
@@ -21,7 +22,7 @@ _NAME_CARDS = "name the cards it is about, or a node"
 async def resolve_cards(
     cards: Sequence[str],
     node: str | None = None,
-    kubeconfig: Path | None = None,
+    cluster: ConnectionOptions | Path | None = None,
     *,
     driver_version: str | None = None,
     driver_cuda_version: str | None = None,
@@ -31,7 +32,7 @@ async def resolve_cards(
     Args:
         cards: `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`, in this machine.
         node: name of a node whose inventory tells its cards, instead.
-        kubeconfig: of the node's cluster; None for the usual places.
+        cluster: how the node's cluster is reached, or a kubeconfig's path; None for what the environment says.
         driver_version: of the NVIDIA driver of these cards, as `550.54.14`.
         driver_cuda_version: the newest CUDA that this driver supports, as `12.4`.
 
@@ -47,7 +48,7 @@ async def resolve_cards(
         _require_version(version)
     driver = {"driver_version": driver_version, "driver_cuda_version": driver_cuda_version}
     if node:
-        async with ApiClient(load_connection(kubeconfig)) as api:
+        async with ApiClient(load_connection(cluster)) as api:
             return await read_node(api, node, **driver)
     if not cards:
         if driver_version or driver_cuda_version:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,9 @@ async def server():
     await server.close()
 
 
-def client(server, *, token=None, token_file=None, **options):
+def client(server, *, connection=None, **options):
     url = str(server.make_url("")).rstrip("/")
-    return ApiClient(Connection(url, None, token=token, token_file=token_file), **options)
+    return ApiClient(replace(connection or Connection("", None), server=url), **options)
 
 
 def answers(server, body=b"{}", status=200):
@@ -86,7 +87,7 @@ async def test_a_delete_may_carry_options(server):
 async def test_a_token_is_read_again_for_every_request(server, tmp_path):
     token = tmp_path / "token"
     answers(server)
-    async with client(server, token_file=token) as api:
+    async with client(server, connection=Connection("", None, lambda: f"Bearer {token.read_text().strip()}")) as api:
         for text in ("one\n", "two\n"):
             token.write_text(text)
             await api.get("/x")
@@ -100,8 +101,31 @@ async def test_without_a_token_nothing_is_claimed(server):
     assert "Authorization" not in server.seen[0][2]
 
 
+async def test_who_is_impersonated_is_told_with_every_request(server):
+    answers(server)
+    headers = ("Impersonate-User", "ml"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")
+    async with client(server, connection=Connection("", None, headers=headers)) as api:
+        await api.get("/x")
+        async with api.stream("/x", query={}, silence_seconds=1):
+            pass
+    for _, _, seen, _ in server.seen:
+        assert seen["Impersonate-User"] == "ml"
+        assert seen.getall("Impersonate-Group") == ["a", "b"]
+
+
+async def test_a_proxy_is_asked_for_the_server_with_its_own_headers(server):
+    answers(server, b"through")
+    url = str(server.make_url("")).rstrip("/")
+    at = Connection("http://api.invalid:6443", None, proxy=url, proxy_headers={"X-Proxy": "p"})
+    async with ApiClient(at) as api:
+        assert await api.get("/x") == b"through"
+    [(_, _, seen, _)] = server.seen
+    assert seen["Host"] == "api.invalid:6443"
+
+
 async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
-    async with client(server, token_file=Path("/nonexistent/token")) as api:
+    missing = Path("/nonexistent/token")
+    async with client(server, connection=Connection("", None, missing.read_text)) as api:
         with pytest.raises(ApiError, match="token"):
             await api.get("/x")
         with pytest.raises(ApiError, match="token"):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import ssl
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from accelkit.errors import ConfigurationError
 from accelkit.kube import connection
 from accelkit.kube.connection import load_connection
+from accelkit.kube.options import ConnectionOptions
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_credentials_in_the_file_itself_are_used(write, pem):
             {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])},
         )
     )
-    assert (found.server, found.read_bearer()) == ("https://h:6443", None)
+    assert (found.server, found.read_authorization()) == ("https://h:6443", None)
     assert len(found.tls.get_ca_certs()) == 1
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
 
@@ -82,16 +82,16 @@ def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
 
 
 def test_a_token_is_carried(write):
-    assert load_connection(write(user={"token": "t"})).read_bearer() == "t"
+    assert load_connection(write(user={"token": "t"})).read_authorization() == "Bearer t"
 
 
-def test_a_token_file_beside_it_wins_over_a_token(write, tmp_path):
-    (tmp_path / "token").write_text("from file\n")
-    assert load_connection(write(user={"token": "t", "tokenFile": "token"})).read_bearer() == "from file"
+def test_a_token_file_beside_it_is_found(write, tmp_path):
+    (tmp_path / "token").write_text("from file")
+    assert load_connection(write(user={"tokenFile": "token"})).read_authorization() == "Bearer from file"
 
 
-def test_an_empty_token_is_none(write):
-    assert load_connection(write(user={"token": None})).read_bearer() is None
+def test_an_empty_user_has_no_credentials(write):
+    assert load_connection(write(user={})).read_authorization() is None
 
 
 def test_verification_can_be_switched_off(write):
@@ -105,26 +105,26 @@ def test_plain_http_needs_no_certificates(write):
 
 
 def test_a_context_without_a_user_has_no_credentials(write):
-    assert load_connection(write(contexts=[{"name": "c", "context": {"cluster": "k"}}])).read_bearer() is None
+    assert load_connection(write(contexts=[{"name": "c", "context": {"cluster": "k"}}])).read_authorization() is None
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"current-context": "nowhere"}, "no entry named 'nowhere' under contexts"),
-        ({"current-context": None}, "no entry named None under contexts"),
-        ({"clusters": []}, "no entry named 'k' under clusters"),
-        ({"users": None}, "no entry named 'u' under users"),
+        ({"current-context": "nowhere"}, "object with name nowhere in"),
+        ({"current-context": None}, "Expected key current-context"),
+        ({"clusters": []}, "object with name k in"),
+        ({"users": None}, "object with name u in"),
         ({"contexts": ["c"]}, "contexts"),
-        ({"contexts": 5}, "contexts"),
-        ({"contexts": [{"name": "c", "context": "k"}]}, "context"),
+        ({"contexts": 5}, "cannot be used"),
+        ({"contexts": [{"name": "c", "context": "k"}]}, "cannot be used"),
         ({"cluster": {"server": ""}}, "server"),
         ({"cluster": {"server": "h:6443"}}, "server"),
         ({"cluster": {"certificate-authority-data": "!"}}, "cannot be used"),
         ({"cluster": {"certificate-authority-data": encoded(b"no PEM")}}, "cannot be used"),
         ({"cluster": {"certificate-authority": "missing.pem"}}, "missing.pem"),
         ({"user": {"client-certificate": "missing.pem", "client-key": "missing.key"}}, "missing.pem"),
-        ({"user": {"client-certificate-data": encoded(b"no PEM")}}, "client-key-data"),
+        ({"user": {"client-certificate-data": encoded(b"no PEM")}}, "cannot be used"),
         ({"user": {"client-certificate-data": "!", "client-key-data": "!"}}, "cannot be used"),
     ],
 )
@@ -152,17 +152,17 @@ def test_a_path_that_is_no_file_is_refused(tmp_path, path):
 
 def test_the_environment_names_the_kubeconfig(write):
     environ = {"KUBECONFIG": f"{write(user={'token': 't'})}:/other", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert load_connection(environ=environ).read_bearer() == "t"
+    assert load_connection(environ=environ).read_authorization() == "Bearer t"
 
 
 def test_a_kubeconfig_at_home_is_the_last_resort(write, tmp_path):
     (tmp_path / ".kube").mkdir()
     write(user={"token": "t"}).rename(tmp_path / ".kube" / "config")
-    assert load_connection(environ={"HOME": str(tmp_path)}).read_bearer() == "t"
+    assert load_connection(environ={"HOME": str(tmp_path)}).read_authorization() == "Bearer t"
 
 
 def test_no_cluster_at_all_says_what_to_do():
-    with pytest.raises(ConfigurationError, match="set KUBECONFIG or pass --kubeconfig"):
+    with pytest.raises(ConfigurationError, match="set KUBECONFIG"):
         load_connection(environ={"HOME": "/nonexistent"})
 
 
@@ -174,10 +174,140 @@ def test_a_pod_uses_its_service_account(monkeypatch, tmp_path, pem, host, url):
     (tmp_path / "ca.crt").write_bytes(pem["certificate"])
     (tmp_path / "token").write_text("t")
     found = load_connection(environ={"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "6443"})
-    assert (found.server, found.read_bearer()) == (url, "t")
+    assert (found.server, found.read_authorization()) == (url, "Bearer t")
 
 
-def test_a_pod_without_its_service_account_says_so(monkeypatch):
-    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", Path("/nonexistent"))
-    with pytest.raises(ConfigurationError, match="service account"):
-        load_connection(environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+def test_a_pod_without_its_service_account_says_so(tmp_path):
+    with pytest.raises(ConfigurationError, match="no pod's service account"):
+        load_connection(
+            environ={
+                "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+                "KUBERNETES_SERVICE_PORT": "443",
+                "ACCELKIT_SERVICE_ACCOUNT": str(tmp_path),
+                "HOME": str(tmp_path),
+            }
+        )
+
+
+def in_a_pod(folder, pem):
+    (folder / "ca.crt").write_bytes(pem["certificate"])
+    (folder / "token").write_text("pod")
+    return {
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "ACCELKIT_SERVICE_ACCOUNT": str(folder),
+        "HOME": str(folder),
+    }
+
+
+def test_a_pods_service_account_comes_before_the_environments_kubeconfig(write, tmp_path, pem):
+    environ = in_a_pod(tmp_path, pem) | {"KUBECONFIG": str(write(user={"token": "t"}))}
+    assert load_connection(environ=environ).server == "https://10.0.0.1:443"
+
+
+def test_a_named_kubeconfig_comes_before_a_pods_service_account(write, tmp_path, pem):
+    path = write(user={"token": "t"})
+    named = in_a_pod(tmp_path, pem) | {"K8S_AUTH_KUBECONFIG": str(path)}
+    assert load_connection(environ=named).server == "https://h:6443"
+    assert load_connection(path, environ=in_a_pod(tmp_path, pem)).server == "https://h:6443"
+
+
+def test_a_named_kubeconfig_is_the_whole_answer(write):
+    environ = {"K8S_AUTH_HOST": "https://other", "K8S_AUTH_API_KEY": "other"}
+    found = load_connection(write(user={"token": "t"}), environ=environ)
+    assert (found.server, found.read_authorization()) == ("https://h:6443", "Bearer t")
+
+
+def test_host_and_credentials_need_no_kubeconfig(tmp_path, pem):
+    environ = {"K8S_AUTH_HOST": "https://awx/", "K8S_AUTH_API_KEY": "t", "K8S_AUTH_VERIFY_SSL": "false"}
+    found = load_connection(environ=in_a_pod(tmp_path, pem) | environ)
+    assert (found.server, found.read_authorization()) == ("https://awx", "Bearer t")
+    assert found.tls.verify_mode is ssl.CERT_NONE
+
+
+def test_options_replace_what_the_kubeconfig_says(write, tmp_path, pem):
+    (tmp_path / "ca.pem").write_bytes(pem["certificate"])
+    options = ConnectionOptions(
+        kubeconfig=write(user={"token": "t"}),
+        host="https://other",
+        api_key="mine",
+        ca_cert=str(tmp_path / "ca.pem"),
+        impersonate_user="u",
+        impersonate_groups=("a", "b"),
+    )
+    found = load_connection(options, environ={})
+    assert (found.server, found.read_authorization()) == ("https://other", "Bearer mine")
+    assert len(found.tls.get_ca_certs()) == 1
+    assert found.headers == (("Impersonate-User", "u"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+
+
+def test_a_context_is_taken_by_its_name(write):
+    path = write(
+        contexts=[{"name": "c", "context": {"cluster": "k"}}, {"name": "d", "context": {"cluster": "l", "user": "u"}}],
+        clusters=[{"name": "k", "cluster": {"server": "https://k"}}, {"name": "l", "cluster": {"server": "https://l"}}],
+        user={"token": "t"},
+    )
+    environ = {"KUBECONFIG": str(path), "K8S_AUTH_CONTEXT": "d"}
+    found = load_connection(environ=environ)
+    assert (found.server, found.read_authorization()) == ("https://l", "Bearer t")
+
+
+def test_several_kubeconfigs_are_one(write, tmp_path):
+    second = write(user={"token": "t"}).rename(tmp_path / "second")
+    first = tmp_path / "first"
+    first.write_text('{"contexts": [{"name": "d", "context": {"cluster": "k", "user": "u"}}]}')
+    environ = {"KUBECONFIG": f"{tmp_path}/missing:{first}:{second}", "K8S_AUTH_CONTEXT": "d"}
+    assert load_connection(environ=environ).read_authorization() == "Bearer t"
+
+
+def test_a_kubeconfig_may_be_a_mapping(write):
+    document = msgspec.json.decode(write(user={"token": "t"}).read_bytes())
+    found = load_connection(ConnectionOptions(kubeconfig=document), environ={})
+    assert (found.server, found.read_authorization()) == ("https://h:6443", "Bearer t")
+
+
+def write_plugin(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}}
+
+
+def test_a_plugin_is_asked_again_when_its_token_has_expired(write, tmp_path):
+    credential = (
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status":'
+        ' {"token": "\'$n\'", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'
+    )
+    user = write_plugin(tmp_path / "plugin", f"cd {tmp_path}; echo >> asked; n=$(wc -l < asked); echo '{credential}'")
+    found = load_connection(write(user=user))
+    first, second = found.read_authorization(), found.read_authorization()
+    assert first.startswith("Bearer ")
+    assert first != second
+
+
+def test_a_plugin_that_gives_nothing_is_an_error_with_its_reason(write, tmp_path):
+    user = write_plugin(tmp_path / "plugin", "echo not logged in >&2; exit 3")
+    with pytest.raises(
+        ConfigurationError, match=r"gave no credentials: exec: process returned 3. not logged in; log in"
+    ):
+        load_connection(write(user=user))
+
+
+def test_a_proxy_is_used_but_for_hosts_that_are_excepted(write):
+    path = write({"proxy-url": "http://proxy:3128"})
+    assert load_connection(path).proxy == "http://proxy:3128"
+    other = ConnectionOptions(kubeconfig=path, proxy="http://other:1", proxy_headers={"proxy_basic_auth": "u:p"})
+    found = load_connection(other, environ={})
+    assert (found.proxy, found.proxy_headers) == ("http://other:1", {"Proxy-Authorization": "Basic dTpw"})
+    excepted = ConnectionOptions(kubeconfig=path, no_proxy="localhost,h")
+    assert load_connection(excepted, environ={}).proxy is None
+    with pytest.raises(ConfigurationError, match="is no HTTP proxy"):
+        load_connection(ConnectionOptions(kubeconfig=path, proxy="socks5://p"), environ={})
+
+
+def test_the_name_in_the_servers_certificate_may_be_another(write):
+    assert load_connection(write({"tls-server-name": "kubernetes"})).server_name == "kubernetes"
+
+
+def test_user_and_password_are_sent_as_http_has_it():
+    options = ConnectionOptions(host="http://h", username="u", password="p")  # noqa: S106
+    assert load_connection(options, environ={}).read_authorization() == "Basic dTpw"

@@ -35,7 +35,7 @@ class NodeContext:
     Attributes:
         root: the folder that is the node's `/`.
         image: the image whose containers are run as processes; its tag does not matter.
-        authority: the API server's CA as base64 of PEM; None for plain HTTP.
+        authority: the API server's CA certificates in PEM.
         now: tells the time in UTC, in whole seconds as Kubernetes writes it.
     """
 
@@ -44,7 +44,7 @@ class NodeContext:
     image: str
     api: ApiClient
     manager: DeviceManager
-    authority: str | None
+    authority: bytes
     environ: Mapping[str, str]
     now: Callable[[], datetime]
 
@@ -58,7 +58,7 @@ class PodContext:
     """What the containers of a pod share; `grace_seconds` is how long a process may take to end."""
 
     pod: Pod
-    kubeconfig: Path
+    api_environment: Mapping[str, str]
     changed: Callable[[], None]
     grace_seconds: float = 30.0
 
@@ -177,5 +177,5 @@ class ContainerRunner:
             plugin_environment={
                 name: value for each in allocations.values() for name, value in each.response.environment.items()
             },
-            kubeconfig=self._pod.kubeconfig,
+            api_environment=self._pod.api_environment,
         )

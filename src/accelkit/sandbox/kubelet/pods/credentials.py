@@ -1,6 +1,6 @@
-"""A pod's access to the API server: a service account token bound to the pod, and a kubeconfig that points to it.
+"""A pod's access to the API server: the files of its service account, and the variables that lead to them.
 
-The kubeconfig names the token's file instead of holding the token, so the token can be renewed under a running process.
+The token is bound to the pod, and renewed under the running process.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from ruamel.yaml import YAML
@@ -18,6 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import SERVICE_ACCOUNT_VARIABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox.kubelet.wire import Pod
 
@@ -45,18 +47,27 @@ class PodCredentials:
         api: a client that may request tokens.
         pod: the pod that the token is bound to.
         folder: the pod's own; made with access for its owner alone.
-        authority: the API server's CA certificates as base64 of PEM; None for plain HTTP.
+        authority: the API server's CA certificates in PEM.
     """
 
-    def __init__(self, api: ApiClient, pod: Pod, *, folder: Path, authority: str | None) -> None:
+    def __init__(self, api: ApiClient, pod: Pod, *, folder: Path, authority: bytes) -> None:
         self._api = api
         self._pod = pod
         self._folder = folder
         self._authority = authority
-        self.kubeconfig = folder / "kubeconfig"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which a process in the pod finds the API server and these files."""
+        server = urlsplit(self._api.server)
+        return {
+            "KUBERNETES_SERVICE_HOST": server.hostname or "",
+            "KUBERNETES_SERVICE_PORT": str(server.port or 443),
+            SERVICE_ACCOUNT_VARIABLE: str(self._folder),
+        }
 
     async def write(self) -> None:
-        """Requests a token and writes both files.
+        """Requests a token and writes the files.
 
         Raises:
             ApiError: the API server grants no token.
@@ -65,7 +76,8 @@ class PodCredentials:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         self._replace(self._folder / "token", token.encode())
-        self._replace(self.kubeconfig, self._content())
+        self._replace(self._folder / "ca.crt", self._authority)
+        self._replace(self._folder / "namespace", self._pod.metadata.namespace.encode())
 
     async def keep_fresh(self) -> None:
         """Renews the token when most of its life is over, until cancelled."""
@@ -93,22 +105,6 @@ class PodCredentials:
         answer = await self._api.post(f"{path}/token", body)
         return msgspec.json.decode(answer, type=_TokenRequest).status.token
 
-    def _content(self) -> bytes:
-        cluster = {"server": self._api.server}
-        if self._authority is not None:
-            cluster["certificate-authority-data"] = self._authority
-        context = {"cluster": "sandbox", "user": "pod", "namespace": self._pod.metadata.namespace}
-        # JSON is YAML.
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "pod",
-            "clusters": [{"name": "sandbox", "cluster": cluster}],
-            "users": [{"name": "pod", "user": {"tokenFile": "token"}}],
-            "contexts": [{"name": "pod", "context": context}],
-        }
-        return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
-
     def _replace(self, path: Path, content: bytes) -> None:
         # Renamed into place, because the process may read it at any time.
         temporary = path.with_suffix(".new")
@@ -118,20 +114,17 @@ class PodCredentials:
         temporary.replace(path)
 
 
-def read_certificate_authority(kubeconfig: Path) -> str | None:
-    """Reads the CA certificates of a kubeconfig's first cluster, as base64 of PEM; None where it has none.
+def read_certificate_authority(kubeconfig: Path) -> bytes:
+    """Reads the CA certificates of a kubeconfig's first cluster, in PEM.
 
     Raises:
-        SandboxError: the kubeconfig cannot be read.
+        SandboxError: the kubeconfig cannot be read, or has none.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         if "certificate-authority-data" in cluster:
-            return str(cluster["certificate-authority-data"])
-        if "certificate-authority" in cluster:
-            file = kubeconfig.parent / str(cluster["certificate-authority"])
-            return base64.b64encode(file.read_bytes()).decode()
-    except (OSError, YAMLError, LookupError, TypeError) as exc:
+            return base64.b64decode(cluster["certificate-authority-data"])
+        return (kubeconfig.parent / str(cluster["certificate-authority"])).read_bytes()
+    except (OSError, ValueError, YAMLError, LookupError, TypeError) as exc:
         raise SandboxError(f"kubeconfig {kubeconfig} cannot be used: {exc}") from exc
-    return None

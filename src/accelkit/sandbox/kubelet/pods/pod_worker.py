@@ -56,7 +56,7 @@ class PodWorker:
         self._conditions = Conditions(node.now)
         self._folder = node.root / "var/lib/kubelet/pods" / pod.metadata.uid
         self._credentials = PodCredentials(node.api, pod, folder=self._folder, authority=node.authority)
-        self._context = PodContext(pod=pod, kubeconfig=self._credentials.kubeconfig, changed=self._changed.set)
+        self._context = PodContext(pod=pod, api_environment=self._credentials.environment, changed=self._changed.set)
         policy = pod.spec.restart_policy
         # An init container is run until it succeeds, unless nothing is ever restarted.
         init_policy = "Never" if policy == "Never" else "OnFailure"

@@ -55,7 +55,7 @@ def build_process_spec(
     root: Path,
     environ: Mapping[str, str],
     plugin_environment: Mapping[str, str],
-    kubeconfig: Path,
+    api_environment: Mapping[str, str],
 ) -> ProcessSpec:
     """Builds the command and environment of a container.
 
@@ -65,7 +65,7 @@ def build_process_spec(
         root: the folder that is the node's `/`.
         environ: the kubelet's own environment, of which little is passed on.
         plugin_environment: variables that device plugins gave to the container.
-        kubeconfig: the pod's own.
+        api_environment: variables that lead to the API server.
 
     Raises:
         SandboxError: the container needs something that a process cannot have.
@@ -80,7 +80,7 @@ def build_process_spec(
     inherited = {name: environ[name] for name in _INHERITED if name in environ}
     return ProcessSpec(
         command=(sys.executable, "-m", "accelkit", *arguments),
-        environment={**inherited, "KUBECONFIG": str(kubeconfig), **variables},
+        environment={**inherited, **api_environment, **variables},
     )
 
 

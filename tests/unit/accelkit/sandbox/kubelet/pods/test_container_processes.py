@@ -52,7 +52,7 @@ def spec_of(container, *, host="/var/lib/kubelet", environ=None, plugin_environm
         root=ROOT,
         environ=environ or {},
         plugin_environment=plugin_environment or {},
-        kubeconfig=Path("/pod/kubeconfig"),
+        api_environment={"KUBERNETES_SERVICE_HOST": "192.0.2.1"},
     )
 
 
@@ -93,7 +93,7 @@ def test_little_of_our_own_environment_is_passed_on():
         "PATH": "/bin",
         "VIRTUAL_ENV": "/venv",
         "ACCELKIT_SANDBOX_ROOT": "/s",
-        "KUBECONFIG": "/pod/kubeconfig",
+        "KUBERNETES_SERVICE_HOST": "192.0.2.1",
     }
 
 

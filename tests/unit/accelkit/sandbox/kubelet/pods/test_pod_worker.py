@@ -49,7 +49,7 @@ def worker_of(folder, api):
         image="accelkit",
         api=api,
         manager=DeviceManager(clock=lambda: 0.0, grace_seconds=1.0, chance=random.Random(1)),  # noqa: S311 - the choice is to be repeatable
-        authority=None,
+        authority=b"",
         environ={},
         now=lambda: NOW,
     )

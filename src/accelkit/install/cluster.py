@@ -1,0 +1,85 @@
+"""Reads what an installation has to know of a cluster before anything else: its version and its nodes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import NODES
+from accelkit.kube.reflector import list_all
+from accelkit.model.object_meta import ObjectMeta
+
+# The second is what Kubernetes before 1.20 writes.
+_CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
+class ClusterNode(msgspec.Struct, frozen=True):
+    """A node of the cluster.
+
+    Attributes:
+        name: of the Node object.
+        address: its InternalIP, else its host name, else the empty text.
+        control_plane: whether it is labelled as part of the control plane.
+    """
+
+    name: str
+    address: str
+    control_plane: bool
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A cluster.
+
+    Attributes:
+        server: URL of the API server.
+        version: its `gitVersion`, as `v1.34.4`.
+        nodes: by name.
+    """
+
+    server: str
+    version: str
+    nodes: tuple[ClusterNode, ...]
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str
+
+
+class _Address(msgspec.Struct):
+    type: str
+    address: str
+
+
+class _Status(msgspec.Struct):
+    addresses: list[_Address] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: ObjectMeta
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def read_cluster(api: ApiClient) -> Cluster:
+    """Read the version of the API server, and its nodes.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    version = msgspec.json.decode(await api.get("/version"), type=_Version)
+    nodes, _ = await list_all(api, NODES, _Node)
+    return Cluster(
+        server=api.server,
+        version=version.git_version,
+        nodes=tuple(sorted(map(_summarize, nodes), key=lambda node: node.name)),
+    )
+
+
+def _summarize(node: _Node) -> ClusterNode:
+    addresses = {each.type: each.address for each in reversed(node.status.addresses or ())}
+    return ClusterNode(
+        name=node.metadata.name,
+        address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
+        control_plane=any(label in (node.metadata.labels or ()) for label in _CONTROL_PLANE_LABELS),
+    )

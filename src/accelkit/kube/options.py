@@ -1,0 +1,102 @@
+"""Collects how the API server is to be reached: the options of kubernetes.core's modules, and their environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Self
+
+from accelkit.errors import ConfigurationError
+
+PREFIX: Final = "K8S_AUTH_"
+# Of kubernetes.core's modules, under which their environment is read as well.
+ALIASES: Final[Mapping[str, str]] = {
+    "validate_certs": "verify_ssl",
+    "ca_cert": "ssl_ca_cert",
+    "client_cert": "cert_file",
+    "client_key": "key_file",
+}
+_PROXY_HEADERS: Final = ("proxy_basic_auth", "basic_auth", "user_agent")
+_NO: Final = frozenset({"0", "false", "no"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """How the API server is to be reached; what is None or empty is not given.
+
+    The names and meanings are those of kubernetes.core's modules, so that one set of variables leads both to the same
+    cluster as the same user.
+
+    Attributes:
+        kubeconfig: a path, several paths with os.pathsep between them, or what such a file holds.
+        context: of the kubeconfig; its current one by default.
+        host: URL of the API server.
+        api_key: a bearer token.
+        username: of HTTP's basic authentication, with `password`.
+        password: see `username`.
+        validate_certs: whether the server's certificate is verified; True by default.
+        ca_cert: path of the authority of the server's certificate.
+        client_cert: path of a client certificate.
+        client_key: path of its key.
+        proxy: URL of an HTTP proxy.
+        no_proxy: hosts, domains and networks that are reached without it, with commas between them.
+        proxy_headers: `proxy_basic_auth` and `basic_auth` as `user:password`, and `user_agent`.
+        persist_config: whether renewed tokens are written back to the kubeconfig.
+        impersonate_user: on whose behalf requests are made.
+        impersonate_groups: and as a member of which groups.
+    """
+
+    kubeconfig: str | Path | Mapping[str, Any] | None = None
+    context: str | None = None
+    host: str | None = None
+    api_key: str | None = None
+    username: str | None = None
+    password: str | None = None
+    validate_certs: bool | None = None
+    ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    proxy: str | None = None
+    no_proxy: str | None = None
+    proxy_headers: Mapping[str, str] | None = None
+    persist_config: bool | None = None
+    impersonate_user: str | None = None
+    impersonate_groups: tuple[str, ...] | None = None
+
+    @classmethod
+    def collect(cls, given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Self:
+        """Take each option from `given`, else from the environment (`K8S_AUTH_HOST`…).
+
+        Raises:
+            ConfigurationError: the kubeconfig is neither a path nor a mapping.
+        """
+        names = [field.name for field in fields(cls)]
+        found = {name: given[name] if given.get(name) is not None else _read(name, environ) for name in names}
+        if not isinstance(found["kubeconfig"], str | Path | Mapping | None):
+            raise ConfigurationError(
+                f"kubeconfig is a {type(found['kubeconfig']).__name__}",
+                next_step="give its path, or its content as a mapping",
+            )
+        if found["impersonate_groups"] is not None:
+            found["impersonate_groups"] = tuple(found["impersonate_groups"])
+        return cls(**found)
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether host and credentials are all given, so that no kubeconfig and no service account is asked."""
+        credentials = self.api_key, self.username and self.password, self.client_cert and self.client_key
+        return bool(self.host and any(credentials))
+
+
+def _read(name: str, environ: Mapping[str, str]) -> Any:
+    if name == "proxy_headers":
+        values = {each: environ.get(f"{PREFIX}PROXY_HEADERS_{each.upper()}") for each in _PROXY_HEADERS}
+        return {each: value for each, value in values.items() if value} or None
+    value = environ.get(PREFIX + name.upper()) or environ.get(PREFIX + ALIASES.get(name, name).upper())
+    if not value:
+        return None
+    if name in ("validate_certs", "persist_config"):
+        return value.lower() not in _NO
+    return [each for each in value.split(",") if each] if name == "impersonate_groups" else value

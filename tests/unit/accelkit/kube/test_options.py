@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import ConfigurationError
+from accelkit.kube.options import ConnectionOptions
+
+
+def test_nothing_given_and_nothing_in_the_environment_is_nothing():
+    assert ConnectionOptions.collect({}, {}) == ConnectionOptions()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "option", "expected"),
+    [
+        ("K8S_AUTH_HOST", "https://h", "host", "https://h"),
+        ("K8S_AUTH_API_KEY", "t", "api_key", "t"),
+        ("K8S_AUTH_CONTEXT", "c", "context", "c"),
+        ("K8S_AUTH_KUBECONFIG", "/a:/b", "kubeconfig", "/a:/b"),
+        ("K8S_AUTH_CA_CERT", "/ca", "ca_cert", "/ca"),
+        ("K8S_AUTH_SSL_CA_CERT", "/ca", "ca_cert", "/ca"),
+        ("K8S_AUTH_CERT_FILE", "/c", "client_cert", "/c"),
+        ("K8S_AUTH_KEY_FILE", "/k", "client_key", "/k"),
+        ("K8S_AUTH_VERIFY_SSL", "False", "validate_certs", False),
+        ("K8S_AUTH_VERIFY_SSL", "true", "validate_certs", True),
+        ("K8S_AUTH_VALIDATE_CERTS", "0", "validate_certs", False),
+        ("K8S_AUTH_VALIDATE_CERTS", "", "validate_certs", None),
+        ("K8S_AUTH_PERSIST_CONFIG", "no", "persist_config", False),
+        ("K8S_AUTH_IMPERSONATE_USER", "u", "impersonate_user", "u"),
+        ("K8S_AUTH_IMPERSONATE_GROUPS", "a,b,", "impersonate_groups", ("a", "b")),
+        ("K8S_AUTH_NO_PROXY", "localhost", "no_proxy", "localhost"),
+        ("K8S_AUTH_PROXY_HEADERS_BASIC_AUTH", "u:p", "proxy_headers", {"basic_auth": "u:p"}),
+    ],
+)
+def test_the_environment_is_read_as_kubernetes_core_reads_it(variable, value, option, expected):
+    assert getattr(ConnectionOptions.collect({}, {variable: value}), option) == expected
+
+
+def test_what_is_given_wins_over_the_environment():
+    given = {"host": "https://given", "validate_certs": False, "context": None}
+    environ = {"K8S_AUTH_HOST": "https://other", "K8S_AUTH_VERIFY_SSL": "true", "K8S_AUTH_CONTEXT": "c"}
+    found = ConnectionOptions.collect(given, environ)
+    assert (found.host, found.validate_certs, found.context) == ("https://given", False, "c")
+
+
+def test_a_kubeconfig_of_another_type_is_refused():
+    with pytest.raises(ConfigurationError, match="kubeconfig is a list; give its path"):
+        ConnectionOptions.collect({"kubeconfig": ["a"]}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "authenticates"),
+    [
+        ({"host": "h", "api_key": "t"}, True),
+        ({"host": "h", "username": "u", "password": "p"}, True),
+        ({"host": "h", "client_cert": "c", "client_key": "k"}, True),
+        ({"host": "h"}, False),
+        ({"api_key": "t"}, False),
+        ({"host": "h", "client_cert": "c"}, False),
+        ({"host": "h", "username": "u"}, False),
+        ({"host": "", "api_key": "t"}, False),
+    ],
+)
+def test_host_and_whole_credentials_need_nothing_else(given, authenticates):
+    assert ConnectionOptions.collect(given, {}).authenticates is authenticates

@@ -1,0 +1,68 @@
+"""The playbooks' settings: all that are read are specified, and all that are specified are documented and read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import list_dialect_names
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = re.compile(r"(?<![\w/])accelkit_[a-z0-9_]+")
+# Groups of the inventory.
+GROUPS = {"accelkit_api", "accelkit_control_plane", "accelkit_nodes"}
+FOLDERS = ("playbooks", "roles", "inventories", "extensions")
+
+
+def load(path):
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+SETTINGS = load(ROOT / "playbooks/vars/settings.yml")["__accelkit_settings"]
+
+
+def names_in(*paths):
+    return {name for path in paths for name in NAME.findall(path.read_text())} - GROUPS
+
+
+def files(*folders):
+    return [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".yml", ".j2", ".md")]
+
+
+def test_what_the_playbooks_read_is_specified():
+    assert names_in(*files(*FOLDERS)) - SETTINGS.keys() == set()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_each_setting_is_read_and_documented(name):
+    readers = [path for path in files("playbooks", "roles") if path.name != "settings.yml"]
+    assert name in names_in(*readers)
+    assert name in names_in(*(ROOT / "docs").glob("*.md"), *(ROOT / "playbooks").glob("*.yml"))
+
+
+def test_choices_are_those_that_there_are():
+    assert sorted(SETTINGS["accelkit_dialects"]["choices"]) == sorted(list_dialect_names())
+    assert sorted(SETTINGS["accelkit_policy"]["choices"]) == sorted(Policy)
+
+
+def plays():
+    for path in (ROOT / "playbooks").glob("*.yml"):
+        for play in load(path):
+            yield path.name, play
+
+
+def test_no_play_outranks_a_role_variable_or_a_setting_of_the_inventory():
+    of_roles = {name for role in (ROOT / "roles").iterdir() for name in load(role / "defaults/main.yml")}
+    outranked = [
+        (file, name)
+        for file, play in plays()
+        for source in [play, *map(load, (ROOT / "playbooks/vars").glob("*.yml"))]
+        for name in (source.get("vars", {}) if source is play else source)
+        if name in of_roles | SETTINGS.keys()
+    ]
+    # The bundle's image has no registry's name, since the nodes would look for it there.
+    assert outranked == [("bundle.yml", "images_registry")]
