@@ -19,7 +19,7 @@ try:
     from accelkit.scheduler.actions import perform
     from accelkit.scheduler.arguments import build_argument_spec, decode_module_arguments
     from accelkit.scheduler.host.shell import ShellHost
-    from accelkit.scheduler.node_pod.run import run_in_pod
+    from accelkit.scheduler.node_pod.run import compare_without_pod, run_in_pod
 except ImportError as exc:
     IMPORT_ERROR = exc
 
@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
             options = read_options(given)
             own = {name: value for name, value in given.items() if name not in CONNECTION_ARGUMENTS}
             reach, spec = decode_module_arguments(own)
-            result = self._do(ACTIONS[reach.state, bool(self._task.check_mode)], reach, spec, options)
+            result = self._do(reach, spec, options)
         except AccelkitError as exc:
             # Ansible would print the sentences of all causes one after the other.
             raise AnsibleActionFail(str(exc)) from None
@@ -71,8 +71,12 @@ class ActionModule(ActionBase):
         problems = result.pop("problems")
         return {**result, "warnings": problems} if problems else result
 
-    def _do(self, action, reach, spec, options):
+    def _do(self, reach, spec, options):
+        check = bool(self._task.check_mode)
+        action = ACTIONS[reach.state, check]
         connection = load_connection(options) if spec.node or reach.pod else None
+        if reach.pod and check:
+            return compare_without_pod(connection, spec, wanted=reach.state != "absent")
         if reach.pod:
             return run_in_pod(connection, action, spec, reach.pod)
         return perform(action, spec, ShellHost(self._shell), connection)

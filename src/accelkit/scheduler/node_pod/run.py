@@ -12,7 +12,7 @@ import msgspec
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
-from accelkit.kube.objects import delete_and_wait
+from accelkit.kube.objects import delete_and_wait, get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, build_pod_name, compute_deadline_seconds
@@ -88,17 +88,42 @@ def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage
     return result
 
 
+def compare_without_pod(connection: Connection, spec: Spec, *, wanted: bool) -> dict[str, Any]:
+    """Tell from the API server alone whether kube-scheduler would be switched, as a check that writes nothing must.
+
+    Args:
+        connection: the API server.
+        spec: names the node.
+        wanted: whether kube-scheduler is to call the extender.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    if spec.launch.kind != "static_pod":
+        told = (
+            f"what runs kube-scheduler on {spec.node} is not shown by the API server, and a check starts no pod there"
+        )
+        return _summarize(told, changed=False)
+    calls = asyncio.run(_reads_our_folder(connection, spec))
+    told = f"a check starts no pod on {spec.node}, so the changes of its files are not shown"
+    return _summarize(told, changed=calls is not wanted)
+
+
+async def _reads_our_folder(connection: Connection, spec: Spec) -> bool:
+    async with ApiClient(connection) as api:
+        return _names_our_folder(await get_if_present(api, _mirror_path(spec)) or b"", spec)
+
+
+def _summarize(problem: str, *, changed: bool) -> dict[str, Any]:
+    return {"changed": changed, "restored": False, "diff": [], "problems": [problem]}
+
+
 async def _run(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
     name = build_pod_name(spec.node)
     async with ApiClient(connection) as api:
         image = source.image or await _find_installed_image(api)
         if not image and action in {"remove", "compare-removal"}:
-            return {
-                "changed": False,
-                "restored": False,
-                "diff": [],
-                "problems": [await _explain_nothing_to_run(api, spec)],
-            }
+            return _summarize(await _explain_nothing_to_run(api, spec), changed=False)
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
         wanted = build_objects(action, spec, msgspec.structs.replace(source, image=image))
@@ -124,13 +149,20 @@ async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:
     Raises:
         ConfigurationError: kube-scheduler still runs with a configuration of ours.
     """
-    path = build_pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
-    if f"={spec.folder}/".encode() in await api.get(path):
+    if _names_our_folder(await api.get(_mirror_path(spec)), spec):
         raise ConfigurationError(
             f"kube-scheduler on {spec.node} runs with a configuration of ours, and no image is known to remove it with",
             next_step="set scheduler_image, or accelkit_image",
         )
     return f"no image is known to look at the files of {spec.node} with; its kube-scheduler runs without ours"
+
+
+def _mirror_path(spec: Spec) -> str:
+    return build_pod_path(NAMESPACE, f"kube-scheduler-{spec.node}")
+
+
+def _names_our_folder(pod: bytes, spec: Spec) -> bool:
+    return f"={spec.folder}/".encode() in pod
 
 
 async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:

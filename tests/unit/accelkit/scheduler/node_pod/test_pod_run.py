@@ -9,10 +9,10 @@ from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube import objects as kube_objects
 from accelkit.kube.connection import Connection
 from accelkit.kube.paths import build_collection_path, build_pod_path
-from accelkit.scheduler.arguments import PodImage, Spec
+from accelkit.scheduler.arguments import LaunchSpec, PodImage, Spec
 from accelkit.scheduler.node_pod import run as pod_run
 from accelkit.scheduler.node_pod.objects import build_objects, build_pod_name
-from accelkit.scheduler.node_pod.run import run_in_pod
+from accelkit.scheduler.node_pod.run import compare_without_pod, run_in_pod
 
 NAME = build_pod_name("master")
 POD = build_pod_path("kube-system", NAME)
@@ -149,3 +149,22 @@ def test_only_what_writes_may_write_and_all_lies_in_mounts(action):
         "/host/etc/hosts": True,
     }
     assert pod["nodeName"] == "master"
+
+
+@pytest.mark.parametrize(("ours", "wanted", "changed"), [(0, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)])
+def test_a_check_reads_the_schedulers_pod_and_writes_nothing(api, ours, wanted, changed):
+    option = "--config=/etc/kubernetes/accelkit/config.yaml" if ours else "--config=/etc/kubernetes/other.yaml"
+    scheduler = {"metadata": {"name": "kube-scheduler-master"}, "spec": {"containers": [{"command": [option]}]}}
+    api.store(build_collection_path("v1", "pods", "kube-system"), scheduler)
+    found = compare_without_pod(Connection("https://master", None), SPEC, wanted=bool(wanted))
+    assert found["changed"] is bool(changed)
+    assert found["problems"] == ["a check starts no pod on master, so the changes of its files are not shown"]
+    assert api.writes == []
+
+
+def test_a_check_of_a_scheduler_that_has_no_pod_says_that_it_cannot_tell(api):
+    spec = Spec(node="master", launch=LaunchSpec(kind="k3s"))
+    found = compare_without_pod(Connection("https://master", None), spec, wanted=True)
+    assert found["changed"] is False
+    assert "not shown by the API server" in found["problems"][0]
+    assert api.requests == []

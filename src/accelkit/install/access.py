@@ -1,0 +1,95 @@
+"""Asks the API server which rights its user lacks, before they are missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_collection_path
+
+_REVIEWS: Final = build_collection_path("authorization.k8s.io/v1", "selfsubjectaccessreviews")
+# Rights to these are asked for without a namespace.
+_CLUSTER_SCOPED: Final = frozenset(
+    {
+        "clusterrolebindings",
+        "clusterroles",
+        "customresourcedefinitions",
+        "namespaces",
+        "nodes",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    }
+)
+
+
+class AccessRule(msgspec.Struct, frozen=True, rename="camel"):
+    """A rule of a Role or ClusterRole, without names of objects."""
+
+    api_groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+
+
+class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """One right, as a SelfSubjectAccessReview names it."""
+
+    group: str
+    resource: str
+    subresource: str
+    verb: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        whole = f"{kind}/{self.subresource}" if self.subresource else kind
+        return f"{self.verb} {whole} in {self.namespace}" if self.namespace else f"{self.verb} {whole}"
+
+
+class _ReviewStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _ReviewStatus
+
+
+async def find_denied(api: ApiClient, rules: Sequence[AccessRule], namespace: str) -> list[ResourceAttributes]:
+    """Return the rights of the rules that the client's user lacks.
+
+    Args:
+        api: an open client.
+        rules: what is needed.
+        namespace: in which rights to namespaced objects are needed.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    wanted = sorted({right for rule in rules for right in _expand(rule, namespace)})
+    try:
+        async with asyncio.TaskGroup() as group:
+            reviews = [group.create_task(_review(api, right)) for right in wanted]
+    except ExceptionGroup as exc:
+        raise exc.exceptions[0] from None
+    return [right for right, review in zip(wanted, reviews, strict=True) if not review.result()]
+
+
+def _expand(rule: AccessRule, namespace: str) -> Iterator[ResourceAttributes]:
+    for group in rule.api_groups:
+        for name in rule.resources:
+            resource, _, subresource = name.partition("/")
+            place = "" if resource in _CLUSTER_SCOPED else namespace
+            for verb in rule.verbs:
+                yield ResourceAttributes(group, resource, subresource, verb, place)
+
+
+async def _review(api: ApiClient, right: ResourceAttributes) -> bool:
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": right},
+    }
+    return msgspec.json.decode(await api.post(_REVIEWS, body), type=_Review).status.allowed

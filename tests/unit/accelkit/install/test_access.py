@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError
+from accelkit.install.access import AccessRule, ResourceAttributes, find_denied
+
+
+class Reviewer(FakeApi):
+    """An API server that allows all but these rights."""
+
+    def __init__(self, *denied):
+        super().__init__()
+        self.denied = denied
+        self.asked = []
+
+    def _create(self, request):
+        assert request.path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        attributes = {"group": "", "subresource": "", **request.body["spec"]["resourceAttributes"]}
+        right = str(msgspec.convert(attributes, ResourceAttributes))
+        self.asked.append(right)
+        return msgspec.json.encode({"status": {"allowed": right not in self.denied}})
+
+
+RULES = [
+    AccessRule(("",), ("nodes", "nodes/status"), ("list", "patch")),
+    AccessRule(("apps",), ("daemonsets",), ("create",)),
+]
+
+
+async def test_each_right_is_asked_for_once_where_it_is_needed():
+    api = Reviewer()
+    assert await find_denied(api, [*RULES, *RULES], "accelkit") == []
+    assert sorted(api.asked) == [
+        "create daemonsets.apps in accelkit",
+        "list nodes",
+        "list nodes/status",
+        "patch nodes",
+        "patch nodes/status",
+    ]
+
+
+async def test_what_is_denied_is_told():
+    api = Reviewer("patch nodes", "create daemonsets.apps in accelkit")
+    assert [str(each) for each in await find_denied(api, RULES, "accelkit")] == [
+        "patch nodes",
+        "create daemonsets.apps in accelkit",
+    ]
+
+
+async def test_an_api_server_that_does_not_answer_is_an_error_of_its_own():
+    api = Reviewer()
+    api.fail(ApiError("no answer"), times=None)
+    with pytest.raises(ApiError, match="no answer"):
+        await find_denied(api, RULES, "accelkit")
