@@ -7,7 +7,9 @@ from typing import Any
 _: Any = object()
 
 # Ansible reads these of doc fragments and filters, and click calls these of a group.
-_.ACTIONGROUP_ACCELKIT
+_.ACTIONGROUP_API
+_.ACTIONGROUP_REGISTRY
+_.ACTIONGROUP_BOTH
 _.CARDS
 _.WORKLOAD
 _.filters

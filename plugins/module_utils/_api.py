@@ -33,12 +33,12 @@ API_ARGUMENTS = {
 }
 
 
-def api_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
+def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
     """Return a module that speaks to the API server, or end it where accelkit is missing.
 
-    `rules` are AnsibleModule's own between arguments, such as `required_if`.
+    `constraints` are AnsibleModule's own between arguments, such as `required_if`.
     """
-    module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(rules or {}))
+    module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
     if IMPORT_TRACE is not None:
         module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
     module.no_log_values.update(find_secrets(module.params["kubeconfig"]))

@@ -67,12 +67,12 @@ WORKLOAD_ARGUMENTS = {
 }
 
 
-def cache_module(*, rules: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
+def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
     """Return a module that speaks to registries, or end it where accelkit is missing.
 
-    `rules` are AnsibleModule's own between arguments, such as `required_if`.
+    `constraints` are AnsibleModule's own between arguments, such as `required_if`.
     """
-    module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(rules or {}))
+    module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
     if IMPORT_TRACE is not None:
         module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
     module.no_log_values.update(find_secrets(module.params.get("kubeconfig")))

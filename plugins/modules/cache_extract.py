@@ -252,7 +252,7 @@ def select_shown(view):
 
 def main():
     module = cache_module(
-        rules=RULES,
+        constraints=RULES,
         image={"type": "str", "required": True},
         folder={"type": "path", "required": True},
         mount_path={"type": "str"},

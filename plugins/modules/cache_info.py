@@ -280,7 +280,7 @@ def describe_cache_on_disk(cache, node, workload):
 
 def main():
     module = cache_module(
-        rules=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS, **WORKLOAD_ARGUMENTS
+        constraints=RULES, image={"type": "str"}, folder={"type": "path"}, **CARD_ARGUMENTS, **WORKLOAD_ARGUMENTS
     )
     finish(module, read_info)
 

@@ -268,7 +268,7 @@ def run(module):
 
 def main():
     module = api_module(
-        rules=RULES,
+        constraints=RULES,
         state={
             "type": "str",
             "choices": ["generated", "absent", "deployed", "undeployed"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ class Ways:
         self.server = cluster["cluster"]["server"]
         self.authority = folder / "ca.crt"
         settings = load_connection(kubeconfig).tls
-        self.authority.write_text("".join(map(ssl_text, settings.get_ca_certs(binary_form=True))))
+        self.authority.write_text("".join(map(ssl.DER_cert_to_PEM_cert, settings.get_ca_certs(binary_form=True))))
         self.two = self.write("two", contexts={"admin": "admin", "pod": "pod"}, current="admin")
 
     def write(self, name: str, *, contexts: dict[str, str], current: str) -> Path:
@@ -73,12 +74,6 @@ class Ways:
         }
 
 
-def ssl_text(certificate: bytes) -> str:
-    import ssl  # noqa: PLC0415
-
-    return ssl.DER_cert_to_PEM_cert(certificate)
-
-
 @pytest.fixture(scope="module")
 def ways(control_plane, tmp_path_factory):
     async def request_token():
@@ -89,28 +84,29 @@ def ways(control_plane, tmp_path_factory):
     return Ways(control_plane.kubeconfig, tmp_path_factory.mktemp("ways"), asyncio.run(request_token()))
 
 
-ADMIN, POD = "kubernetes-admin", "system:serviceaccount:default:default"
+ANSIBLE = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+ADMIN, POD = "admin", "system:serviceaccount:default:default"
 
 
 def environments(ways):
-    """The environments, with the user as whom each acts; None where it is refused."""
+    """The environments, with the user as whom each acts."""
     host = {"K8S_AUTH_HOST": ways.server, "K8S_AUTH_SSL_CA_CERT": str(ways.authority)}
     plugin = ways.write("plugins", contexts={"plugin": "plugin"}, current="plugin")
     return {
-        "kubeconfig": ({"KUBECONFIG": str(ways.two)}, "admin"),
-        "context": ({"KUBECONFIG": str(ways.two), "K8S_AUTH_CONTEXT": "pod"}, "pod"),
-        "named kubeconfig": ({"K8S_AUTH_KUBECONFIG": str(ways.two), "KUBECONFIG": "/nowhere"}, "admin"),
-        "several kubeconfigs": ({"KUBECONFIG": f"{ways.folder}/none:{ways.two}"}, "admin"),
-        "bearer token, as AWX gives it": ({**host, "K8S_AUTH_API_KEY": ways.token}, "pod"),
+        "kubeconfig": ({"KUBECONFIG": str(ways.two)}, ADMIN),
+        "context": ({"KUBECONFIG": str(ways.two), "K8S_AUTH_CONTEXT": "pod"}, POD),
+        "named kubeconfig": ({"K8S_AUTH_KUBECONFIG": str(ways.two), "KUBECONFIG": "/nowhere"}, ADMIN),
+        "several kubeconfigs": ({"KUBECONFIG": f"{ways.folder}/none:{ways.two}"}, ADMIN),
+        "bearer token, as AWX gives it": ({**host, "K8S_AUTH_API_KEY": ways.token}, POD),
         "bearer token beside a kubeconfig": (
             {**host, "K8S_AUTH_API_KEY": ways.token, "KUBECONFIG": str(ways.two)},
-            "pod",
+            POD,
         ),
         "unverified": (
             {"K8S_AUTH_HOST": ways.server, "K8S_AUTH_VERIFY_SSL": "false", "K8S_AUTH_API_KEY": ways.token},
-            "pod",
+            POD,
         ),
-        "plugin": ({"KUBECONFIG": str(plugin)}, "pod"),
+        "plugin": ({"KUBECONFIG": str(plugin)}, POD),
         "impersonation": ({"KUBECONFIG": str(ways.two), "K8S_AUTH_IMPERSONATE_USER": "somebody"}, "somebody"),
     }
 
@@ -149,7 +145,7 @@ def ask_kubernetes_core(environ: dict[str, str], folder: Path) -> str:
     done = subprocess.run(
         [*command, json.dumps({"definition": REVIEW})],
         cwd=REPOSITORY,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1", **environ},
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8", **ANSIBLE, **environ},
         capture_output=True,
         text=True,
         timeout=60,

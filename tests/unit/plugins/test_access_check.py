@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.accelkit.kubernetes.plugins.modules import access_check
+
+from accelkit.install.access import AccessRule, ResourceAttributes
+
+GIVEN = {"namespace": "accelkit", "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]}
+
+
+@pytest.fixture
+def denies(monkeypatch, kubeconfig):
+    """Have these rights denied; returns what was asked for."""
+    asked = []
+
+    def make(*denied):
+        async def find(_api, rules, namespace):
+            asked.append((rules, namespace))
+            return list(denied)
+
+        monkeypatch.setattr(access_check, "find_denied", find)
+        return asked
+
+    return make
+
+
+def test_rights_that_are_there_pass(run_module, denies):
+    asked = denies()
+    answer = run_module(access_check, GIVEN)
+    assert (answer["changed"], answer["denied"]) == (False, [])
+    assert asked == [([AccessRule(("",), ("nodes",), ("patch",))], "accelkit")]
+
+
+def test_rights_that_are_missing_are_told_with_what_gives_them(run_module, denies):
+    denies(ResourceAttributes("apps", "daemonsets", "", "create", "accelkit"), ResourceAttributes("", "nodes", "", "get"))
+    answer = run_module(access_check, GIVEN)
+    assert answer["failed"]
+    assert answer["denied"] == ["create daemonsets.apps in accelkit", "get nodes"]
+    assert "may not create daemonsets.apps in accelkit, get nodes; let an administrator" in answer["msg"]

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from ansible_collections.accelkit.kubernetes.plugins.modules import cluster_info
+
+from accelkit.install.cluster import Cluster, ClusterNode
+
+
+def test_version_and_nodes_are_returned(run_module, kubeconfig, monkeypatch):
+    async def read(_api):
+        return Cluster("https://a", "v1.34.4", (ClusterNode("n", "192.0.2.1", control_plane=True),))
+
+    monkeypatch.setattr(cluster_info, "read_cluster", read)
+    answer = run_module(cluster_info, {})
+    assert (answer["changed"], answer["server"], answer["version"]) == (False, "https://a", "v1.34.4")
+    assert answer["nodes"] == [{"name": "n", "address": "192.0.2.1", "control_plane": True}]
+
+
+def test_an_api_server_that_is_away_is_one_sentence(run_module, kubeconfig):
+    answer = run_module(cluster_info, {"request_timeout": 2})
+    assert answer["failed"]
+    assert answer["msg"].startswith("GET http://127.0.0.1:9/version got no answer: ")
+    assert "\n" not in answer["msg"]
