@@ -12,13 +12,17 @@ from pathlib import Path
 
 import pytest
 from conftest import PODS, REPOSITORY, Cluster, Sandbox
+from ruamel.yaml import YAML
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.paths import build_collection_path, build_group_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 OURS = "accelkit.io"
+RBAC = build_group_path("rbac.authorization.k8s.io/v1")
+ANYTHING = {"apiGroups": ["*"], "resources": ["*"]}
 # Those of inventories/sandbox.
 NODES = 3
 # What kubelets and controllers change all the time.
@@ -87,6 +91,28 @@ async def as_before(sandbox: Sandbox, before: dict[str, dict]) -> None:
         await asyncio.sleep(0.5)
 
 
+def load_yaml(path: Path) -> dict:
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+async def kubeconfig_of(sandbox: Sandbox, name: str, role: dict) -> Path:
+    """Make a user with the rules of this role and nothing else; return its kubeconfig."""
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        accounts = build_collection_path("v1", "serviceaccounts", "default")
+        await api.post(accounts, {"metadata": {"name": name}})
+        await api.post(f"{RBAC}/clusterroles", {"metadata": {"name": f"test-{name}"}, "rules": role["rules"]})
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"test-{name}"}
+        binding = {"metadata": {"name": f"test-{name}"}, "roleRef": reference, "subjects": [subject]}
+        await api.post(f"{RBAC}/clusterrolebindings", binding)
+        token = json.loads(await api.post(f"{accounts}/{name}/token", {"spec": {}}))["status"]["token"]
+    document = load_yaml(sandbox.kubeconfig)
+    document["users"][0]["user"] = {"token": token}
+    path = sandbox.paths.root.parent / f"{name}.kubeconfig"
+    path.write_text(json.dumps(document))
+    return path
+
+
 def stable(value):
     if isinstance(value, dict):
         return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
@@ -100,28 +126,33 @@ def changed(output: str) -> int:
 async def test_install_verify_and_remove_leave_no_trace(sandbox):
     config = Path(sandbox.facts.scheduler_config)
     before, config_before = await settled(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
+    # All is done with the rights that the documents ask for, and no others.
+    installer = await kubeconfig_of(sandbox, "installer", load_yaml(REPOSITORY / "playbooks/files/installer.yml"))
+    as_installer = ("-e", f"accelkit_kubeconfig={installer}")
+    # A check writes nothing, and so goes through with a user who may only read.
+    reader = await kubeconfig_of(sandbox, "reader", {"rules": [{**ANYTHING, "verbs": ["get", "list"]}]})
     objects_before = await objects(sandbox)
 
-    preview = sandbox.playbook("site.yml", "--check", "--diff")
+    preview = sandbox.playbook("site.yml", "--check", "--diff", "-e", f"accelkit_kubeconfig={reader}")
     assert changed(preview.stdout) > 0
     assert "+  - urlPrefix" in preview.stdout or "+- urlPrefix" in preview.stdout, preview.stdout
     assert await objects(sandbox) == objects_before
     assert config.read_bytes() == config_before[0]
 
-    assert changed(sandbox.playbook("site.yml").stdout) > 0
-    assert changed(sandbox.playbook("site.yml").stdout) == 0
-    assert changed(sandbox.playbook("site.yml", "--check", "--diff").stdout) == 0
+    assert changed(sandbox.playbook("site.yml", *as_installer).stdout) > 0
+    assert changed(sandbox.playbook("site.yml", *as_installer).stdout) == 0
+    assert changed(sandbox.playbook("site.yml", "--check", "--diff", *as_installer).stdout) == 0
     installed = {node["metadata"]["name"]: node for node in await nodes(sandbox)}
     assert installed["node-1"]["status"]["allocatable"]["accelkit.io/memory"] == "128"
     assert installed["node-1"]["status"]["allocatable"]["accelkit.io/cards"] == "8"
     assert "accelkit.io/share" not in installed["node-3"]["metadata"]["labels"]
-    assert changed(sandbox.playbook("playbooks/verify.yml").stdout) == 0
+    assert changed(sandbox.playbook("playbooks/verify.yml", *as_installer).stdout) == 0
 
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         cluster = Cluster(api, sandbox)
         await cluster.create_pod("stays", memory=4)
         await cluster.running("stays")
-        sandbox.playbook("playbooks/remove.yml")
+        sandbox.playbook("playbooks/remove.yml", *as_installer)
         # A running pod keeps running; its assignment is the one thing that stays.
         assert (await cluster.get(f"{PODS}/stays"))["status"]["phase"] == "Running"
         await api.delete(f"{PODS}/stays", {"gracePeriodSeconds": 0})
@@ -133,6 +164,18 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
     assert (config.read_bytes(), config.stat().st_mode, config.stat().st_uid) == config_before
     assert changed(sandbox.playbook("playbooks/remove.yml").stdout) == 0
     sandbox.playbook("site.yml")
+
+
+async def test_who_lacks_a_right_is_told_before_anything_is_changed(sandbox):
+    role = load_yaml(REPOSITORY / "playbooks/files/installer.yml")
+    rules = [rule for rule in role["rules"] if "daemonsets" not in rule["resources"]]
+    config = await kubeconfig_of(sandbox, "poor", {"rules": rules})
+    before = await objects(sandbox)
+    done = sandbox.playbook("site.yml", "-e", f"accelkit_kubeconfig={config}", check=False)
+    said = " ".join(done.stdout.split())
+    assert "may not create daemonsets.apps in accelkit" in said
+    assert "let an administrator bind it to playbooks/files/installer.yml" in said
+    assert await objects(sandbox) == before
 
 
 def test_without_a_sandbox_the_playbook_says_what_to_do(tmp_path):

@@ -32,7 +32,9 @@ def test_rights_that_are_there_pass(run_module, denies):
 
 
 def test_rights_that_are_missing_are_told_with_what_gives_them(run_module, denies):
-    denies(ResourceAttributes("apps", "daemonsets", "", "create", "accelkit"), ResourceAttributes("", "nodes", "", "get"))
+    denies(
+        ResourceAttributes("apps", "daemonsets", "", "create", "accelkit"), ResourceAttributes("", "nodes", "", "get")
+    )
     answer = run_module(access_check, GIVEN)
     assert answer["failed"]
     assert answer["denied"] == ["create daemonsets.apps in accelkit", "get nodes"]
