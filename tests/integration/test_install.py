@@ -14,8 +14,10 @@ import pytest
 from conftest import PODS, REPOSITORY, Cluster, Sandbox
 from ruamel.yaml import YAML
 
+from accelkit.install.run_lease import hold_run_lease
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_group_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -176,6 +178,33 @@ async def test_who_lacks_a_right_is_told_before_anything_is_changed(sandbox):
     assert "may not create daemonsets.apps in accelkit" in said
     assert "let an administrator bind it to playbooks/files/installer.yml" in said
     assert await objects(sandbox) == before
+
+
+async def test_a_second_run_is_told_who_changes_the_cluster(sandbox):
+    with subprocess.Popen(["sleep", "600"]) as other:
+        told = asyncio.get_running_loop().create_future()
+        async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+            holding = asyncio.create_task(hold_run_lease(api, "somebody@elsewhere", other.pid, told.set_result))
+            since = (await told).since
+            for playbook in ("site.yml", "playbooks/remove.yml"):
+                done = await asyncio.to_thread(sandbox.playbook, playbook, check=False)
+                assert done.returncode != 0
+                sentence = f"somebody@elsewhere changes this cluster since {since}; wait until that run has ended"
+                assert sentence in " ".join(done.stdout.split())
+            checked = await asyncio.to_thread(sandbox.playbook, "playbooks/remove.yml", "--check")
+            assert "somebody@elsewhere changes this cluster" in " ".join((checked.stdout + checked.stderr).split())
+            other.kill()
+            await holding
+            await asyncio.to_thread(sandbox.playbook, "site.yml")
+            # The run's own Lease goes with it.
+            assert await gone(api, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accelkit-run")
+
+
+async def gone(api: ApiClient, path: str) -> bool:
+    deadline = time.monotonic() + 15
+    while await get_if_present(api, path) is not None and time.monotonic() < deadline:
+        await asyncio.sleep(0.2)
+    return await get_if_present(api, path) is None
 
 
 def test_without_a_sandbox_the_playbook_says_what_to_do(tmp_path):

@@ -80,6 +80,7 @@ class Elector:
         identity: our name, unique among the candidates.
         on_acquired: called when we begin to lead.
         on_lost: called when we lead no longer; `leads` is false already.
+        lease_seconds: how long others wait for a renewal before they take over; at least LEASE_SECONDS.
         clock: seconds on a clock that never jumps.
     """
 
@@ -91,6 +92,7 @@ class Elector:
         *,
         on_acquired: Callable[[], None],
         on_lost: Callable[[], None],
+        lease_seconds: int = LEASE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -100,6 +102,8 @@ class Elector:
         self._identity = identity
         self._on_acquired = on_acquired
         self._on_lost = on_lost
+        self._lease_seconds = lease_seconds
+        self._term_seconds = TERM_SECONDS + lease_seconds - LEASE_SECONDS
         self._clock = clock
         self._leading = False
         self._released = False
@@ -119,6 +123,28 @@ class Elector:
         # A Lease that was given up names the empty string.
         return (self._observed.spec.holder_identity or None) if self._observed else None
 
+    @property
+    def held_since(self) -> str | None:
+        """When its holder acquired the Lease, in RFC 3339, as it was last read."""
+        return self._observed.spec.acquire_time if self._observed else None
+
+    @property
+    def renewed_at(self) -> str | None:
+        """When its holder last renewed the Lease, in RFC 3339 by its own clock, as it was last read."""
+        return self._observed.spec.renew_time if self._observed else None
+
+    async def observe(self) -> None:
+        """Read the Lease.
+
+        Raises:
+            ApiError: the API server refused or did not answer.
+        """
+        answer = await get_if_present(self._api, self._path)
+        if answer is None:
+            self._observed = None
+        else:
+            self._observe(answer)
+
     async def run(self) -> None:
         """Compete until cancelled."""
         while True:
@@ -137,7 +163,7 @@ class Elector:
     async def _try_acquire_or_renew(self) -> None:
         sent_at = self._clock()
         # An answer that comes after our term is of no use to it.
-        deadline = max(0.0, self._term_ends - sent_at) if self._leading else TERM_SECONDS
+        deadline = max(0.0, self._term_ends - sent_at) if self._leading else self._term_seconds
         held = False
         try:
             async with asyncio.timeout(deadline):
@@ -147,7 +173,7 @@ class Elector:
         except ApiError as exc:
             log.warning("the Lease %s cannot be %s: %s", self._lease.name, "renewed" if self._leading else "read", exc)
         if held:
-            self._term_ends = sent_at + TERM_SECONDS
+            self._term_ends = sent_at + self._term_seconds
         usurped = not held and self._leading and self.holder not in {None, self._identity}
         if held and not self._leading:
             self._leading = True
@@ -184,11 +210,7 @@ class Elector:
 
     async def _acquire_or_renew(self) -> bool:
         if not self.leads():
-            answer = await get_if_present(self._api, self._path)
-            if answer is None:
-                self._observed = None
-            else:
-                self._observe(answer)
+            await self.observe()
         observed = self._observed
         if observed is None:
             lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._record(None))
@@ -219,7 +241,7 @@ class Elector:
         ours = before is not None and before.holder_identity == self._identity
         return _Spec(
             holder_identity=self._identity,
-            lease_duration_seconds=LEASE_SECONDS,
+            lease_duration_seconds=self._lease_seconds,
             acquire_time=before.acquire_time if before and ours else now,
             renew_time=now,
             lease_transitions=0 if before is None else (before.lease_transitions or 0) + (not ours),

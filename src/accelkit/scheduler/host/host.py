@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import secrets
 import ssl
 import stat as modes
 import subprocess
@@ -104,9 +105,9 @@ class LocalHost:
     def write(self, path: str, content: bytes, *, mode: str, uid: int, gid: int) -> None:
         """Put a file in place; see Host."""
         place = self._at(path)
-        unfinished = place.with_name(f"{UNFINISHED_PREFIX}{place.name}")
+        # A name of its own, so that two writers never write into one file.
+        unfinished = place.with_name(f"{UNFINISHED_PREFIX}{place.name}.{secrets.token_hex(4)}")
         try:
-            unfinished.unlink(missing_ok=True)
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 written = 0

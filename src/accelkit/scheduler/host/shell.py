@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import secrets
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
@@ -42,7 +43,6 @@ umask 077
 path={path} folder={folder} unfinished={unfinished}
 [ ! -d "$path" ] || {{ echo 'it is a folder' >&2; exit 1; }}
 trap 'rm -f "$unfinished"' EXIT
-rm -f "$unfinished"
 if [ {size} -gt 0 ]; then cat; fi > "$unfinished"
 [ "$(wc -c < "$unfinished")" -eq {size} ] || {{ echo 'the content did not arrive whole' >&2; exit 1; }}
 chown {uid}:{gid} "$unfinished"
@@ -93,7 +93,8 @@ class ShellHost:
         """Put a file in place; see Host."""
         place = PurePosixPath(path)
         script = _WRITE.format(
-            unfinished=_q(str(place.with_name(f"{UNFINISHED_PREFIX}{place.name}"))),
+            # A name of its own, so that two writers never write into one file.
+            unfinished=_q(str(place.with_name(f"{UNFINISHED_PREFIX}{place.name}.{secrets.token_hex(4)}"))),
             size=len(content),
             uid=uid,
             gid=gid,

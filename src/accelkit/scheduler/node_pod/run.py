@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,6 +17,8 @@ from accelkit.kube.objects import delete_and_wait, get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, build_pod_name, compute_deadline_seconds
+
+log = logging.getLogger(__name__)
 
 _AGENTS: Final = build_collection_path("apps/v1", "daemonsets")
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
@@ -127,6 +130,8 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
         if not image:
             raise ConfigurationError("a pod needs an image", next_step="set scheduler_image, or accelkit_image")
         wanted = build_objects(action, spec, msgspec.structs.replace(source, image=image))
+        if await get_if_present(api, build_pod_path(NAMESPACE, name)) is not None:
+            await _wait_for_other_run(api, build_pod_path(NAMESPACE, name), spec, image)
         await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
         try:
             for kind, body in wanted:
@@ -135,6 +140,18 @@ async def _run(connection: Connection, action: str, spec: Spec, source: PodImage
             return await _read_result(api, build_pod_path(NAMESPACE, name))
         finally:
             await _delete(api, [build_object_path(kind, name) for kind, _ in reversed(wanted)])
+
+
+async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str) -> None:
+    """Wait until the pod of another run has ended, which must not be stopped amid a switch."""
+    try:
+        await _wait_until_ended(api, path, spec, image)
+    except ServiceError as exc:
+        # It never started, or its own deadline has ended it.
+        log.warning("a pod of another run on %s is deleted: %s", spec.node, exc)
+    except ApiError as exc:
+        if not exc.not_found:
+            raise
 
 
 async def _find_installed_image(api: ApiClient) -> str | None:

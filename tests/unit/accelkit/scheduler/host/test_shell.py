@@ -8,7 +8,7 @@ import pytest
 from switched_host import tree
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.host.host import LocalHost
+from accelkit.scheduler.host.host import LocalHost, sweep
 from accelkit.scheduler.host.shell import ShellHost
 
 SHELLS = [
@@ -138,6 +138,8 @@ def test_a_shell_killed_after_any_line_leaves_the_old_or_the_new_file(tmp_path, 
             seen.add(path.read_text())
         assert path.read_text() in {"old", "new"}
         host.write(str(path), b"newest", mode="0600", **mine())
+        # The next run deletes what this one left.
+        sweep(host, str(tmp_path))
         assert host.list_names(str(tmp_path)) == ["file"]
         if lasted[0]:
             break

@@ -64,6 +64,33 @@ def test_the_result_is_the_last_line_and_nothing_stays(api):
     assert api.deleted[0] == POD, "the pod goes first, whose rights the others are"
 
 
+def test_a_pod_of_another_run_is_left_alone_until_it_has_ended(api):
+    api.objects[POD] = {"metadata": {"name": NAME}}
+    api.status = {"phase": "Running"}
+    looked = []
+
+    def look(request):
+        if request.method == "GET" and request.path == POD:
+            looked.append(len(api.deleted))
+            api.status = {"phase": "Running" if len(looked) < 5 else "Succeeded"}
+
+    api.before.append(look)
+    assert run(api) == RESULT
+    assert looked[:5] == [0] * 5
+
+
+def test_a_pod_of_another_run_that_cannot_start_is_deleted(api):
+    api.objects[POD] = {"metadata": {"name": NAME}}
+    api.status = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no"}}}]}
+
+    def recover(request):
+        if request.method == "DELETE":
+            api.status = {"phase": "Succeeded"}
+
+    api.before.append(recover)
+    assert run(api) == RESULT
+
+
 def test_what_a_killed_run_left_goes_before_the_pod_starts(api):
     api.objects[POD] = {"metadata": {"name": NAME}}
     assert run(api) == RESULT

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import CONNECTION_ARGUMENTS, read_options
+
+IMPORT_ERROR = None
+try:
+    from accelkit.errors import AccelkitError
+    from accelkit.install.run_lease import RUN_LEASE_SECONDS, read_run_lease
+    from accelkit.kube.client import ApiClient
+    from accelkit.kube.connection import load_connection
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+# Beside the time after which a Lease is over: for starting Python, and for the API server.
+START_SECONDS = 30
+
+
+class ActionModule(ActionBase):
+    """Starts a process that holds the Lease as long as this run of Ansible lives."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        if IMPORT_ERROR is not None:
+            raise AnsibleActionFail(
+                f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
+            )
+        _result, given = self.validate_argument_spec(argument_spec=CONNECTION_ARGUMENTS)
+        # Tasks run in children of the process that is the run.
+        process = os.getppid()
+        identity = f"{getpass.getuser()}@{socket.gethostname()}, process {process}"
+        found = self._read(given, identity) if self._task.check_mode else hold(given, identity, process)
+        answer = {"changed": False, "holder": found["holder"], "since": found["since"]}
+        if found["error"]:
+            raise AnsibleActionFail(found["error"], result=answer)
+        if found["held"] or not found["holder"]:
+            return answer
+        sentence = f"{found['holder']} changes this cluster since {found['since']}"
+        if self._task.check_mode:
+            return {**answer, "warnings": [sentence]}
+        raise AnsibleActionFail(f"{sentence}; wait until that run has ended", result=answer)
+
+    def _read(self, given, identity):
+        async def read():
+            async with ApiClient(load_connection(read_options(given))) as api:
+                return await read_run_lease(api, identity)
+
+        try:
+            found = asyncio.run(read())
+        except AccelkitError as exc:
+            return {"held": False, "holder": "", "since": "", "error": str(exc)}
+        return {"held": found.held, "holder": found.holder, "since": found.since, "error": ""}
+
+
+def hold(given, identity, process):
+    """Start the process that holds the Lease; return what it says first."""
+    command = [sys.executable, "-m", "accelkit.install.run_lease", identity, str(process)]
+    # A session of its own: what ends the terminal's foreground must not end it before the run.
+    keeper = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    # Credentials are not for the list of processes.
+    keeper.stdin.write(json.dumps(given).encode())
+    keeper.stdin.close()
+    ready, _, _ = select.select([keeper.stdout], [], [], RUN_LEASE_SECONDS + START_SECONDS)
+    line = keeper.stdout.readline() if ready else b""
+    keeper.stdout.close()
+    if not line:
+        keeper.kill()
+        return {
+            "held": False,
+            "holder": "",
+            "since": "",
+            "error": "the Lease accelkit-run could not be acquired in time",
+        }
+    return json.loads(line)

@@ -1,0 +1,56 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: EXE001 - Ansible reads the shebang and wants no executable bit
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_lease
+short_description: Let one run at a time change a cluster
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Holds the Lease C(accelkit-run) in C(kube-system) until this run of Ansible ends, however it ends, and deletes it
+    then.
+  - Fails where another run holds it. A Lease that was not renewed for a minute, since the machine of its run has died,
+    is acquired.
+  - In check mode the Lease is only read, and a warning tells who holds it.
+extends_documentation_fragment:
+  - accelkit.kubernetes._connection
+  - accelkit.kubernetes._attributes
+  - accelkit.kubernetes._attributes.actiongroup_api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: The Lease is gone when the run ends.
+  action:
+    description: Runs on the controller.
+    support: full
+requirements:
+  - The Python package C(accelkit) on the controller.
+"""
+
+EXAMPLES = r"""
+- name: Wait for no other run
+  accelkit.kubernetes.run_lease:
+    kubeconfig: ~/.kube/config
+"""
+
+RETURN = r"""
+holder:
+  description: The run that holds the Lease; empty where none does.
+  returned: always
+  type: str
+  sample: admin@controller, process 4711
+since:
+  description: When that run began.
+  returned: always
+  type: str
+  sample: "2026-06-01T12:00:00.000000Z"
+"""

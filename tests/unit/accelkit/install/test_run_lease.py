@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError
+from accelkit.install import run_lease
+from accelkit.install.run_lease import RUN_LEASE, RunLease, hold_run_lease, read_run_lease
+from accelkit.kube.paths import build_leases_path, build_object_path
+
+LEASE = build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name)
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch):
+    monkeypatch.setattr(run_lease, "_RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(run_lease, "_LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+def process():
+    """A process that lives until the test ends it."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
+        yield running
+        running.kill()
+
+
+def told_of(told, count=1):
+    async def wait():
+        async with asyncio.timeout(5):
+            while len(told) < count:
+                await asyncio.sleep(0.005)
+
+    return wait()
+
+
+async def test_the_lease_is_held_while_the_process_lives_and_then_deleted(process):
+    api, told = FakeApi(), []
+    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
+    await told_of(told)
+    assert (told[0].held, told[0].holder) == (True, "a")
+    assert api.objects[LEASE]["spec"]["leaseDurationSeconds"] == 60
+    renewed = api.objects[LEASE]["spec"]["renewTime"]
+    await asyncio.sleep(0.1)
+    assert api.objects[LEASE]["spec"]["renewTime"] > renewed
+    process.kill()
+    async with asyncio.timeout(5):
+        await holding
+    assert LEASE not in api.objects
+
+
+async def test_another_run_is_told_who_holds_it_and_since_when(process):
+    api, told, other = FakeApi(), [], []
+    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
+    await told_of(told)
+    await hold_run_lease(api, "b", process.pid, other.append)
+    assert other == [RunLease(False, "a", told[0].since)]
+    assert api.objects[LEASE]["spec"]["holderIdentity"] == "a"
+    assert await read_run_lease(api, "b") == RunLease(False, "a", told[0].since)
+    holding.cancel()
+
+
+async def test_the_same_run_asks_twice_and_holds_it_once(process):
+    api, told = FakeApi(), []
+    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
+    await told_of(told)
+    again = []
+    await hold_run_lease(api, "a", process.pid, again.append)
+    assert again[0].held
+    assert LEASE in api.objects
+    holding.cancel()
+
+
+async def test_a_run_that_died_is_followed_when_its_lease_is_over(process, monkeypatch):
+    monkeypatch.setattr(run_lease, "RUN_LEASE_SECONDS", 1)
+    api, told = FakeApi(), []
+    dead = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}
+    api.store(build_leases_path(RUN_LEASE.namespace), {"metadata": {"name": RUN_LEASE.name}, "spec": dead})
+    holding = asyncio.create_task(hold_run_lease(api, "a", process.pid, told.append))
+    await told_of(told)
+    assert told[0].holder == "a"
+    holding.cancel()
+
+
+async def test_without_a_lease_nobody_changes_the_cluster():
+    assert await read_run_lease(FakeApi(), "a") == RunLease()
+
+
+async def test_who_may_not_read_leases_is_told_so(process):
+    api, told = FakeApi(), []
+    api.fail(ApiError("leases is forbidden", status=403), times=None)
+    await hold_run_lease(api, "a", process.pid, told.append)
+    assert told == [RunLease(error="leases is forbidden")]
