@@ -96,7 +96,7 @@ clean: ## Delete what was built and installed here.
 	rm -rf .venv .cache build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The lock files name hashes, so what is installed is what was tested.
-.venv/demo: requirements.lock pyproject.toml
+.venv/demo: requirements.lock pyproject.toml galaxy.yml
 	@echo "Preparing a Python environment in .venv (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "accelkit needs Python 3.11 or newer; name one with PYTHON=/path/to/python3"; exit 1; }
