@@ -83,9 +83,11 @@ build: .venv/dev ## Wheel and collection tarball, into dist/.
 
 lock: ## Resolve the dependencies anew, into the two lock files.
 	$(PYTHON) -m venv .venv && $(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --upgrade $(LOCK) --all-extras -o requirements-dev.lock pyproject.toml
-	$(BIN)/uv pip compile --upgrade $(LOCK) --extra ansible -c requirements-dev.lock -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --upgrade $(LOCK) $(LOCKED:%=--extra %) -o requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip compile --upgrade $(LOCK) --extra ansible-core -c requirements-dev.lock -o requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --group pyproject.toml:importer -o requirements-importer.lock
+# All extras but `ansible`, of which scripts/fetch_collections.py takes what is needed.
+LOCKED := ansible-core kubeconfig openshift test lint
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--no-emit-index-url --no-emit-find-links
 
@@ -93,10 +95,10 @@ proto: .venv/dev ## Generate the messages of the kubelet's interfaces anew.
 	$(BIN)/python scripts/generate_proto.py
 
 clean: ## Delete what was built and installed here.
-	rm -rf .venv .cache build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache collections/ansible_collections/community collections/ansible_collections/kubernetes build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The lock files name hashes, so what is installed is what was tested.
-.venv/demo: requirements.lock pyproject.toml
+.venv/demo: requirements.lock pyproject.toml galaxy.yml
 	@echo "Preparing a Python environment in .venv (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "accelkit needs Python 3.11 or newer; name one with PYTHON=/path/to/python3"; exit 1; }

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
 COLLECTION = BUILD / "ansible_collections" / "accelkit" / "kubernetes"
-DEPENDENCIES = str(REPOSITORY / ".cache" / "collections")
+DEPENDENCIES = str(REPOSITORY / "collections")
 # ansible-test keeps its environments in its home folder; with one of our own, `make clean` finds them.
 HOME = REPOSITORY / ".cache" / "ansible-test"
 IMPORTER = REPOSITORY / ".cache" / "importer"
@@ -34,7 +35,17 @@ STEP_SECONDS = 1500
 
 # What the tarball may hold; any other file in it is an oversight.
 SHIPPED = (
-    *("CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "changelogs/", "docs/", "examples/"),
+    *(
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "FILES.json",
+        "LICENSE",
+        "MANIFEST.json",
+        "README.md",
+        "changelogs/",
+        "docs/",
+        "examples/",
+    ),
     *("extensions/", "inventories/", "meta/", "playbooks/", "plugins/", "requirements.yml", "roles/", "site.yml"),
     *("tests/config.yml", "tests/sanity/", "tests/unit/plugins/", "tests/unit/requirements.txt"),
 )
@@ -82,20 +93,44 @@ def main() -> int:
 
 
 def build() -> Path:
-    """Build the tarball; fail where it holds a file that nobody decided to ship."""
+    """Build the tarball; fail where it holds a file that nobody decided to ship, or lacks one that its README names."""
     announce("ansible-galaxy collection build")
     with tempfile.TemporaryDirectory(dir=ensure_folder(BUILD)) as folder:
         run(BIN / "ansible-galaxy", "collection", "build", "--output-path", folder, quiet=True)
         (built,) = Path(folder).iterdir()
         tarball = built.replace(BUILD / built.name)
     with tarfile.open(tarball) as archive:
-        strays = [each.name for each in archive if each.isfile() and not each.name.startswith(SHIPPED)]
+        members = archive.getmembers()
+    strays = [each.name for each in members if not each.isdir() and not each.name.startswith(SHIPPED)]
     if strays:
         raise GateError(
             f"the tarball holds {', '.join(sorted(strays)[:10])}; keep it out by build_ignore in galaxy.yml, or name "
             f"it in {Path(__file__).name}"
         )
+    tracked = run("git", "ls-files", "-z", quiet=True).split("\0")
+    absent = find_unshipped((REPOSITORY / "README.md").read_text(), tracked, [each.name for each in members])
+    if absent:
+        raise GateError(
+            f"README.md names {', '.join(absent)}, which the tarball lacks; ship it (build_ignore in galaxy.yml), or "
+            "name it elsewhere"
+        )
     return tarball
+
+
+def find_unshipped(readme: str, tracked: Collection[str], shipped: Collection[str]) -> list[str]:
+    """Return what a README names and the tarball lacks: targets of links, and paths of the checkout in its text."""
+    ours, present = include_folders(tracked), include_folders(shipped)
+    links = re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", readme)
+    # What looks like a path below a folder of ours, and what is one, whether in a sentence or a command.
+    spans = [each for each in re.findall(r"`([\w.-]+/[\w./-]*)`", readme) if str(Path(each).parent) in ours]
+    words = [each.rstrip(".") for each in re.findall(r"(?<![\w./-])[\w.-]+[./][\w./-]*", readme)]
+    named = {*links, *spans, *(each for each in words if each.rstrip("/") in ours)}
+    return sorted(each for each in named if each.rstrip("/") not in present)
+
+
+def include_folders(paths: Collection[str]) -> set[str]:
+    """Return paths and the folders that they lie in."""
+    return {*paths, *(str(folder) for each in paths for folder in Path(each).parents)}
 
 
 def unpack(tarball: Path) -> None:

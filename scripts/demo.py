@@ -45,7 +45,8 @@ async def create_pods(api: ApiClient, name: str) -> list[str]:
     """Create the pods of an example; one that is there already stays."""
     print(f"the pods of examples/{name}:", flush=True)
     names = []
-    for pod in YAML(typ="safe", pure=True).load_all((REPOSITORY / "examples" / name).read_text()):
+    document = YAML(typ="safe", pure=True).load((REPOSITORY / "examples" / name).read_text())
+    for pod in document.get("items", [document]):
         try:
             await api.post(PODS, pod)
         except ApiError as exc:

@@ -34,7 +34,7 @@ def main() -> int:
         **os.environ,
         "ACCELKIT_BASE_IMAGE": base,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".cache" / "collections"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
     }
     return subprocess.run(["molecule", "test"], cwd=REPOSITORY, env=environment, check=False).returncode
 

@@ -1,9 +1,8 @@
-"""Put the Ansible collections that a checkout needs into `.cache/collections`, without Ansible Galaxy.
+"""Put the Ansible collections that a checkout needs into `collections`, without Ansible Galaxy.
 
 They come out of the PyPI wheel of the `ansible` package, from which only their folders are unpacked: kubernetes.core,
-which the roles use, and community.docker with the one it needs, whose connection reaches the nodes of kind. Our own
-collection becomes a link to the checkout, so that its fully qualified names work from here. Does nothing where all of
-this is in place.
+which the roles use, and community.docker with the one it needs, whose connection reaches the nodes of kind. They lie
+beside the link in Git by which our own collection is found. Does nothing where all of this is in place.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-COLLECTIONS = REPOSITORY / ".cache" / "collections" / "ansible_collections"
+COLLECTIONS = REPOSITORY / "collections" / "ansible_collections"
 # The newest release for Python 3.11; it carries kubernetes.core 6.2.0.
 WHEEL = "ansible==12.3.0"
 WANTED = ("kubernetes/core", "community/docker", "community/library_inventory_filtering_v1")
@@ -37,8 +36,6 @@ def main() -> int:
             )
             return 1
     print(f"{' '.join(WANTED)}: present in {COLLECTIONS.relative_to(REPOSITORY)}")
-    link = COLLECTIONS / "accelkit" / "kubernetes"
-    print(f"accelkit.kubernetes: {'present' if link_checkout(link) else 'linked to this checkout'}")
     return 0
 
 
@@ -50,8 +47,8 @@ def is_installed(folder: Path) -> bool:
 
 def unpack(names: list[str]) -> None:
     """Download the wheel and put the named collections in place, each replaced as a whole."""
-    COLLECTIONS.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=COLLECTIONS.parent) as work:
+    # On the same file system, and ignored by Git.
+    with tempfile.TemporaryDirectory(dir=COLLECTIONS) as work:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*command, "--only-binary=:all:", "--dest", work, WHEEL], check=True, timeout=DOWNLOAD_SECONDS)
         with zipfile.ZipFile(next(Path(work).glob("*.whl"))) as wheel:
@@ -63,17 +60,6 @@ def unpack(names: list[str]) -> None:
             place.parent.mkdir(exist_ok=True)
             (Path(work) / "ansible_collections" / name).rename(place)
             (place / ".from").write_text(WHEEL)
-
-
-def link_checkout(link: Path) -> bool:
-    """Point `link` at the checkout; tell whether it already did."""
-    if link.is_symlink() and link.resolve() == REPOSITORY:
-        return True
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    # Relative, so that a checkout that is moved still works.
-    link.symlink_to(Path("../../../.."), target_is_directory=True)
-    return False
 
 
 if __name__ == "__main__":

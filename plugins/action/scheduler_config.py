@@ -11,6 +11,7 @@ import shlex
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import CONNECTION_ARGUMENTS, read_options
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 
 IMPORT_ERROR = None
 try:
@@ -42,10 +43,8 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        if IMPORT_ERROR is not None:
-            raise AnsibleActionFail(
-                f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
-            )
+        if problem := find_problem(IMPORT_ERROR):
+            raise AnsibleActionFail(problem)
         _result, arguments = self.validate_argument_spec(
             argument_spec={**CONNECTION_ARGUMENTS, **build_argument_spec()},
             required_if=[

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 from ansible_collections.accelkit.kubernetes.plugins.modules.settings_check import DOCUMENTATION
 from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import read_argument_spec
 
@@ -32,10 +33,8 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        if IMPORT_ERROR is not None:
-            raise AnsibleActionFail(
-                f"the controller's Python cannot import accelkit ({IMPORT_ERROR}); install it there with pip"
-            )
+        if problem := find_problem(IMPORT_ERROR):
+            raise AnsibleActionFail(problem)
         _result, given = self.validate_argument_spec(argument_spec=read_argument_spec(DOCUMENTATION))
         settings = given["settings"]
         errors = [*find_unknown(settings, task_vars), *self._find_wrong(settings, task_vars)]

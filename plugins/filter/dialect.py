@@ -52,6 +52,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 
 IMPORT_ERROR = None
 try:
@@ -63,8 +64,8 @@ except ImportError as exc:
 
 def dialect(name):
     """Return a dialect's resources, annotation keys, log folder, and whether it lists bad cards."""
-    if IMPORT_ERROR is not None:
-        raise AnsibleFilterError(f"accelkit is missing on the controller: {IMPORT_ERROR}; install it with pip")
+    if problem := find_problem(IMPORT_ERROR):
+        raise AnsibleFilterError(problem)
     try:
         found = load_dialect(str(name))
     except AccelkitError as exc:

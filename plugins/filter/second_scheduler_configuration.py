@@ -50,6 +50,7 @@ _value:
 import json
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 
 IMPORT_ERROR = None
 try:
@@ -61,8 +62,8 @@ except ImportError as exc:
 
 
 def configuration(given, **options):
-    if IMPORT_ERROR is not None:
-        raise AnsibleFilterError(f"accelkit is missing on the controller: {IMPORT_ERROR}; install it with pip")
+    if problem := find_problem(IMPORT_ERROR):
+        raise AnsibleFilterError(problem)
     # A round trip through JSON turns Ansible's own text and mapping types into plain ones.
     given, options = json.loads(json.dumps([given, options]))
     try:

@@ -11,12 +11,13 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import (
     CONNECTION_ARGUMENTS,
     find_secrets,
     read_options,
 )
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import require_accelkit
 
 IMPORT_TRACE = None
 Result = TypeVar("Result")
@@ -34,13 +35,12 @@ API_ARGUMENTS = {
 
 
 def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that speaks to the API server, or end it where accelkit is missing.
+    """Return a module that speaks to the API server, or end it where accelkit is missing or of another version.
 
     `constraints` are AnsibleModule's own between arguments, such as `required_if`.
     """
     module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
-    if IMPORT_TRACE is not None:
-        module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
+    require_accelkit(module, IMPORT_TRACE)
     module.no_log_values.update(find_secrets(module.params["kubeconfig"]))
     return module
 

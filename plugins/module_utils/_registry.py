@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import (
     CONNECTION_ARGUMENTS,
     find_secrets,
     read_options,
 )
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import require_accelkit
 
 IMPORT_TRACE = None
 try:
@@ -68,13 +69,12 @@ WORKLOAD_ARGUMENTS = {
 
 
 def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that speaks to registries, or end it where accelkit is missing.
+    """Return a module that speaks to registries, or end it where accelkit is missing or of another version.
 
     `constraints` are AnsibleModule's own between arguments, such as `required_if`.
     """
     module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
-    if IMPORT_TRACE is not None:
-        module.fail_json(msg=missing_required_lib("accelkit"), exception=IMPORT_TRACE)
+    require_accelkit(module, IMPORT_TRACE)
     module.no_log_values.update(find_secrets(module.params.get("kubeconfig")))
     return module
 

@@ -43,11 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Sandbox:
-    """A sandbox under a short path, since unix sockets lie in it."""
+    """A sandbox below a folder with a name of 90 characters, as long ones of homes are."""
 
     def __init__(self, nodes: str | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ak-"))
-        self.paths = SandboxPaths(self._folder / "s")
+        self.paths = SandboxPaths(self._folder / f"{'long-':s<90}")
         self.port = free_port()
         arguments = ["up", "--root", str(self.paths.root), "--extender-port", str(self.port)]
         if nodes is not None:

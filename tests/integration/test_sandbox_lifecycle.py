@@ -20,6 +20,7 @@ from ports import free_port
 from accelkit.errors import SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.node.kubelet import list_pod_resources
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import find_cache_dir
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare
@@ -58,10 +59,10 @@ def programs():
 
 
 @contextmanager
-def short_root():
-    # Not tmp_path: the path of a UNIX socket is short.
+def long_root():
+    """The root of a sandbox, of 90 characters and more, below which no unix socket could be bound by its whole path."""
     folder = Path(tempfile.mkdtemp(prefix="ak-"))
-    root = folder / "s"
+    root = folder / f"{'long-':s<90}"
     try:
         yield root
     finally:
@@ -73,13 +74,13 @@ def short_root():
 
 @pytest.fixture
 def root():
-    with short_root() as root:
+    with long_root() as root:
         yield root
 
 
 @pytest.fixture(scope="module")
 def running(programs):
-    with short_root() as root:
+    with long_root() as root:
         code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
         assert code == 0, said
         assert f"export KUBECONFIG={root}/admin.kubeconfig" in said
@@ -101,6 +102,17 @@ async def test_the_api_server_is_ready_and_controllers_work(running):
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         async with api.stream(accounts, query=query, silence_seconds=DEADLINE) as events:
             assert json.loads(await anext(events))["type"] == "ADDED"
+
+
+async def test_the_nodes_serve_by_a_short_path_and_their_sockets_lie_in_the_sandbox(running):
+    facts = running.read_facts()
+    socket = "var/lib/kubelet/pod-resources/kubelet.sock"
+    folders = {name: Path(facts.run_folder, str(index)) for index, name in enumerate(facts.nodes)}
+    for name, folder in folders.items():
+        eventually(lambda folder=folder: folder / socket, Path.is_socket)
+        assert (running.nodes / name / socket).is_socket()
+        assert (await list_pod_resources(folder)).pod_resources == []
+    assert len(folders) == 3
 
 
 def test_up_twice_leaves_the_first_alone(running):
@@ -192,11 +204,14 @@ def test_nodes_that_are_killed_are_started_again(running):
 def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
     code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
     assert code == 0, said
-    os.kill(SandboxPaths(root).read_facts().supervisor_pid, signal.SIGKILL)
+    facts = SandboxPaths(root).read_facts()
+    os.kill(facts.supervisor_pid, signal.SIGKILL)
+    assert Path(facts.run_folder).is_dir()
     code, said = accelkit_sandbox("down", "--root", root)
     assert code == 0, said
     assert find_sandbox_processes(root) == []
     assert not root.exists()
+    assert not Path(facts.run_folder).exists()
 
 
 def test_a_component_that_ends_takes_all_others_with_it(programs, root):
@@ -206,6 +221,7 @@ def test_a_component_that_ends_takes_all_others_with_it(programs, root):
     os.kill(paths.read_facts().processes["etcd"], signal.SIGKILL)
     assert eventually(lambda: find_sandbox_processes(root), lambda processes: not processes) == []
     facts = paths.read_facts()
+    assert not Path(facts.run_folder).exists()
     assert facts.state == "failed"
     assert facts.message.startswith("etcd ended")
     code, said = accelkit_sandbox("status", "--root", root, "-o", "json")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def cluster(control_plane):
     return control_plane.facts
 
 
+@pytest.fixture(scope="module")
+def folder():
+    """Where these nodes have their roots; not tmp_path, since the path of a unix socket is short."""
+    with tempfile.TemporaryDirectory(prefix="ak-") as folder:
+        yield Path(folder)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(cluster):
     async with ApiClient(load_connection(Path(cluster.kubeconfig))) as api:
@@ -52,10 +60,10 @@ async def api(cluster):
 class Sandbox:
     """One simulated node, and ways to wait for what the API server says of it."""
 
-    def __init__(self, api, name, kubeconfig):
+    def __init__(self, api, name, kubeconfig, folder):
         self.api = api
         self.name = name
-        self.root = kubeconfig.parent / "nodes" / name
+        self.root = folder / name
         self.kubeconfig = kubeconfig
 
     async def until(self, path, name, reached):
@@ -119,11 +127,11 @@ async def stop(running):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def sandbox(api, cluster, request):
+async def sandbox(api, cluster, folder, request):
     name = f"node-{zlib.crc32(request.node.name.encode())}"
     # Pods cannot be made before the controller has made their service account.
     accounts = "/api/v1/namespaces/default/serviceaccounts"
-    sandbox = Sandbox(api, name, Path(cluster.kubeconfig))
+    sandbox = Sandbox(api, name, Path(cluster.kubeconfig), folder)
     running = sandbox.start()
     await sandbox.until(accounts, "default", lambda account: account is not None)
     await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
@@ -195,8 +203,8 @@ def ready(node):
     return next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
 
 
-async def test_the_nodes_of_the_file_run_beside_the_control_plane(api, cluster):
-    own = Sandbox(api, "node-1", Path(cluster.kubeconfig))
+async def test_the_nodes_of_the_file_run_beside_the_control_plane(api, cluster, folder):
+    own = Sandbox(api, "node-1", Path(cluster.kubeconfig), folder)
     await own.node(lambda node: "taints" not in node["spec"] and ready(node)["status"] == "True")
     assert cluster.nodes == ["node-1"]
 
@@ -272,8 +280,8 @@ async def test_a_resource_outlives_its_plugin_for_a_while_and_then_stays_away(sa
     assert CARD not in node["status"]["allocatable"]
 
 
-async def test_a_restarted_kubelet_remembers_who_holds_what(api, cluster):
-    sandbox = Sandbox(api, "again", Path(cluster.kubeconfig))
+async def test_a_restarted_kubelet_remembers_who_holds_what(api, cluster, folder):
+    sandbox = Sandbox(api, "again", Path(cluster.kubeconfig), folder)
     running = sandbox.start()
     await sandbox.node(lambda node: "taints" not in node["spec"] and "conditions" in node["status"])
     async with plugin(sandbox, CARD, ["a", "b"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -16,10 +16,6 @@ FACTS_VERSION: Final = 1
 DEFAULT_EXTENDER_PORT: Final = 32766
 # Set for every process of a sandbox, so that `down` finds them in any state.
 ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
-
-# sun_path of sockaddr_un, less the closing zero byte.
-_SOCKET_BYTES = 107
-_LONGEST_SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
@@ -52,6 +48,7 @@ class Facts(msgspec.Struct):
     scheduler_state: str = ""
     scheduler_url: str = ""
     extender_url: str = ""
+    run_folder: str = ""
     nodes: list[str] = []
     processes: dict[str, int] = {}
 
@@ -79,7 +76,7 @@ class SandboxPaths:
 
     @property
     def nodes(self) -> Path:
-        """A folder per node, which is the node's `/`."""
+        """A folder per node, which is the node's `/`; its processes reach it by the run folder."""
         return self.root / "nodes"
 
     @property
@@ -137,22 +134,6 @@ def find_default_root(environ: Mapping[str, str]) -> Path:
     state = environ.get("XDG_STATE_HOME")
     base = Path(state) if state else Path(environ.get("HOME") or Path.home()) / ".local" / "state"
     return base / "accelkit" / "sandbox"
-
-
-def check_length(paths: SandboxPaths, nodes: Iterable[str]) -> None:
-    """Refuse a root below which the unix sockets of `nodes` would not fit into the kernel's address.
-
-    Raises:
-        SandboxError: the root and the longest of the names are too long together.
-    """
-    longest = max(nodes, key=lambda node: len(os.fsencode(node)))
-    excess = len(os.fsencode(paths.nodes / longest / _LONGEST_SOCKET)) - _SOCKET_BYTES
-    if excess > 0:
-        raise SandboxError(
-            f"{paths.root} is too long a name: unix sockets of node {longest} below it would pass"
-            f" {_SOCKET_BYTES} bytes",
-            next_step=f"set ACCELKIT_SANDBOX to a folder whose name is {excess} bytes shorter",
-        )
 
 
 def check_owner(paths: SandboxPaths) -> None:

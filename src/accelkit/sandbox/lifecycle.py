@@ -21,13 +21,13 @@ from accelkit.sandbox.layout import (
     Facts,
     SandboxOptions,
     SandboxPaths,
-    check_length,
     check_owner,
     prepare,
     write_atomically,
 )
 from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tail
+from accelkit.sandbox.run_folder import remove_run_folder
 
 _Say = Callable[[str], None]
 
@@ -67,7 +67,8 @@ def start_sandbox(
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
         say(f"the sandbox in {paths.root} is up already")
         return present
-    check_length(paths, [node.name for node in load_nodes(nodes)])
+    # A mistake in the user's file should not cost the sandbox that was here before.
+    load_nodes(nodes)
     check_owner(paths)
     if paths.root.exists():
         stop_sandbox(paths, lambda _: None)
@@ -110,6 +111,8 @@ def stop_sandbox(paths: SandboxPaths, say: _Say) -> None:
     if not _is_ours(paths) and not processes:
         raise SandboxError(f"{paths.root} does not look like a sandbox", next_step="delete it yourself if it is one")
     _stop(paths, say)
+    if facts := paths.read_facts():
+        remove_run_folder(Path(facts.run_folder))
     try:
         shutil.rmtree(paths.root)
     except FileNotFoundError:

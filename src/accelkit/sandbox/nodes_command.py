@@ -17,6 +17,7 @@ from accelkit.sandbox.failures import find_first
 from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxPaths
 from accelkit.sandbox.nodes import load_nodes
+from accelkit.sandbox.run_folder import build_node_root
 
 __all__ = ["nodes"]
 
@@ -55,10 +56,10 @@ async def _run(root: Path) -> None:
     async with ApiClient(load_connection(kubeconfig)) as api:
         try:
             async with asyncio.TaskGroup() as group:
-                for spec in specs:
+                for index, spec in enumerate(specs):
                     node = run_node(
                         spec,
-                        root=paths.nodes / spec.name,
+                        root=build_node_root(Path(facts.run_folder), index),
                         api=api,
                         image=facts.image,
                         plugin_grace_seconds=options.plugin_grace,

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import ExitStack
 
 import msgspec
 
@@ -25,6 +26,7 @@ from accelkit.sandbox.failures import find_first
 from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, SandboxState, write_atomically
 from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import Child, read_tail
+from accelkit.sandbox.run_folder import open_run_folder
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Supervisor:
         self._binaries = binaries
         self._ports = control_plane.Ports.choose_free()
         self._children: list[Child] = []
+        self._at_end = ExitStack()
         self._scheduler_serves = asyncio.Event()
         self._scheduler = SchedulerState(pid=0, config_sha256="", ready=False, restarts=-1)
         server = f"https://127.0.0.1:{self._ports.apiserver}"
@@ -102,6 +105,7 @@ class Supervisor:
                 except SandboxError as exc:
                     # One that does not end must not keep the others running.
                     log.warning("%s", exc)
+            self._at_end.close()
             log.info("sandbox stopped")
 
     async def _run(self) -> None:
@@ -109,6 +113,7 @@ class Supervisor:
         # Read first: a mistake in the user's file should not cost the start of a control plane.
         nodes = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
         self._facts.nodes = [node.name for node in nodes]
+        self._facts.run_folder = str(self._at_end.enter_context(open_run_folder(paths, self._facts.nodes)))
         self._tell()
         write_certificates(paths, self._facts.api_server)
         write_atomically(paths.scheduler_config, control_plane.render_scheduler_config(paths).encode(), 0o644)

@@ -60,13 +60,13 @@ def kubeconfig(monkeypatch, tmp_path):
 def play(collections, tmp_path):
     """Run tasks on this machine with ansible-playbook; return the results, one per task."""
 
-    def run(tasks, *options):
+    def run(tasks, *options, python_path=""):
         playbook = tmp_path / "play.json"
         playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
         environment = {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-            # Where ansible-test has its ansible-core.
-            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            # What a test puts before the rest, then where ansible-test has its ansible-core.
+            "PYTHONPATH": os.pathsep.join(filter(None, (python_path, os.environ.get("PYTHONPATH", "")))),
             "HOME": str(tmp_path),
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_COLLECTIONS_PATH": str(collections),

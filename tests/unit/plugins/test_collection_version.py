@@ -4,7 +4,8 @@ import json
 
 import pytest
 from ansible.errors import AnsibleLookupError
-from ansible_collections.accelkit.kubernetes.plugins.lookup.collection_version import read_version
+from ansible_collections.accelkit.kubernetes.plugins.lookup.collection_version import ROOT, read_version
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import COLLECTION_VERSION
 
 
 def test_a_checkout_has_its_version_in_galaxy_yml(tmp_path):
@@ -16,6 +17,10 @@ def test_a_checkout_has_its_version_in_galaxy_yml(tmp_path):
 def test_an_installed_collection_has_its_version_in_its_manifest(tmp_path):
     (tmp_path / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "1.2.3"}}))
     assert read_version(tmp_path) == "1.2.3"
+
+
+def test_what_modules_take_for_it_is_the_version_of_this_collection():
+    assert read_version(ROOT) == COLLECTION_VERSION
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"collection_info": 1}'])

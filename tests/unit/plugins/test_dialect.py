@@ -34,9 +34,3 @@ def test_playbooks_use_it_in_check_mode(play):
 @pytest.mark.parametrize(("name", "listed"), [("aliyun", True), ("gcushare", False), ("native", False)])
 def test_whether_bad_cards_are_listed_is_told(name, listed):
     assert plugin.dialect(name)["unhealthy_cards"] is listed
-
-
-def test_a_missing_accelkit_is_said(monkeypatch):
-    monkeypatch.setattr(plugin, "IMPORT_ERROR", ImportError("No module named 'accelkit'"))
-    with pytest.raises(AnsibleFilterError, match="accelkit is missing on the controller"):
-        plugin.dialect("native")

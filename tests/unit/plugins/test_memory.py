@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.accelkit.kubernetes.plugins.module_utils import _api, _inspection
+from ansible_collections.accelkit.kubernetes.plugins.module_utils import _inspection
 from ansible_collections.accelkit.kubernetes.plugins.modules import memory_check, memory_info
 
 from accelkit.audit import evidence
@@ -133,8 +133,3 @@ def test_an_api_server_that_refuses_is_one_sentence(run_module, monkeypatch):
 
     monkeypatch.setattr(_inspection, "inspect_cluster", refuse)
     assert run_module(memory_info, {})["msg"] == "nodes is forbidden"
-
-
-def test_a_missing_accelkit_is_said(run_module, monkeypatch):
-    monkeypatch.setattr(_api, "IMPORT_TRACE", "Traceback")
-    assert "Failed to import the required Python library (accelkit)" in run_module(memory_info, {})["msg"]

@@ -15,13 +15,10 @@ from accelkit.sandbox.layout import (
     Facts,
     SandboxOptions,
     SandboxPaths,
-    check_length,
     find_default_root,
     prepare,
     write_atomically,
 )
-
-SOCKET = "var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
 def mode(path):
@@ -44,22 +41,6 @@ def test_the_root_is_ours_then_that_of_xdg_then_below_home(environ, expected):
 def test_a_relative_root_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_default_root({"ACCELKIT_SANDBOX": "s"}) == tmp_path / "s"
-
-
-def root_with_sockets_of(length, node):
-    return Path("/" + "r" * (length - len(f"//nodes/{node}/{SOCKET}")))
-
-
-def test_the_longest_socket_may_take_all_107_bytes():
-    root = root_with_sockets_of(107, "node-long")
-    assert len(str(root / "nodes" / "node-long" / SOCKET)) == 107
-    check_length(SandboxPaths(root), ["a", "node-long"])
-
-
-def test_one_byte_more_is_refused_with_the_limit_the_node_and_what_to_set():
-    paths = SandboxPaths(root_with_sockets_of(108, "node-long"))
-    with pytest.raises(SandboxError, match=r"node-long .* 107 bytes; set ACCELKIT_SANDBOX .* 1 bytes shorter"):
-        check_length(paths, ["a", "node-long"])
 
 
 def test_the_folders_are_for_their_owner_alone(tmp_path):

@@ -24,6 +24,7 @@ from accelkit.node._proto.deviceplugin_pb2_grpc import RegistrationServicer, add
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
 from accelkit.sandbox.kubelet.devices.device_values import is_extended_resource_name
 from accelkit.sandbox.kubelet.devices.plugin_connection import PluginConnection
+from accelkit.sandbox.run_folder import SOCKET_PATH_BYTES
 
 __all__ = ["API_VERSION", "PluginServer", "check_socket_path"]
 
@@ -32,8 +33,6 @@ API_VERSION = "v1beta1"
 log = logging.getLogger(__name__)
 
 _SOCKET = "kubelet.sock"
-# sun_path has 108 bytes with its final zero.
-_SOCKET_PATH_BYTES = 107
 _STOP_SECONDS = 1.0
 
 
@@ -145,8 +144,8 @@ async def _refuse(context: grpc.aio.ServicerContext[pb.RegisterRequest, pb.Empty
 
 def check_socket_path(path: Path) -> None:
     """Raises SandboxError when a UNIX socket cannot have this path."""
-    if len(str(path).encode()) > _SOCKET_PATH_BYTES:
+    if len(str(path).encode()) > SOCKET_PATH_BYTES:
         raise SandboxError(
-            f"the path of a socket has at most {_SOCKET_PATH_BYTES} bytes, and {path} is longer",
+            f"the path of a socket has at most {SOCKET_PATH_BYTES} bytes, and {path} is longer",
             next_step="put the sandbox into a folder with a shorter path",
         )

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: no promise is made about it.
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from ansible.module_utils.basic import AnsibleModule
+
+# As in galaxy.yml, which is not sent to hosts that run a module; a test compares them.
+COLLECTION_VERSION = "0.1.0"
+
+
+def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
+    """End a module unless it can use accelkit, and in the collection's own version.
+
+    `trace` is the traceback of a failed import.
+    """
+    problem = find_problem(trace)
+    if problem is not None:
+        module.fail_json(msg=problem, **({"exception": trace} if trace else {}))
+
+
+def find_problem(failure: ImportError | str | None) -> str | None:
+    """Return what is wrong with the Python package accelkit here, and how to mend it; None where nothing is.
+
+    `failure` is the error, or its traceback, where something of the package could not be imported.
+    """
+    try:
+        installed = version("accelkit")
+    except PackageNotFoundError:
+        installed = None
+    if installed is None:
+        problem = f"{sys.executable} has no Python package accelkit"
+    elif installed != COLLECTION_VERSION:
+        problem = (
+            f"{sys.executable} has version {installed} of the Python package accelkit, and the collection "
+            f"accelkit.kubernetes is {COLLECTION_VERSION}"
+        )
+    elif failure is not None:
+        reason = str(failure).strip().splitlines()[-1]
+        problem = f"{sys.executable} cannot import the Python package accelkit ({reason})"
+    else:
+        return None
+    return f"{problem}; install it by `{shlex.quote(sys.executable)} -m pip install 'accelkit=={COLLECTION_VERSION}'`"

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from collection_gate import find_unshipped
+
+TRACKED = (
+    *("CONTRIBUTING.md", "README.md", "docs/testing.md", "examples/gcushare.yaml", "inventories/sample/hosts.yml"),
+    *("playbooks/site.yml", "pyproject.toml", "roles/extender/README.md", "site.yml"),
+)
+SHIPPED = ("README.md", "docs/testing.md", "playbooks/site.yml", "site.yml")
+
+
+@pytest.mark.parametrize(
+    ("readme", "absent"),
+    [
+        (
+            "[how](docs/testing.md#budget), [all](docs/), `playbooks/site.yml`, `docs`, `playbooks/`; see site.yml.",
+            [],
+        ),
+        (
+            "[there](https://accelkit.io/docs/x.md), [here](#install-it), `accelkit.io/memory`, `/metrics`, e.g. this",
+            [],
+        ),
+        ("[how](docs/absent.md)", ["docs/absent.md"]),
+        ("`playbooks/absent.yml` and `roles/`", ["playbooks/absent.yml", "roles/"]),
+        ("    kubectl apply -f examples/gcushare.yaml", ["examples/gcushare.yaml"]),
+        ("CONTRIBUTING.md says so, and so does pyproject.toml.", ["CONTRIBUTING.md", "pyproject.toml"]),
+        # What its reader makes is none of ours.
+        (". .venv/bin/activate && cp -r inventories/sample inventories/mine", ["inventories/sample"]),
+    ],
+)
+def test_what_a_readme_names_and_a_tarball_lacks_is_found(readme, absent):
+    assert find_unshipped(readme, TRACKED, SHIPPED) == absent
