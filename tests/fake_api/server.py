@@ -162,6 +162,7 @@ class FakeApi(ApiClient):
         body: object,
         query: Mapping[str, str] | None,
         kind: PatchKind | None = None,
+        *,
         headers: Mapping[str, str] | None = None,
     ) -> Request:
         decoded = msgspec.json.decode(msgspec.json.encode(body))

@@ -124,7 +124,7 @@ class EndpointWriter:
         }
 
     def _endpoints(self, metadata: Mapping[str, object]) -> dict[str, object]:
-        # For the API server's proxy, which reads no EndpointSlices before Kubernetes 1.37, and no other port of ours.
+        # For the API server's proxy, which reads no EndpointSlices up to Kubernetes 1.36, and no other port of ours.
         labels = {"endpointslice.kubernetes.io/skip-mirror": "true", "app.kubernetes.io/part-of": "accelkit"}
         addresses = [{"ip": self._endpoint.address, **self._target()}]
         return {

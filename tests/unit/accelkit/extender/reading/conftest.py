@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from fake_api.server import FakeApi
 
-TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/namespaces/d/localsubjectaccessreviews"
+KNOWN = "/apis/authentication.k8s.io/v1/tokenreviews"
+ALLOWED = "/apis/authorization.k8s.io/v1/namespaces/d/localsubjectaccessreviews"
 AUDIENCE = "accelkit.io/inspect"
 
 
@@ -17,7 +17,7 @@ class ReviewingApi(FakeApi):
         # One that an authenticator which knows no audiences accepts.
         self.readers["plain"] = ("ann", None)
         self.allowed = {"ann"}
-        self.reviews = {TOKEN_REVIEWS: self._know, ACCESS_REVIEWS: self._allow}
+        self.reviews = {KNOWN: self._know, ALLOWED: self._allow}
 
     def _know(self, request):
         assert request.body["spec"]["audiences"] == [AUDIENCE]

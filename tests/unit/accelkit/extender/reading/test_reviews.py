@@ -81,12 +81,11 @@ async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_a
     await reviewer.check("good")
 
 
-@pytest.mark.parametrize("answer", [[], {"status": {"authenticated": "yes"}}, {}])
-async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, answer):
-    api.reviews[f"/apis/authorization.k8s.io/v1/namespaces/d/{ACCESS}"] = lambda _: answer
-    allowed = {"status": {"authenticated": "yes"}} == answer
-    if allowed:
-        api.reviews["/apis/authentication.k8s.io/v1/tokenreviews"] = lambda _: answer
+@pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
+@pytest.mark.parametrize("answer", [[], {}, {"status": {"authenticated": "yes", "allowed": "yes"}}])
+async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, part, answer):
+    (path,) = [path for path in api.reviews if path.endswith(part)]
+    api.reviews[path] = lambda _: answer
     with pytest.raises(NotReadyError, match="what the API server tells of a reader cannot be read"):
         await reviewer.check("good")
 
@@ -120,11 +119,9 @@ async def test_a_right_that_was_taken_away_ends_with_what_is_remembered(api, rev
 
 async def test_no_more_answers_are_kept_than_fit_and_the_oldest_goes(api, reviewer, monkeypatch):
     monkeypatch.setattr(module, "_KEEP_ANSWERS", 2)
-    for token in ("good", "a", "b"):
-        if token == "good":
-            await reviewer.check(token)
-        else:
-            await refusal(reviewer, token)
+    await reviewer.check("good")
+    for unknown in ("a", "b"):
+        await refusal(reviewer, unknown)
     asked = len(api.requests)
     await refusal(reviewer, "b")
     assert len(api.requests) == asked
