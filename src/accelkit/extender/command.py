@@ -52,6 +52,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.IntRange(1, 65535),
     help="With --service: port of GET /inspect and /version with TLS, for whom the API server knows by a token.",
 )
+@click.option(
+    "--certificates",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of certificates, NAME.crt of Secret NAME, whose ends /metrics shows.",
+)
 @click.option("--lease", help="NAMESPACE/NAME of the Lease by which one of several replicas binds; none for one alone.")
 @click.option("--identity", envvar="POD_NAME", help="With --lease: our name, unique among the replicas.")
 @click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
@@ -80,6 +85,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     probe_port: int | None,
     read_port: int | None,
+    certificates: Path | None,
     lease: str | None,
     identity: str | None,
     advertise: str | None,
@@ -96,6 +102,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
     )
     reads = parse_reads(address, read_port, service)
     options = ExtenderOptions(
-        address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake, reads
+        address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake, reads, certificates
     )
     uvloop.run(run(options))

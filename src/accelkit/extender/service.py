@@ -56,6 +56,7 @@ class ExtenderOptions:
     probes: Listen | None = None
     wake: bool = False
     reads: Listen | None = None
+    certificates: Path | None = None
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -111,7 +112,9 @@ class _Service:
             if any(dialect.unhealthy_cards for dialect in dialects)
             else None
         )
-        metrics = ExtenderMetrics(ledger, self._silent_seconds, self._readiness.leads)
+        metrics = ExtenderMetrics(
+            ledger, self._silent_seconds, self._readiness.leads, certificates=options.certificates
+        )
         self._waker = (
             Waker(
                 api,

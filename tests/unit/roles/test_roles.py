@@ -4,12 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ruamel.yaml import YAML
 
+from accelkit.cli import main
 from accelkit.inspection.read_port import INSPECTOR, PORT_NAME, name_read_port
+from accelkit.install.authority import AUTHORITY, CLIENT, SERVER
 from accelkit.model.inventory import FREED_AT_ANNOTATION
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -44,7 +47,7 @@ def documents(role, template="objects.yaml.j2", **changed):
             return [expanded(each) for each in value]
         return environment.from_string(value).render(variables) if isinstance(value, str) else value
 
-    variables = {}
+    variables = dict(changed)
     variables = expanded(load(home / "defaults" / "main.yml")) | changed
     own = load(home / "vars" / "main.yml")
     for name in ("labels", "arguments", "mounts", "simulated_mount"):
@@ -195,6 +198,39 @@ def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
     assert found["readinessProbe"]["httpGet"] == {"port": "probes", "path": "/readyz"}
     (narrow,) = [rule for rule in made["Role"]["rules"] if rule["resources"] == ["services"]]
     assert narrow["resourceNames"] == ["accelkit-extender"]
+
+
+def test_certificates_are_shown_and_watched_without_their_keys():
+    _, spec = container("extender")
+    (shown,) = [volume["projected"] for volume in spec["volumes"] if volume["name"] == "certificates"]
+    job = renewal()["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (watched,) = [volume["projected"] for volume in job["volumes"] if volume["name"] == "certificates"]
+    for projected in (shown, watched):
+        items = [item for source in projected["sources"] for item in source["secret"]["items"]]
+        assert {item["key"] for item in items} == {"tls.crt"}
+        assert {item["path"] for item in items} >= {f"{CLIENT}.crt", f"{AUTHORITY}.crt"}
+
+
+def test_who_renews_may_write_one_secret_and_has_the_authority_as_files_that_nobody_else_gets():
+    made = renewal()
+    (secrets,) = [rule for rule in made["Role"]["rules"] if rule["resources"] == ["secrets"]]
+    assert (secrets["resourceNames"], secrets["verbs"]) == ([SERVER], ["get", "update"])
+    assert rights(made["Role"]) == {("secrets", "get"), ("secrets", "update"), ("events", "create")}
+    pod = made["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == made["ServiceAccount"]["metadata"]["name"]
+    (authority,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "authority"]
+    assert authority["secretName"] == AUTHORITY
+    assert f"secretName: {AUTHORITY}" not in (ROOT / "roles/extender/templates/objects.yaml.j2").read_text()
+    args = pod["containers"][0]["args"]
+    # Before the role itself would find it late.
+    assert int(args[args.index("--renew-days") + 1]) > 30
+    command = main.get_command(click.Context(main), args[0])
+    assert command.make_context(args[0], args[1:]).params["secret"] == SERVER
+
+
+def renewal():
+    own = {"__certificates_cron_job_version": "batch/v1", "certificates_namespace": "x"}
+    return {each["kind"]: each for each in documents("certificates", "renewal.yaml.j2", **own)}
 
 
 def test_whoever_inspects_may_use_one_port_of_one_service_and_one_account():
