@@ -128,8 +128,8 @@ def test_what_is_to_be_renewed_is_named_as_long_as_it_is_there(keep):
     keep()
     soon = keep(renew_days=366, check=True)
     assert [each.split(" is valid until ") for each in soon["ending"]] == [
-        [CLIENT, soon["diff"]["before"][CLIENT]["not_after"]],
         [SERVER, soon["diff"]["before"][SERVER]["not_after"]],
+        [CLIENT, soon["diff"]["before"][CLIENT]["not_after"]],
     ]
     assert keep(renew_days=364, check=True)["ending"] == []
     # A run renews them.
@@ -141,7 +141,7 @@ def test_what_somebody_else_issued_is_named_too_and_stays(keep, secrets):
     texts = given(theirs)
     assert keep(given=texts)["ending"] == []
     soon = keep(given=texts, renew_days=366)
-    assert ([each.split()[0] for each in soon["ending"]], soon["changed"]) == ([CLIENT, SERVER], False)
+    assert ([each.split()[0] for each in soon["ending"]], soon["changed"]) == ([SERVER, CLIENT], False)
     # Of the one whose Secret is kept by others, too.
     texts = {key: text for key, text in texts.items() if not key.startswith("server")}
-    assert [each.split()[0] for each in keep(given=texts, renew_days=366)["ending"]] == [CLIENT, SERVER]
+    assert [each.split()[0] for each in keep(given=texts, renew_days=366)["ending"]] == [SERVER, CLIENT]
