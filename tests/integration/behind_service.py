@@ -32,22 +32,6 @@ NAMESPACE = "accelkit"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 POD = "accelkit-extender-0"
 
-_PLAY = """
-- hosts: localhost
-  connection: local
-  gather_facts: false
-  vars: {variables}
-  tasks:
-    - name: Certificates
-      ansible.builtin.import_role: {{name: accelkit.kubernetes.certificates, tasks_from: {tasks}}}
-      when: not {removes}
-    - name: Extender
-      ansible.builtin.import_role: {{name: accelkit.kubernetes.extender, tasks_from: {tasks}}}
-    - name: Certificates of the past
-      ansible.builtin.import_role: {{name: accelkit.kubernetes.certificates, tasks_from: {tasks}}}
-      when: {removes}
-"""
-
 
 class Installation:
     """What `site.yml` installs behind a Service, but for the pods.
@@ -67,14 +51,14 @@ class Installation:
         """Apply the roles, and remove everything in the end."""
         asyncio.run(self._create_namespace())
         try:
-            self.play("apply")
+            self.play(certificates="apply", extender="apply")
             yield self
         finally:
-            self.play("remove")
+            self.play(extender="remove", certificates="remove")
             asyncio.run(self._delete_namespace())
 
-    def play(self, tasks: str, *, check: bool = True, **more: object) -> subprocess.CompletedProcess[str]:
-        """Run an entry point of the roles."""
+    def play(self, *, check: bool = True, **entries: str) -> subprocess.CompletedProcess[str]:
+        """Run entry points of roles, each `role="entry"`, one after the other."""
         variables = {
             "certificates_namespace": NAMESPACE,
             "extender_namespace": NAMESPACE,
@@ -84,18 +68,19 @@ class Installation:
             "extender_log_folder": "",
             # No kubelet of a sandbox runs them; the process takes the place of one.
             "extender_replicas": 0,
-            **more,
         }
+        imports = [{"name": f"accelkit.kubernetes.{role}", "tasks_from": entry} for role, entry in entries.items()]
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables}
+        tasks = [{"ansible.builtin.import_role": each} for each in imports]
         playbook = self.folder / "play.yml"
-        removes = str(tasks == "remove").lower()
-        playbook.write_text(_PLAY.format(variables=json.dumps(variables), tasks=tasks, removes=removes))
+        playbook.write_text(json.dumps([{**play, "tasks": tasks}]))
         environ = {
             **os.environ,
             "K8S_AUTH_KUBECONFIG": str(self.kubeconfig),
             "ANSIBLE_NOCOLOR": "1",
             "PATH": f"{BIN}:{os.environ['PATH']}",
         }
-        command = [BIN / "ansible-playbook", str(playbook), "-i", "localhost,"]
+        command = [str(BIN / "ansible-playbook"), str(playbook), "-i", "localhost,"]
         python = ["-e", f"ansible_python_interpreter={sys.executable}"]
         done = subprocess.run(
             [*command, *python], cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=240, check=False
@@ -110,20 +95,36 @@ class Installation:
             await api.post(f"{CORE}/pods", _pod())
             status = {"podIP": self.address, "podIPs": [{"ip": self.address}], "phase": "Running"}
             await api.patch(f"{CORE}/pods/{POD}/status", {"status": status})
-            secret = msgspec.json.decode(await api.get(f"{CORE}/secrets/accelkit-extender-tls"))
+            for name, content in (await self.read_secret("accelkit-extender-tls")).items():
+                (self.folder / name).write_bytes(content)
+            await self.write_certificates("accelkit-extender-tls", "accelkit-scheduler-client", "accelkit-ca")
             deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
             deployment = msgspec.json.decode(await api.get(f"{deployments}/accelkit-extender"))
-            for name, content in secret["data"].items():
-                (self.folder / name).write_bytes(base64.b64decode(content))
             given = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
             account = await self.impersonate("accelkit-extender", NAMESPACE)
-            arguments = [each.replace("/etc/accelkit/tls", str(self.folder)) for each in given[1:]]
+            arguments = [self.place(each) for each in given[1:]]
             arguments += ["--identity", POD, "--advertise", self.address, "--kubeconfig", str(account)]
             with Process(self.folder, *arguments, port=self.port, plain=False) as process:
                 try:
                     yield process
                 finally:
                     await api.delete(f"{CORE}/pods/{POD}", {"gracePeriodSeconds": 0})
+
+    def place(self, argument: str) -> str:
+        """Return an argument of a container with the folder of this test in place of what its pod mounts."""
+        return argument.replace("/etc/accelkit/tls", str(self.folder)).replace("/etc/accelkit", str(self.folder))
+
+    async def read_secret(self, name: str) -> dict[str, bytes]:
+        async with self.api() as api:
+            secret: dict[str, Any] = msgspec.json.decode(await api.get(f"{CORE}/secrets/{name}"))
+        return {key: base64.b64decode(value) for key, value in secret["data"].items()}
+
+    async def write_certificates(self, *secrets: str) -> None:
+        """Write the certificates of Secrets where a pod has them, as a kubelet does."""
+        folder = self.folder / "certificates"
+        folder.mkdir(exist_ok=True)
+        for name in secrets:
+            (folder / f"{name}.crt").write_bytes((await self.read_secret(name))["tls.crt"])
 
     @contextlib.asynccontextmanager
     async def api(self, kubeconfig: Path | None = None) -> AsyncIterator[ApiClient]:

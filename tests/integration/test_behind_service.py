@@ -1,9 +1,11 @@
-"""Readers of an extender behind its Service: with a kubeconfig alone, by the rights that the roles give."""
+"""Readers and certificates of an extender behind its Service, by the rights that the roles give."""
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import pytest
@@ -11,6 +13,10 @@ from behind_service import CORE, NAMESPACE, Installation
 from extender_process import until, world_of
 
 from accelkit.errors import ApiError
+from accelkit.install import certificates
+from accelkit.install.authority import CLIENT, SERVER
+from accelkit.install.certificates import KeyPair, StoredAuthority
+from accelkit.model.validity import find_end
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -118,16 +124,14 @@ async def test_the_port_itself_asks_for_the_same(installation, extender):
     assert (status, text) == (200, "")
 
 
-@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind", "preempt"])
-async def test_nothing_is_decided_on_that_port(installation, extender, verb):
+async def test_nothing_is_decided_on_that_port(installation, extender):
     token = await installation.token("accelkit-inspector", NAMESPACE, AUDIENCE)
-    for prefix in ("", "/gcushare-scheduler"):
+    for path in ("/filter", "/prioritize", "/bind", "/preempt", "/gcushare-scheduler/bind"):
         for method, status in (("POST", 405), ("GET", 404)):
-            path = f"{prefix}/{verb}"
             assert (await read_directly(installation, method, path, Authorization=f"Bearer {token}"))[0] == status
     async with installation.api() as api:
         with pytest.raises(ApiError) as raised:
-            await api.post(f"{PROXY}/{verb}", {})
+            await api.post(f"{PROXY}/bind", {})
     assert (raised.value.status, raised.value.reason) == (405, "")
 
 
@@ -142,3 +146,80 @@ async def test_the_inspector_may_do_nothing_else(installation, extender):
         with pytest.raises(ApiError) as raised:
             await api.get(f"{CORE}/services/https:accelkit-extender:https/proxy/inspect")
         assert raised.value.forbidden
+
+
+async def issue_anew(installation, monkeypatch, name, days):
+    """Let the certificate in a Secret end in so many days."""
+    stored = await installation.read_secret("accelkit-ca")
+    authority = StoredAuthority(KeyPair(stored["tls.crt"], stored["tls.key"]))
+    monkeypatch.setattr(certificates, "LEAF_LIFETIME", timedelta(days=days))
+    names = (f"accelkit-extender.{NAMESPACE}.svc",)
+    leaf = authority.issue_server("accelkit-extender", names) if name == SERVER else authority.issue_client("c")
+    data = {"tls.crt": leaf.certificate, "tls.key": leaf.key}
+    async with installation.api() as api:
+        await api.patch(
+            f"{CORE}/secrets/{name}", {"data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
+        )
+
+
+async def renew(installation):
+    """Run what the CronJob runs, as its ServiceAccount, with what its pod mounts."""
+    async with installation.api() as api:
+        path = f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs/accelkit-certificates"
+        pod = json.loads(await api.get(path))["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    authority = installation.folder / "authority"
+    authority.mkdir(exist_ok=True)
+    for name, content in (await installation.read_secret("accelkit-ca")).items():
+        (authority / name).write_bytes(content)
+    await installation.write_certificates("accelkit-ca", CLIENT)
+    (installation.folder / "certificates" / f"{SERVER}.crt").unlink(missing_ok=True)
+    account = await installation.impersonate(pod["serviceAccountName"], NAMESPACE)
+    return installation.run(account, *map(installation.place, pod["containers"][0]["args"]))
+
+
+async def test_what_ends_soon_is_renewed_or_told(installation, monkeypatch):
+    await issue_anew(installation, monkeypatch, SERVER, 32)
+    await issue_anew(installation, monkeypatch, CLIENT, 10)
+    looked = installation.play(certificates="check", check=False)
+    assert looked.returncode != 0
+    assert f"{CLIENT} is valid until " in looked.stdout
+    # It is renewed in time, before anybody complains.
+    assert f"{SERVER} is valid until " not in looked.stdout
+    before = await installation.read_secret(SERVER)
+    done = await renew(installation)
+    assert done.returncode == 0, done.stderr
+    after = await installation.read_secret(SERVER)
+    assert find_end(after["tls.crt"]) > datetime.now(UTC) + timedelta(days=360)
+    assert after["ca.crt"] == before["ca.crt"]
+    async with installation.api() as api:
+        events = json.loads(await api.get(f"{CORE}/events"))["items"]
+    told = [each for each in events if each["reason"] == "CertificateEnds"]
+    assert [each["involvedObject"]["name"] for each in told] == [CLIENT]
+    assert "run site.yml" in told[0]["message"]
+    # What the sentence says to run.
+    installation.play(certificates="apply")
+    installation.play(certificates="check")
+    assert find_end((await installation.read_secret(CLIENT))["tls.crt"]) > datetime.now(UTC) + timedelta(days=360)
+
+
+async def test_neither_who_renews_nor_the_extender_may_read_the_key_of_the_authority(installation):
+    for account in ("accelkit-certificates", "accelkit-extender"):
+        async with installation.api(await installation.impersonate(account, NAMESPACE)) as api:
+            for path in (f"{CORE}/secrets/accelkit-ca", f"{CORE}/secrets/{CLIENT}", f"{CORE}/secrets"):
+                with pytest.raises(ApiError) as raised:
+                    await api.get(path)
+                assert raised.value.forbidden
+
+
+async def test_the_ends_of_certificates_are_metrics(installation, extender):
+    url = f"http://127.0.0.1:{installation.probe_port}/metrics"
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session, session.get(url) as response:
+        lines = (await response.text()).splitlines()
+    for name in ("accelkit-ca", SERVER, CLIENT):
+        end = find_end((await installation.read_secret(name))["tls.crt"]).timestamp()
+        (line,) = [
+            each
+            for each in lines
+            if each.startswith(f'accelkit_certificate_expiry_timestamp_seconds{{certificate="{name}"}}')
+        ]
+        assert float(line.split()[1]) == end
