@@ -198,6 +198,7 @@ async def test_what_ends_soon_is_renewed_or_told(installation, monkeypatch):
     assert "run site.yml" in told[0]["message"]
     # What the sentence says to run.
     installation.play(certificates="apply")
+    assert " changed=0 " in installation.play(certificates="apply", extender="apply").stdout
     installation.play(certificates="check")
     assert find_end((await installation.read_secret(CLIENT))["tls.crt"]) > datetime.now(UTC) + timedelta(days=360)
 
