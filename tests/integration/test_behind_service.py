@@ -85,6 +85,10 @@ async def test_a_kubeconfig_is_all_that_inspect_and_audit_take(installation, ext
     audited = installation.run(installation.kubeconfig, "audit", "-o", "json", "--wait", "30")
     assert audited.returncode == 0, audited.stdout + audited.stderr
     assert not [note for note in json.loads(audited.stdout)["notes"] if "ledger" in note]
+    # The Endpoints for the proxy are not mirrored into a second one.
+    async with installation.api() as api:
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+        assert [each["metadata"]["name"] for each in json.loads(await api.get(path))["items"]] == ["accelkit-extender"]
 
 
 async def test_who_has_no_right_learns_which_role_has_it(installation, extender):
