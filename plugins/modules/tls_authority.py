@@ -95,6 +95,14 @@ credentials:
   description: What kube-scheduler needs, as C(ca), C(certificate) and C(key). The key is secret; use C(no_log).
   returned: success
   type: dict
+ending:
+  description: >-
+    A sentence for each certificate that ends within O(renew_days) and stays: in check mode any, else only those that
+    were issued outside of accelkit.
+  returned: success
+  type: list
+  elements: str
+  sample: ["accelkit-extender-tls is valid until 2027-11-21T06:00:00Z"]
 not_after:
   description: The end of each certificate's validity, by name of its Secret.
   returned: success
@@ -116,6 +124,7 @@ with suppress(ImportError):
         CertificateSpec,
         check_given,
         format_not_after,
+        list_endings,
         read_secrets,
         renew_secrets,
         write_secrets,
@@ -156,14 +165,16 @@ async def keep(api, module):
         foreign = stored.get(SERVER, {})
         checked = server or KeyPair(foreign.get("tls.crt", b""), foreign.get("tls.key", b""))
         data = check_given(texts["ca"], checked, KeyPair(texts["certificate"], texts["key"]), spec)
+        used = dict(data)
         if server is None:
             del data[SERVER]
     else:
         data = renew_secrets(stored, spec)
+        used = stored if module.check_mode else data
     changed = {name: content for name, content in data.items() if stored.get(name) != content}
     if changed and not module.check_mode:
         await write_secrets(api, parameters["namespace"], changed, parameters["labels"])
-    return stored, data, bool(changed)
+    return stored, data, bool(changed), list_endings(used, spec)
 
 
 def main():
@@ -175,7 +186,7 @@ def main():
         given={"type": "dict", "options": GIVEN, "required_together": [("server", "server_key")]},
         labels={"type": "dict", "default": {}},
     )
-    stored, data, changed = call(module, lambda api: keep(api, module))
+    stored, data, changed, ending = call(module, lambda api: keep(api, module))
     after = shown(data)
     before = {name: each for name, each in shown(stored).items() if name in after}
     client = data[CLIENT]
@@ -184,6 +195,7 @@ def main():
     module.exit_json(
         changed=changed,
         diff={"before": before, "after": after},
+        ending=ending,
         not_after={name: each["not_after"] for name, each in after.items()},
         credentials={
             "ca": client["ca.crt"].decode(),

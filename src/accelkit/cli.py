@@ -22,6 +22,7 @@ _COMMANDS = {
     "extender": "accelkit.extender.command:extender",
     "inspect": "accelkit.inspection.command:inspect",
     "node-agent": "accelkit.node.command:node_agent",
+    "renew-certificates": "accelkit.install.renewal_command:renew_certificates",
     "sandbox": "accelkit.sandbox.commands:sandbox",
 }
 

@@ -12,8 +12,10 @@ AccelkitError
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         one of our own services answered with an error or not at all
+    NoExtenderError      the cluster has no extender that can be reached through its API server
   NotReadyError        the extender cannot decide now
   NotLeadingError      another replica of the extender answers
+  AccessError          a reader of the extender is not known, or has no right
   BadArgsError         kube-scheduler's arguments lack what the verb needs
   BindingError         a pod cannot be bound to the node asked for
     PodGoneError       it does not exist any more
@@ -90,12 +92,29 @@ class ServiceError(AccelkitError):
     """One of our own services answered with an error or not at all."""
 
 
+class NoExtenderError(ServiceError):
+    """The cluster has no extender that can be reached through its API server."""
+
+
 class NotReadyError(AccelkitError):
     """The extender cannot decide now; the message says what it waits for."""
 
 
 class NotLeadingError(AccelkitError):
     """Another replica of the extender answers; the message says which."""
+
+
+class AccessError(AccelkitError):
+    """A reader of the extender is not known, or has no right.
+
+    Args:
+        message: one sentence that says why.
+        status: the HTTP status that is answered, 401 or 403.
+    """
+
+    def __init__(self, message: str, *, status: HTTPStatus, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.status = status
 
 
 class BadArgsError(AccelkitError):

@@ -25,6 +25,7 @@ class Request:
     body: Any = None
     query: Mapping[str, str] = field(default_factory=dict)
     kind: PatchKind | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,6 +46,7 @@ class FakeApi(ApiClient):
     Attributes:
         objects: by path. Whoever changes one by hand, as a kubelet does, gives it a new resource version.
         documents: what else is read, by path: the kinds of a group, logs, `/readyz`.
+        reviews: what answers a POST that creates nothing, by path: reviews, and tokens.
         requests: those that arrived, refused ones too.
         done: those that took effect.
         before: called with each request before it takes effect.
@@ -56,6 +58,7 @@ class FakeApi(ApiClient):
         super().__init__(Connection("https://fake", None))
         self.objects: dict[str, dict[str, Any]] = {}
         self.documents: dict[str, object] = {"/readyz": b"ok"}
+        self.reviews: dict[str, Callable[[Request], object]] = {}
         self.requests: list[Request] = []
         self.done: list[Request] = []
         self.before: list[Hook] = []
@@ -104,17 +107,22 @@ class FakeApi(ApiClient):
         """Forget the failures that are still to come."""
         self._failures.clear()
 
-    async def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
         """Return an object, a collection or a document."""
-        request = await self._arrive("GET", path, None, query)
+        request = await self._arrive("GET", path, None, query, headers=headers)
         answer = self._read(request)
         await self._leave(request)
         return answer
 
     async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
-        """Create an object, or bind a pod."""
+        """Create an object, bind a pod, or have something reviewed."""
         request = await self._arrive("POST", path, body, query)
-        answer = self._bind(request) if place(path).subresource == "binding" else self._create(request)
+        if path in self.reviews:
+            answer = msgspec.json.encode(self.reviews[path](request))
+        else:
+            answer = self._bind(request) if place(path).subresource == "binding" else self._create(request)
         await self._leave(request)
         return answer
 
@@ -154,9 +162,11 @@ class FakeApi(ApiClient):
         body: object,
         query: Mapping[str, str] | None,
         kind: PatchKind | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> Request:
         decoded = msgspec.json.decode(msgspec.json.encode(body))
-        request = Request(method, path, decoded, dict(query or {}), kind)
+        request = Request(method, path, decoded, dict(query or {}), kind, dict(headers or {}))
         self.requests.append(request)
         await _call(self.before, request)
         self._raise_failure(request, answered=False)

@@ -12,8 +12,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelkit.audit.comparison import Audit
-from accelkit.audit.evidence import audit_cluster
-from accelkit.inspection.extender_client import Address, ask_extender, extender_options, load_tls
+from accelkit.audit.evidence import Ledger, audit_cluster
+from accelkit.errors import ServiceError
+from accelkit.inspection.extender_client import Address, ask_extender, extender_options, read_address
+from accelkit.inspection.inspection import Inspection
+from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
@@ -28,7 +31,7 @@ _DIFFERS = 3
     epilog="Exit codes: 0 nothing differs, 1 an error that the message explains, 2 wrong usage, 3 something differs.",
 )
 @click.argument("nodes", nargs=-1)
-@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender, to compare its ledger too.")
+@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
 @extender_options
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
 @click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
@@ -47,14 +50,15 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
     cert: Path | None,
     key: Path | None,
     server_name: str | None,
+    service: str,
     kubeconfig: Path | None,
     namespace: str,
     wait: float,
     output: str,
 ) -> None:
     """Compare the extender's ledger, the assignments on pods, what kubelets gave, and the cards; of NODES or all."""
-    at = Address(extender, load_tls(ca, cert, key), server_name) if extender else None
-    found = asyncio.run(_audit(frozenset(nodes), at, kubeconfig=kubeconfig, namespace=namespace, wait_seconds=wait))
+    at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
+    found = asyncio.run(_audit(frozenset(nodes), at or service, kubeconfig, namespace=namespace, wait_seconds=wait))
     print_value(found, output, lambda: _table(found))
     if found.findings:
         sys.exit(_DIFFERS)
@@ -62,20 +66,26 @@ def audit_command(  # noqa: PLR0917 - click passes options by name
 
 async def _audit(
     nodes: frozenset[str],
-    extender: Address | None,
-    *,
+    extender: Address | str,
     kubeconfig: Path | None,
+    *,
     namespace: str,
     wait_seconds: float,
 ) -> Audit:
     async with ApiClient(load_connection(kubeconfig)) as api:
-        return await audit_cluster(
-            api,
-            namespace=namespace,
-            seconds=wait_seconds,
-            nodes=nodes,
-            ledger=partial(ask_extender, extender, None) if extender else None,
-        )
+        if isinstance(extender, Address):
+            ledger: Ledger = partial(ask_extender, extender, None)
+        else:
+            ledger = partial(_ask_if_possible, ProxiedExtender(api, namespace, extender))
+        return await audit_cluster(api, namespace=namespace, seconds=wait_seconds, nodes=nodes, ledger=ledger)
+
+
+async def _ask_if_possible(extender: ProxiedExtender) -> Inspection | ServiceError:
+    # Nobody named an extender: what else there is to compare is worth comparing without one.
+    try:
+        return await extender.ask()
+    except ServiceError as exc:
+        return exc
 
 
 def _table(found: Audit) -> RenderableType:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from accelkit.errors import AssignmentError
+from accelkit.errors import AssignmentError, ServiceError
 from accelkit.inspection.accounting import check
 from accelkit.inspection.inspection import Inspection
 from accelkit.model.assignment import MOVING, Assignment, Share
@@ -61,7 +61,7 @@ class AuditEvidence(msgspec.Struct, frozen=True):
         assigned: nodes, cards and assignments, from the API server.
         pods: the pods with cards or an assignment that are bound and have not ended.
         allocations: what the agent of each shared node passes on of its kubelet; an error where that is not known.
-        ledger: what the extender holds; None where it was not asked.
+        ledger: what the extender holds; why it does not tell; None where it was not asked.
         policies: the Topology Manager's policy of each kubelet that was asked.
         notes: what could not be asked.
     """
@@ -69,7 +69,7 @@ class AuditEvidence(msgspec.Struct, frozen=True):
     assigned: Inspection
     pods: Sequence[CardPod]
     allocations: Mapping[str, Allocations | AssignmentError]
-    ledger: Inspection | None
+    ledger: Inspection | ServiceError | None
     policies: Mapping[str, str]
     notes: Sequence[str] = ()
 
@@ -82,6 +82,8 @@ def audit(evidence: AuditEvidence) -> Audit:
     notes = list(evidence.notes)
     if evidence.ledger is None:
         notes.append("the extender was not asked; give --extender to compare its ledger")
+    elif isinstance(evidence.ledger, ServiceError):
+        notes.append(f"the ledger is not compared: {evidence.ledger}")
     else:
         findings += _compare_ledger(evidence.assigned, evidence.ledger)
     for node, allocations in sorted(evidence.allocations.items()):

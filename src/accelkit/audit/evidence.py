@@ -21,6 +21,8 @@ from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
 
+Ledger = Callable[[], Awaitable[Inspection | ServiceError]]
+
 
 class _Kubelet(msgspec.Struct, rename="camel"):
     topology_manager_policy: str = "none"
@@ -36,7 +38,7 @@ async def audit_cluster(
     namespace: str,
     seconds: float,
     nodes: frozenset[str] = frozenset(),
-    ledger: Callable[[], Awaitable[Inspection]] | None = None,
+    ledger: Ledger | None = None,
 ) -> Audit:
     """Return the audit of the named nodes, else of all with cards, with the differences that last for so many seconds.
 
@@ -45,7 +47,7 @@ async def audit_cluster(
         namespace: where accelkit runs.
         seconds: what is gone sooner was on its way, and is no difference.
         nodes: names.
-        ledger: asks the extender; None where it is not asked.
+        ledger: asks the extender, or says why it does not answer; None where it is not asked.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -66,7 +68,11 @@ async def audit_cluster(
 
 
 async def gather(
-    api: ApiClient, *, namespace: str, ledger: Inspection | None = None, nodes: frozenset[str] = frozenset()
+    api: ApiClient,
+    *,
+    namespace: str,
+    ledger: Inspection | ServiceError | None = None,
+    nodes: frozenset[str] = frozenset(),
 ) -> AuditEvidence:
     """Read all sides of the named nodes, else of all that have cards.
 
@@ -95,7 +101,9 @@ async def gather(
             for node in chosen
             if node.state == "shared"
         },
-        None if ledger is None else assemble([n for n in ledger.nodes if n.name in names], ledger.unit_bytes),
+        assemble([n for n in ledger.nodes if n.name in names], ledger.unit_bytes)
+        if isinstance(ledger, Inspection)
+        else ledger,
         policies,
         notes,
     )

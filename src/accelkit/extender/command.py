@@ -9,7 +9,7 @@ import uvloop
 
 from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
-from accelkit.extender.listen import Listen, parse_listen
+from accelkit.extender.listen import Listen, parse_listen, parse_reads
 from accelkit.extender.service import ExtenderOptions, run
 from accelkit.logs import set_up_service_log
 from accelkit.model.units import parse_unit
@@ -47,6 +47,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--probe-port", type=click.IntRange(1, 65535), help="Port of /healthz, /readyz, /version, /metrics, without TLS."
 )
+@click.option(
+    "--read-port",
+    type=click.IntRange(1, 65535),
+    help="With --service: port of GET /inspect and /version with TLS, for whom the API server knows by a token.",
+)
+@click.option(
+    "--certificates",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of certificates, NAME.crt of Secret NAME, whose ends /metrics shows.",
+)
 @click.option("--lease", help="NAMESPACE/NAME of the Lease by which one of several replicas binds; none for one alone.")
 @click.option("--identity", envvar="POD_NAME", help="With --lease: our name, unique among the replicas.")
 @click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
@@ -74,6 +84,8 @@ def extender(  # noqa: PLR0917 - click passes options by name
     dialects: tuple[str, ...],
     kubeconfig: Path | None,
     probe_port: int | None,
+    read_port: int | None,
+    certificates: Path | None,
     lease: str | None,
     identity: str | None,
     advertise: str | None,
@@ -85,6 +97,11 @@ def extender(  # noqa: PLR0917 - click passes options by name
     set_up_service_log(load_dialect(dialects[0]).logs.extender, log_dir)
     address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
     probes = Listen(address.host, probe_port) if probe_port else None
-    replica = parse_replica(address.port, lease=lease, identity=identity, advertise=advertise, service=service)
-    options = ExtenderOptions(address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake)
+    replica = parse_replica(
+        address.port, lease=lease, identity=identity, advertise=advertise, service=service, read_port=read_port
+    )
+    reads = parse_reads(address, read_port, service)
+    options = ExtenderOptions(
+        address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake, reads, certificates
+    )
     uvloop.run(run(options))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from accelkit.errors import ApiError
+from accelkit.inspection.read_port import PORT_NAME
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
@@ -18,6 +19,8 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 2.0
+
+_Build = Callable[[Mapping[str, object]], dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class LeaderEndpoint:
         service: name of a Service without selector; the EndpointSlice has the same name.
         address: our IP address in the cluster.
         port: where we listen.
-        pod: name of our pod, for people who look.
+        pod: name of our pod; the API server proxies to addresses of pods alone.
+        read_port: where we listen to readers; None for nowhere.
     """
 
     namespace: str
@@ -37,10 +41,11 @@ class LeaderEndpoint:
     address: str
     port: int
     pod: str = ""
+    read_port: int | None = None
 
 
 class EndpointWriter:
-    """Keeps the EndpointSlice of a Service naming us, while it runs.
+    """Keeps the EndpointSlice of a Service naming us, while it runs, and its Endpoints where we serve readers.
 
     Args:
         api: an open client.
@@ -61,36 +66,45 @@ class EndpointWriter:
             await asyncio.sleep(_CHECK_SECONDS)
 
     async def write(self) -> None:
-        """Make the EndpointSlice name us alone.
+        """Make the EndpointSlice, and the Endpoints, name us alone.
 
         Raises:
             ApiError: the API server refused, or did not answer.
         """
         at = self._endpoint
         slices = build_collection_path("discovery.k8s.io/v1", "endpointslices", at.namespace)
-        path = build_object_path(slices, at.service)
+        await self._write(slices, self._slice, "addressType")
+        if at.read_port is not None:
+            await self._write(build_collection_path("v1", "endpoints", at.namespace), self._endpoints)
+
+    async def _write(self, collection: str, build: _Build, fixed: str = "") -> None:
+        at = self._endpoint
+        path = build_object_path(collection, at.service)
         answer = await get_if_present(self._api, path)
         if answer is None:
             services = build_collection_path("v1", "services", at.namespace)
             service = msgspec.json.decode(await self._api.get(build_object_path(services, at.service)))
             owner = {"apiVersion": "v1", "kind": "Service", "name": at.service, "uid": service["metadata"]["uid"]}
             metadata = {"name": at.service, "namespace": at.namespace, "ownerReferences": [owner]}
-            await self._api.post(slices, self._slice(metadata))
+            await self._api.post(collection, build(metadata))
             log.info("requests to Service %s come to %s", at.service, at.address)
             return
         there = msgspec.json.decode(answer)
-        wanted = self._slice(there["metadata"])
-        if there["addressType"] != wanted["addressType"]:
+        wanted = build(there["metadata"])
+        if fixed and there[fixed] != wanted[fixed]:
             # It cannot be changed in place; the next turn creates it anew.
             await self._api.delete(path)
             return
-        if [there["endpoints"], there["ports"]] != [wanted["endpoints"], wanted["ports"]]:
+        if any(there.get(key) != wanted[key] for key in ("endpoints", "ports", "subsets") if key in wanted):
             await self._api.put(path, wanted)
             log.info("requests to Service %s come to %s", at.service, at.address)
 
+    def _target(self) -> dict[str, object]:
+        at = self._endpoint
+        return {"targetRef": {"kind": "Pod", "namespace": at.namespace, "name": at.pod}} if at.pod else {}
+
     def _slice(self, metadata: Mapping[str, object]) -> dict[str, object]:
         at = self._endpoint
-        target = {"targetRef": {"kind": "Pod", "namespace": at.namespace, "name": at.pod}} if at.pod else {}
         conditions = {"ready": True, "serving": True, "terminating": False}
         labels = {
             "kubernetes.io/service-name": at.service,
@@ -102,6 +116,23 @@ class EndpointWriter:
             "kind": "EndpointSlice",
             "metadata": {**metadata, "labels": labels},
             "addressType": f"IPv{ipaddress.ip_address(at.address).version}",
-            "endpoints": [{"addresses": [at.address], "conditions": conditions, **target}],
-            "ports": [{"name": "https", "port": at.port, "protocol": "TCP"}],
+            "endpoints": [{"addresses": [at.address], "conditions": conditions, **self._target()}],
+            "ports": [
+                {"name": "https", "port": at.port, "protocol": "TCP"},
+                *([self._read_port()] if at.read_port is not None else []),
+            ],
         }
+
+    def _endpoints(self, metadata: Mapping[str, object]) -> dict[str, object]:
+        # For the API server's proxy, which reads no EndpointSlices up to Kubernetes 1.36, and no other port of ours.
+        labels = {"endpointslice.kubernetes.io/skip-mirror": "true", "app.kubernetes.io/part-of": "accelkit"}
+        addresses = [{"ip": self._endpoint.address, **self._target()}]
+        return {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {**metadata, "labels": labels},
+            "subsets": [{"addresses": addresses, "ports": [self._read_port()]}],
+        }
+
+    def _read_port(self) -> dict[str, object]:
+        return {"name": PORT_NAME, "port": self._endpoint.read_port, "protocol": "TCP"}

@@ -24,7 +24,13 @@ class Replica:
 
 
 def parse_replica(
-    port: int, *, lease: str | None, identity: str | None, advertise: str | None, service: str | None
+    port: int,
+    *,
+    lease: str | None,
+    identity: str | None,
+    advertise: str | None,
+    service: str | None,
+    read_port: int | None = None,
 ) -> Replica | None:
     """Read what makes an extender one of several; None without a Lease.
 
@@ -46,7 +52,7 @@ def parse_replica(
         raise ConfigurationError(
             f"--service needs our address, and {advertise or ''!r} is none", next_step="give --advertise, or set POD_IP"
         ) from exc
-    return Replica(name, identity, LeaderEndpoint(name.namespace, service, address, port, identity))
+    return Replica(name, identity, LeaderEndpoint(name.namespace, service, address, port, identity, read_port))
 
 
 class Leadership:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError
@@ -14,11 +14,11 @@ _MAX_PORT = 65535
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """The files of TLS, in PEM: this server's chain and key, and the authority of its clients."""
+    """The files of TLS, in PEM: this server's chain and key, and the authority of its clients, if they need one."""
 
     certificate: Path
     key: Path
-    client_ca: Path
+    client_ca: Path | None
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,22 @@ def parse_listen(
     return Listen(host, number, files)
 
 
+def parse_reads(at: Listen, port: int | None, service: str | None) -> Listen | None:
+    """Return where readers are served: beside the verbs, with their certificate, to clients without one.
+
+    Raises:
+        ConfigurationError: no Service leads there, or it would be plain HTTP.
+    """
+    if port is None:
+        return None
+    if at.tls is None or not service:
+        raise ConfigurationError(
+            "--read-port is served with TLS, behind a Service",
+            next_step="give --service and certificates, or leave it out",
+        )
+    return Listen(at.host, port, replace(at.tls, client_ca=None))
+
+
 def _address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -86,6 +102,8 @@ def check_certificates(files: TlsFiles) -> None:
         context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ssl.SSLError) as exc:
         raise ConfigurationError(f"certificate {files.certificate} with key {files.key} cannot be used: {exc}") from exc
+    if files.client_ca is None:
+        return
     try:
         context.load_verify_locations(files.client_ca)
     except (OSError, ssl.SSLError) as exc:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from accelkit.ledger.ledger import Ledger
+from accelkit.model.validity import find_end
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -45,6 +48,24 @@ class _LedgerCollector(Collector):
         )
 
 
+class _CertificateCollector(Collector):
+    """Reads, when scraped, until when the certificates of a folder are valid, each `NAME.crt` of Secret NAME."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterator[Metric]:
+        ends = GaugeMetricFamily(
+            "accelkit_certificate_expiry_timestamp_seconds",
+            "When the certificate of a Secret ends; none where that cannot be read.",
+            labels=["certificate"],
+        )
+        for path in sorted(self._folder.glob("*.crt")):
+            with contextlib.suppress(OSError, ValueError):
+                ends.add_metric([path.stem], find_end(path.read_bytes()).timestamp())
+        yield ends
+
+
 class ExtenderMetrics:
     """What the extender counts.
 
@@ -52,10 +73,16 @@ class ExtenderMetrics:
         ledger: read at each scrape.
         silent_seconds: how long the API server has been away.
         leads: whether this replica may bind.
+        certificates: folder of certificates, `NAME.crt`, whose ends are shown.
     """
 
     def __init__(
-        self, ledger: Ledger, silent_seconds: Callable[[], float], leads: Callable[[], bool] = lambda: True
+        self,
+        ledger: Ledger,
+        silent_seconds: Callable[[], float],
+        leads: Callable[[], bool] = lambda: True,
+        *,
+        certificates: Path | None = None,
     ) -> None:
         self._registry = CollectorRegistry()
         self.duration = Histogram(
@@ -77,6 +104,8 @@ class ExtenderMetrics:
         leader = Gauge("accelkit_leader", "1 where this replica may bind.", registry=self._registry)
         leader.set_function(leads)
         self._registry.register(_LedgerCollector(ledger, silent_seconds))
+        if certificates is not None:
+            self._registry.register(_CertificateCollector(certificates))
 
     def render(self) -> bytes:
         """Return the exposition text."""

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -32,15 +33,18 @@ _CERTIFICATE_SECONDS = 2.0
 _BODY_SECONDS = 30.0
 
 
-class _Headers(Protocol):
-    def get(self, key: str) -> str | None: ...
+class Headers(Protocol):
+    """The headers of a request, by names in lower case."""
+
+    def get(self, key: str) -> str | None:
+        """Return the first value of a header; None where it is not there."""
 
 
 class _Scope(Protocol):
     proto: str
     method: str
     path: str
-    headers: _Headers
+    headers: Headers
 
 
 class _HttpProtocol(Protocol):
@@ -53,7 +57,7 @@ class _HttpProtocol(Protocol):
     def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None: ...
 
 
-class HttpServer:
+class _Server(ABC):
     """Serves one application on one socket, by one granian server after the other.
 
     A server ends with all of its connections, while the next one serves from the same socket: that is how changed
@@ -61,15 +65,15 @@ class HttpServer:
 
     Args:
         listen: where to serve, and with which certificates.
-        handle: answers method, path and body.
+        connections: how many are open at once; None for as many as come.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
     """
 
-    def __init__(self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]]) -> None:
+    def __init__(self, listen: Listen, connections: int | None = None) -> None:
         self._listen = listen
-        self._handle = handle
+        self._connections = connections
         self._socket = _open_socket(listen)
         self._renew = asyncio.Event()
         self._reading = set[asyncio.Timeout]()
@@ -119,34 +123,26 @@ class HttpServer:
             # An answer can close a connection of HTTP/1.1; those of HTTP/2 stay.
             http=HTTPModes.http1,
             websockets=False,
+            backpressure=self._connections,
             log_level=LogLevels.error,
             ssl_cert=tls and tls.certificate,
             ssl_key=tls and tls.key,
             ssl_ca=tls and tls.client_ca,
-            ssl_client_verify=tls is not None,
+            ssl_client_verify=tls is not None and tls.client_ca is not None,
             ssl_protocol_min=SSLProtocols.tls12,
         )
 
     async def _application(self, scope: _Scope, protocol: _HttpProtocol) -> None:
-        limit = asyncio.timeout(_BODY_SECONDS)
-        self._reading.add(limit)
-        try:
-            async with limit:
-                body = await _body(scope, protocol)
-        except RSGIProtocolClosed:
+        reply = await self._answer(scope, protocol)
+        if reply is None:
             # The caller hung up amid its body; nobody waits for an answer.
             return
-        except TimeoutError:
-            protocol.response_bytes(408, [("connection", "close")], b'{"error":"the body did not come in time"}')
-            return
-        finally:
-            self._reading.discard(limit)
-        if body is None:
-            reply = Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES)
-        else:
-            reply = await self._handle(scope.method, scope.path, body)
         headers = [("content-type", reply.content_type), *([("connection", "close")] if reply.close else [])]
         protocol.response_bytes(reply.status, headers, reply.body)
+
+    @abstractmethod
+    async def _answer(self, scope: _Scope, protocol: _HttpProtocol) -> Reply | None:
+        """Return the answer to one request; None where nobody waits for one."""
 
     async def _watch_certificates(self) -> None:
         files = self._listen.tls
@@ -167,6 +163,60 @@ class HttpServer:
                 log.info("certificates read again")
                 self.renew()
             used = seen
+
+
+class HttpServer(_Server):
+    """Serves requests with their bodies.
+
+    Args:
+        listen: where to serve, and with which certificates.
+        handle: answers method, path and body.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+
+    def __init__(self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]]) -> None:
+        super().__init__(listen)
+        self._handle = handle
+
+    async def _answer(self, scope: _Scope, protocol: _HttpProtocol) -> Reply | None:
+        limit = asyncio.timeout(_BODY_SECONDS)
+        self._reading.add(limit)
+        try:
+            async with limit:
+                body = await _body(scope, protocol)
+        except RSGIProtocolClosed:
+            return None
+        except TimeoutError:
+            return Reply(408, b'{"error":"the body did not come in time"}', close=True)
+        finally:
+            self._reading.discard(limit)
+        if body is None:
+            return Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES)
+        return await self._handle(scope.method, scope.path, body)
+
+
+class HeadServer(_Server):
+    """Serves requests by their heads: what they send besides is not read.
+
+    Args:
+        listen: where to serve, and with which certificates.
+        handle: answers method, path and headers.
+        connections: how many are open at once.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+
+    def __init__(
+        self, listen: Listen, handle: Callable[[str, str, Headers], Awaitable[Reply]], *, connections: int
+    ) -> None:
+        super().__init__(listen, connections)
+        self._handle = handle
+
+    async def _answer(self, scope: _Scope, _: _HttpProtocol) -> Reply:
+        return await self._handle(scope.method, scope.path, scope.headers)
 
 
 # Its type stub has no constructor.
@@ -197,7 +247,7 @@ def _digest(files: TlsFiles) -> bytes | None:
     """Return a digest of the files, None where one cannot be read."""
     digest = hashlib.sha256()
     try:
-        for path in (files.certificate, files.key, files.client_ca):
+        for path in filter(None, (files.certificate, files.key, files.client_ca)):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     except OSError:
         return None

@@ -16,8 +16,10 @@ from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.listen import Listen
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.readiness import Readiness
+from accelkit.extender.reading.reader import Reader
+from accelkit.extender.reading.reviews import Reviewer
 from accelkit.extender.routes import Routes
-from accelkit.extender.server import HttpServer
+from accelkit.extender.server import HeadServer, HttpServer
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
@@ -35,6 +37,10 @@ log = logging.getLogger(__name__)
 
 # Where other systems list the bad cards of nodes.
 LISTS = build_config_maps_path("kube-system")
+# The deadline of each review of a reader, in seconds; how many are under way, and how many readers are connected.
+_REVIEW_SECONDS = 3.0
+_REVIEWS = 4
+_READ_CONNECTIONS = 32
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class ExtenderOptions:
     replica: Replica | None = None
     probes: Listen | None = None
     wake: bool = False
+    reads: Listen | None = None
+    certificates: Path | None = None
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -60,15 +68,18 @@ async def run(options: ExtenderOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ApiClient(load_connection(options.kubeconfig)) as api:
-        await _Service(options, api).run(stop)
+    connection = load_connection(options.kubeconfig)
+    # Reviews of readers have connections of their own, so that no Binding waits for them.
+    reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
+    async with ApiClient(connection) as api, reviews:
+        await _Service(options, api, reviews).run(stop)
     log.info("extender ended")
 
 
 class _Service:
     """The parts of one extender, wired together."""
 
-    def __init__(self, options: ExtenderOptions, api: ApiClient) -> None:
+    def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
         dialects = load_dialects(options.dialects)
         ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
@@ -101,7 +112,9 @@ class _Service:
             if any(dialect.unhealthy_cards for dialect in dialects)
             else None
         )
-        metrics = ExtenderMetrics(ledger, self._silent_seconds, self._readiness.leads)
+        metrics = ExtenderMetrics(
+            ledger, self._silent_seconds, self._readiness.leads, certificates=options.certificates
+        )
         self._waker = (
             Waker(
                 api,
@@ -125,6 +138,7 @@ class _Service:
         )
         self._server = HttpServer(options.listen, self._routes.handle)
         self._probes = HttpServer(options.probes, self._routes.handle_probe) if options.probes else None
+        self._reads = self._make_reads(options, reviews)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or a part fails."""
@@ -136,8 +150,7 @@ class _Service:
             work.append(self._waker.run())
         if self._leadership is not None:
             work.append(self._leadership.run())
-        if self._probes is not None:
-            work.append(self._probes.run(stop))
+        work += [each.run(stop) for each in (self._probes, self._reads) if each is not None]
         background = [asyncio.create_task(each) for each in work]
         serving = asyncio.create_task(self._server.run(stop))
         try:
@@ -153,6 +166,13 @@ class _Service:
             for task in background:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
+
+    def _make_reads(self, options: ExtenderOptions, reviews: ApiClient) -> HeadServer | None:
+        endpoint = options.replica.endpoint if options.replica else None
+        if options.reads is None or endpoint is None:
+            return None
+        reader = Reader(self._routes, Reviewer(reviews, endpoint.namespace, endpoint.service))
+        return HeadServer(options.reads, reader.handle, connections=_READ_CONNECTIONS)
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._feed.replace_pods(pods):

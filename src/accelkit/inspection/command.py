@@ -7,9 +7,18 @@ from pathlib import Path
 
 import click
 
-from accelkit.inspection.extender_client import Address, ask_extender, extender_options, load_tls
+from accelkit.errors import NoExtenderError
+from accelkit.inspection.extender_client import (
+    HOST_EXTENDER,
+    Address,
+    ask_extender,
+    extender_options,
+    is_loopback,
+    read_address,
+)
 from accelkit.inspection.inspection import Inspection, inspect_cluster
 from accelkit.inspection.layouts import build_aliyun_table
+from accelkit.inspection.service_proxy import ProxiedExtender
 from accelkit.inspection.table import build_inspection_table
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -23,14 +32,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--from-api", is_flag=True, help="Read nodes and pods from the API server instead of asking the extender."
 )
-@click.option(
-    "--extender",
-    envvar="ACCELKIT_EXTENDER",
-    default="http://127.0.0.1:32766",
-    show_default=True,
-    help="URL of the extender.",
-)
+@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
 @extender_options
+@click.option("--namespace", default="accelkit", show_default=True, help="Where accelkit runs.")
 @click.option(
     "--layout",
     type=click.Choice(["accelkit", "aliyun"]),
@@ -38,29 +42,40 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Whose table; `aliyun` is that of kubectl inspect gpushare.",
 )
-@click.option("--kubeconfig", type=_FILE, help="With --from-api; default: KUBECONFIG, else ~/.kube/config.")
+@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
 @output_option
 def inspect(  # noqa: PLR0917 - click passes options by name
     node: str | None,
     from_api: bool,  # noqa: FBT001 - the same
-    extender: str,
+    extender: str | None,
     ca: Path | None,
     cert: Path | None,
     key: Path | None,
     server_name: str | None,
+    service: str,
+    namespace: str,
     layout: str,
     kubeconfig: Path | None,
     output: str,
 ) -> None:
     """Show cards, and which pods hold how much of them; of one NODE, or of all."""
-    if from_api:
-        inspection = asyncio.run(_from_api(kubeconfig, node))
+    at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
+    if at and not from_api:
+        inspection = asyncio.run(ask_extender(at, node))
     else:
-        inspection = asyncio.run(ask_extender(Address(extender, load_tls(ca, cert, key), server_name), node))
+        inspection = asyncio.run(_ask_cluster(kubeconfig, node, None if from_api else (namespace, service)))
     table = build_aliyun_table if layout == "aliyun" else build_inspection_table
     print_value(inspection, output, lambda: table(inspection))
 
 
-async def _from_api(kubeconfig: Path | None, node: str | None) -> Inspection:
+async def _ask_cluster(kubeconfig: Path | None, node: str | None, extender: tuple[str, str] | None) -> Inspection:
     async with ApiClient(load_connection(kubeconfig)) as api:
-        return await inspect_cluster(api, node=node)
+        if extender is None:
+            return await inspect_cluster(api, node=node)
+        try:
+            return await ProxiedExtender(api, *extender).ask(node)
+        except NoExtenderError:
+            # Without a Service the extender serves the loopback address of its host, as on the embedded cluster.
+            if not is_loopback(api.server):
+                raise
+            return await ask_extender(Address(HOST_EXTENDER), node)

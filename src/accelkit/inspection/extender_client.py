@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 import click
@@ -17,11 +18,19 @@ from accelkit.inspection.inspection import Inspection
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SECONDS = 15
+# Where an extender without a Service serves.
+HOST_EXTENDER = "http://127.0.0.1:32766"
 
 
 def extender_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what it takes to reach the extender; `--extender` itself is each command's own."""
     for option in (
+        click.option(
+            "--service",
+            default="accelkit-extender",
+            show_default=True,
+            help="Without --extender: name of its Service, to which the API server proxies.",
+        ),
         click.option("--server-name", help="The name in the extender's certificate, where the URL has another one."),
         click.option("--key", type=_FILE, help="Its private key (PEM)."),
         click.option("--cert", type=_FILE, help="Client certificate (PEM), for https."),
@@ -66,6 +75,31 @@ async def ask_extender(at: Address, node: str | None) -> Inspection:
         return msgspec.json.decode(body, type=Inspection)
     except msgspec.MsgspecError as exc:
         raise ServiceError(f"{at.url} does not answer as an accelkit extender does: {exc}") from exc
+
+
+def read_address(
+    url: str | None, *, ca: Path | None, cert: Path | None, key: Path | None, server_name: str | None
+) -> Address | None:
+    """Return where the extender that was named answers; None where none was named.
+
+    Raises:
+        ConfigurationError: the certificates cannot be used, or are given for no extender.
+    """
+    if url:
+        return Address(url, load_tls(ca, cert, key), server_name)
+    if any((ca, cert, key, server_name)):
+        raise ConfigurationError(
+            "certificates are given for no extender", next_step="name it with --extender, or leave them out"
+        )
+    return None
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL names an address that leads to this machine alone."""
+    try:
+        return ipaddress.ip_address(urlsplit(url).hostname or "").is_loopback
+    except ValueError:
+        return False
 
 
 def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:

@@ -23,6 +23,7 @@ from accelkit.install.certificates import Authority, KeyPair, StoredAuthority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import create_or_replace, get_if_present
 from accelkit.kube.paths import build_object_path, build_secrets_path
+from accelkit.model.validity import find_end
 
 AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
 
@@ -106,7 +107,7 @@ def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
         raise CertificateError("its key is another one's")
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise CertificateError(f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}")
-    if not any(_has_signed(each, certificate, at) for each in authorities):
+    if not any(has_signed(each, certificate, at) for each in authorities):
         raise CertificateError("none of the authorities has signed it")
     _check_purpose(certificate, name, names)
 
@@ -148,6 +149,16 @@ def check_given(
 def format_not_after(certificate: bytes) -> str:
     """Return the end of a certificate's validity, RFC 3339."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
+    """Return a sentence for each Secret whose certificate is to be renewed by now, or has ended."""
+    ends = {name: find_end(content[_CERT]) for name, content in sorted(data.items()) if content.get(_CERT)}
+    return [
+        f"{name} is valid until {end:%Y-%m-%dT%H:%M:%SZ}"
+        for name, end in ends.items()
+        if end <= datetime.now(UTC) + spec.renew_before
+    ]
 
 
 async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, bytes]]:
@@ -218,7 +229,8 @@ def _encode(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _has_signed(authority: x509.Certificate, certificate: x509.Certificate, at: datetime) -> bool:
+def has_signed(authority: x509.Certificate, certificate: x509.Certificate, at: datetime) -> bool:
+    """Return whether an authority that is valid at that time has signed a certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

@@ -35,6 +35,8 @@ _READ_BUFFER_BYTES = 1 << 20
 class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
+    # What a service of ours answers through the API server's proxy has no reason.
+    error: str = ""
 
 
 class ApiClient:
@@ -77,9 +79,11 @@ class ApiClient:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
         """GET `path`; ApiError unless the answer is 2xx."""
-        return await self._request("GET", path, query=query)
+        return await self._request("GET", path, query=query, headers=headers)
 
     async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
         """POST `body` as JSON; ApiError unless the answer is 2xx."""
@@ -125,12 +129,13 @@ class ApiClient:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": content_type}
+        sent = {**(headers or {}), **({} if data is None else {"Content-Type": content_type})}
         try:
-            headers |= self._headers()
-            request = self._open().request(method, self._url(path, query), data=data, headers=headers, **self._route)
+            sent |= self._headers()
+            request = self._open().request(method, self._url(path, query), data=data, headers=sent, **self._route)
             async with request as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
@@ -158,7 +163,7 @@ def _read_refusal(status: int, answer: bytes) -> ApiError:
         decoded = msgspec.json.decode(answer, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         decoded = _Status(message=answer[:300].decode(errors="replace"))
-    return ApiError(decoded.message or f"HTTP {status}", status=status, reason=decoded.reason)
+    return ApiError(decoded.message or decoded.error or f"HTTP {status}", status=status, reason=decoded.reason)
 
 
 async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -122,3 +122,26 @@ def test_a_certificate_without_its_key_is_refused(keep, secrets):
     assert answer["failed"]
     assert "server_key" in answer["msg"]
     assert secrets.written == []
+
+
+def test_what_is_to_be_renewed_is_named_as_long_as_it_is_there(keep):
+    keep()
+    soon = keep(renew_days=366, check=True)
+    assert [each.split(" is valid until ") for each in soon["ending"]] == [
+        [SERVER, soon["diff"]["before"][SERVER]["not_after"]],
+        [CLIENT, soon["diff"]["before"][CLIENT]["not_after"]],
+    ]
+    assert keep(renew_days=364, check=True)["ending"] == []
+    # A run renews them.
+    assert keep(renew_days=364)["ending"] == []
+
+
+def test_what_somebody_else_issued_is_named_too_and_stays(keep, secrets):
+    theirs = Authority("theirs")
+    texts = given(theirs)
+    assert keep(given=texts)["ending"] == []
+    soon = keep(given=texts, renew_days=366)
+    assert ([each.split()[0] for each in soon["ending"]], soon["changed"]) == ([SERVER, CLIENT], False)
+    # Of the one whose Secret is kept by others, too.
+    texts = {key: text for key, text in texts.items() if not key.startswith("server")}
+    assert [each.split()[0] for each in keep(given=texts, renew_days=366)["ending"]] == [SERVER, CLIENT]

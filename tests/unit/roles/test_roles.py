@@ -4,12 +4,16 @@ import json
 import re
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, meta
 from jinja2.nativetypes import NativeEnvironment
 from ruamel.yaml import YAML
 
+from accelkit.cli import main
+from accelkit.inspection.read_port import INSPECTOR, PORT_NAME, name_read_port
+from accelkit.install.authority import AUTHORITY, CLIENT, SERVER
 from accelkit.model.inventory import FREED_AT_ANNOTATION
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -62,6 +66,10 @@ def look_up(plugin, *arguments):
 
 
 def objects(role, **changed):
+    return {each["kind"]: each for each in documents(role, **changed)}
+
+
+def documents(role, template="objects.yaml.j2", **changed):
     home = ROOT / "roles" / role
     environment = Environment(  # noqa: S701 - renders YAML, where HTML escapes would be wrong
         loader=FileSystemLoader(home / "templates"), undefined=StrictUndefined, trim_blocks=True
@@ -88,8 +96,9 @@ def objects(role, **changed):
     if role == "extender":
         variables["__extender_wake"] = variables["extender_wake"]
         variables["__extender_wake_annotation"] = own["__extender_wake_annotation"]
-    text = environment.get_template("objects.yaml.j2").render(variables)
-    return {each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(text)}
+        variables["__extender_inspector"] = own["__extender_inspector"]
+    text = environment.get_template(template).render(variables)
+    return list(YAML(typ="safe", pure=True).load_all(text))
 
 
 def container(role, **changed):
@@ -216,7 +225,7 @@ def rights(found):
 def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_policy_bounds_it():
     made = objects("extender")
     reads = {(resource, verb) for resource in ("nodes", "pods") for verb in ("list", "watch")} | {("pods", "get")}
-    binds = {("pods/binding", "create")}
+    binds = {("pods/binding", "create"), ("tokenreviews", "create")}
     assert rights(made["ClusterRole"]) == reads | binds | {("nodes", "patch")}
     assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender"
     # The bounds are there before the right.
@@ -257,6 +266,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     made = objects("extender", extender_expose="host")
     assert made["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
     assert "Service" not in made
+    assert ("tokenreviews", "create") not in rights(made["ClusterRole"])
 
 
 def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
@@ -271,6 +281,62 @@ def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
     assert found["readinessProbe"]["httpGet"] == {"port": "probes", "path": "/readyz"}
     (narrow,) = [rule for rule in made["Role"]["rules"] if rule["resources"] == ["services"]]
     assert narrow["resourceNames"] == ["accelkit-extender"]
+
+
+def test_certificates_are_shown_and_watched_without_their_keys():
+    _, spec = container("extender")
+    (shown,) = [volume["projected"] for volume in spec["volumes"] if volume["name"] == "certificates"]
+    job = renewal()["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (watched,) = [volume["projected"] for volume in job["volumes"] if volume["name"] == "certificates"]
+    for projected in (shown, watched):
+        items = [item for source in projected["sources"] for item in source["secret"]["items"]]
+        assert {item["key"] for item in items} == {"tls.crt"}
+        assert {item["path"] for item in items} >= {f"{CLIENT}.crt", f"{AUTHORITY}.crt"}
+
+
+def test_who_renews_may_write_one_secret_and_has_the_authority_as_files_that_nobody_else_gets():
+    made = renewal()
+    (secrets,) = [rule for rule in made["Role"]["rules"] if rule["resources"] == ["secrets"]]
+    assert (secrets["resourceNames"], secrets["verbs"]) == ([SERVER], ["get", "update"])
+    assert rights(made["Role"]) == {("secrets", "get"), ("secrets", "update"), ("events", "create")}
+    pod = made["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == made["ServiceAccount"]["metadata"]["name"]
+    (authority,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "authority"]
+    assert authority["secretName"] == AUTHORITY
+    assert f"secretName: {AUTHORITY}" not in (ROOT / "roles/extender/templates/objects.yaml.j2").read_text()
+    args = pod["containers"][0]["args"]
+    # Before the role itself would find it late.
+    assert int(args[args.index("--renew-days") + 1]) > 30
+    command = main.get_command(click.Context(main), args[0])
+    assert command.make_context(args[0], args[1:]).params["secret"] == SERVER
+
+
+def renewal():
+    own = {"__certificates_cron_job_version": "batch/v1", "certificates_namespace": "x"}
+    return {each["kind"]: each for each in documents("certificates", "renewal.yaml.j2", **own)}
+
+
+def test_whoever_inspects_may_use_one_port_of_one_service_and_one_account():
+    options = {"extender_name": "e", "extender_namespace": "x", "extender_read_port": 4000}
+    found = documents("extender", "readers.yaml.j2", **options)
+    roles = {each["metadata"]["name"]: each["rules"] for each in found if each["kind"] == "Role"}
+    read = {
+        "apiGroups": [""],
+        "resources": ["services/proxy"],
+        "resourceNames": [name_read_port("e")],
+        "verbs": ["get"],
+    }
+    token = {"resources": ["serviceaccounts/token"], "resourceNames": [INSPECTOR], "verbs": ["create"]}
+    assert roles == {INSPECTOR: [read], f"{INSPECTOR}-user": [read, {"apiGroups": [""], **token}]}
+    assert {each["metadata"]["namespace"] for each in found} == {"x"}
+    (account,) = [each for each in found if each["kind"] == "ServiceAccount"]
+    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == (INSPECTOR, False)
+    (binding,) = [each for each in found if each["kind"] == "RoleBinding"]
+    assert binding["roleRef"]["name"] == binding["subjects"][0]["name"] == INSPECTOR
+    ports = {each["name"]: each["port"] for each in objects("extender", **options)["Service"]["spec"]["ports"]}
+    assert ports[PORT_NAME] == 4000
+    args = container("extender", **options)[0]["args"]
+    assert args[args.index("--read-port") + 1] == "4000"
 
 
 def test_without_a_log_folder_the_extender_needs_nothing_of_its_host():

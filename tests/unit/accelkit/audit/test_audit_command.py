@@ -20,7 +20,10 @@ from accelkit.model.observed_allocations import HeldDevices, HeldPod
 GIB = 2**30
 AGREED = HeldPod("d", "p", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
 STRANGER = HeldPod("d", "ghost", {"c": HeldDevices({"a": 4})}, enforced_by="mps")
-NOT_ASKED = "the extender was not asked; give --extender to compare its ledger"
+NOT_ASKED = (
+    "the ledger is not compared: the cluster has no extender to ask in namespace accelkit (there is none); "
+    "name its place with --namespace and --service, or read straight from the API server with --from-api"
+)
 UNKNOWN_POD = "the kubelet of n holds a for pod d/ghost, which has no assignment"
 
 
@@ -30,6 +33,9 @@ class Cluster:
     def __init__(self, server, folder, api):
         self.server, self.kubeconfig, self.api = server, write_kubeconfig(folder, server.url), api
         server.on("GET", "/api.*", self._answer)
+        # Body and status of what is answered to who wants a token.
+        self.tokens = {"message": "there is none", "reason": "NotFound"}, 404
+        server.on("POST", ".*/serviceaccounts/accelkit-inspector/token", lambda _: _respond(*self.tokens))
 
     def observe(self, *pods, **where):
         self.api.observe("n", *pods, **where)
@@ -48,6 +54,10 @@ class Cluster:
             return web.Response(body=await self.api.get(request.path, query=request.query))
         except ApiError as exc:
             return web.json_response({"message": exc.message}, status=exc.status)
+
+
+def _respond(body, status):
+    return web.json_response(body, status=status)
 
 
 @pytest.fixture
@@ -104,6 +114,22 @@ def test_the_ledger_of_an_extender_that_is_named_is_compared(cluster):
         "ledger_differs  pod d/p [c] on card a of n: the ledger counts nothing, the assignment says 4 GiB",
         "1 difference.",
     ]
+
+
+def test_without_its_url_the_extender_is_asked_through_the_api_server(cluster):
+    cluster.tokens = {"status": {"token": "t"}}, 201
+    proxy = "/api/v1/namespaces/accelkit/services/https:accelkit-extender:read/proxy/inspect"
+    cluster.api.documents[proxy] = msgspec.json.encode(asyncio.run(inspect_cluster(cluster.api)))
+    assert cluster.audit().stdout == "Nothing differs.\n"
+    cluster.api.documents[proxy] = msgspec.json.encode(assemble([]))
+    result = cluster.audit("--wait", "0")
+    assert result.exit_code == 3
+    assert result.stdout.startswith("ledger_differs  pod d/p [c] on card a of n")
+
+
+def test_certificates_for_no_extender_are_an_error(cluster):
+    result = cluster.audit("--server-name", "x")
+    assert result.stderr.startswith("Error: certificates are given for no extender; name it with --extender")
 
 
 def test_an_extender_that_does_not_answer_is_an_error(cluster):

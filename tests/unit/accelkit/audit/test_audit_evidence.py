@@ -217,6 +217,14 @@ async def test_the_ledger_is_asked_anew_each_time(cluster, clock):
     assert (found.findings, found.notes, answers) == ([], [], [])
 
 
+async def test_an_extender_that_says_why_it_does_not_answer_is_noted(cluster, clock):
+    async def ledger():
+        return ServiceError("no right", next_step="get one")
+
+    found = await audit_cluster(cluster, namespace="ak", seconds=0, ledger=ledger)
+    assert (found.findings, found.notes) == ([], ["the ledger is not compared: no right; get one"])
+
+
 async def test_differences_of_other_nodes_than_the_named_ones_are_not_looked_for(cluster, clock):
     cluster.observe("n")
     assert (await audit_cluster(cluster, namespace="ak", seconds=0, nodes=frozenset({"m"}))).findings == []

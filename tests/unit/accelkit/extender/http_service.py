@@ -135,8 +135,9 @@ class Pki:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.authority = folder, Authority("ours")
-        self.files = TlsFiles(folder / "server.crt", folder / "server.key", folder / "ca.crt")
-        self.files.client_ca.write_bytes(self.authority.certificate)
+        authorities = folder / "ca.crt"
+        authorities.write_bytes(self.authority.certificate)
+        self.files = TlsFiles(folder / "server.crt", folder / "server.key", authorities)
         self.issue_server()
         self.write("client", self.authority.issue_client("kube-scheduler"))
         self.write("stranger", Authority("others").issue_client("kube-scheduler"))

@@ -99,6 +99,7 @@ def test_a_folder_where_a_file_is_wanted_is_refused(tmp_path, option):
         (["--plain-http"], "plain HTTP is served on the loopback address only, not on 0.0.0.0"),
         (["--plain-http", "--listen", "nonsense"], "'nonsense' is no address to listen on"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--service", "s"], "--service needs --lease"),
+        (["--plain-http", "--listen", "127.0.0.1:1", "--read-port", "2"], "--read-port is served with TLS, behind a"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "d/l"], "--lease needs our name"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "l"], "'l' is no Lease"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--unit", "0"], "'0' is no unit of memory"),
@@ -122,7 +123,8 @@ def test_all_files_of_tls_are_needed_and_must_fit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--policy", "x"], ["--dialect", "x"], ["--probe-port", "0"], ["--probe-port", "65536"]]
+    "arguments",
+    [["--policy", "x"], ["--dialect", "x"], ["--probe-port", "0"], ["--probe-port", "65536"], ["--read-port", "0"]],
 )
 def test_a_choice_that_there_is_not_is_refused(arguments):
     assert run("--plain-http", *arguments).exit_code == 2

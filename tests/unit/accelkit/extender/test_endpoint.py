@@ -147,3 +147,50 @@ async def test_while_it_runs_it_goes_on_after_failures_and_puts_right_what_chang
     assert caplog.messages[0] == "the EndpointSlice of Service s cannot be written: no answer"
     # The address stays for a successor.
     assert world.slice["endpoints"][0]["addresses"] == ["10.0.0.1"]
+
+
+ENDPOINTS = "/api/v1/namespaces/d/endpoints/s"
+
+
+async def write_with_read_port(world, address="10.0.0.1", pod="pod-a", read_port=32764):
+    await EndpointWriter(world.api, LeaderEndpoint("d", "s", address, 32766, pod, read_port)).write()
+
+
+async def test_readers_are_led_to_their_port_by_the_slice_and_by_endpoints_which_are_not_mirrored(world):
+    await write_with_read_port(world)
+    read = {"name": "read", "port": 32764, "protocol": "TCP"}
+    assert world.slice["ports"] == [{"name": "https", "port": 32766, "protocol": "TCP"}, read]
+    assert world.api.objects[ENDPOINTS] == {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {
+            "name": "s",
+            "namespace": "d",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true", "app.kubernetes.io/part-of": "accelkit"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "s", "uid": "uid-s"}],
+        },
+        # The API server proxies to an address only where a pod of the namespace has it.
+        "subsets": [
+            {
+                "addresses": [{"ip": "10.0.0.1", "targetRef": {"kind": "Pod", "namespace": "d", "name": "pod-a"}}],
+                "ports": [read],
+            }
+        ],
+    }
+
+
+async def test_endpoints_follow_the_leader_and_are_written_only_where_they_differ(world):
+    await write_with_read_port(world)
+    await write_with_read_port(world)
+    assert [request.method for request in world.api.writes] == ["POST", "POST"]
+    await write_with_read_port(world, "10.0.0.2", "pod-b")
+    (subset,) = world.api.objects[ENDPOINTS]["subsets"]
+    assert subset["addresses"][0]["ip"] == "10.0.0.2"
+    del world.api.objects[ENDPOINTS]["subsets"]
+    await write_with_read_port(world, "10.0.0.2", "pod-b")
+    assert world.api.objects[ENDPOINTS]["subsets"] == [subset]
+
+
+async def test_without_a_read_port_there_are_no_endpoints(world):
+    await world.write()
+    assert ENDPOINTS not in world.api.objects

@@ -27,6 +27,10 @@ def test_a_replica_is_reached_through_the_service_of_its_lease():
     assert parse() == Replica(NAME, "pod-a", LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a"))
 
 
+def test_readers_are_led_to_a_port_of_their_own():
+    assert parse(read_port=4000).endpoint == LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a", 4000)
+
+
 @pytest.mark.parametrize(("given", "address"), [("10.0.0.1", "10.0.0.1"), ("FD00:0::1", "fd00::1")])
 def test_the_address_is_advertised_in_its_short_form(given, address):
     assert parse(advertise=given).endpoint.address == address

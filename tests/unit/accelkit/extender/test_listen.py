@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from http_service import Pki
 
 from accelkit.errors import ConfigurationError
-from accelkit.extender.listen import Listen, parse_listen
+from accelkit.extender.listen import Listen, parse_listen, parse_reads
 
 
 def listen(address, *, plain_http=True, certificate=None, key=None, client_ca=None):
@@ -114,3 +114,17 @@ def test_each_file_that_is_not_there_is_named(pki, name):
     getattr(pki.files, name).unlink()
     with pytest.raises(ConfigurationError, match=f"{getattr(pki.files, name)} is not a file"):
         listen_with(pki.files)
+
+
+def test_readers_are_served_beside_the_verbs_with_the_same_certificate_to_clients_without_one(tmp_path):
+    files = Pki(tmp_path).files
+    at = Listen("0.0.0.0", 8080, files)  # noqa: S104 - nothing listens
+    assert parse_reads(at, 4000, "s") == Listen(at.host, 4000, replace(files, client_ca=None))
+    assert parse_reads(at, None, "s") is None
+
+
+@pytest.mark.parametrize("service", [None, "", "s"])
+def test_readers_are_served_with_tls_behind_a_service_alone(tmp_path, service):
+    at = Listen("127.0.0.1", 8080, None if service else Pki(tmp_path).files)
+    with pytest.raises(ConfigurationError, match="--read-port is served with TLS, behind a Service"):
+        parse_reads(at, 4000, service)

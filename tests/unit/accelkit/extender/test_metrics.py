@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
+from accelkit.install.certificates import Authority
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -102,3 +106,16 @@ def test_two_extenders_in_one_process_do_not_meet(ledger):
 
 def test_the_text_is_the_exposition_format_that_collectors_read():
     assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_the_ends_of_certificates_are_read_at_each_scrape_and_none_is_made_up(ledger, tmp_path):
+    name = "accelkit_certificate_expiry_timestamp_seconds"
+    metrics = ExtenderMetrics(ledger, lambda: 0.0, certificates=tmp_path)
+    (tmp_path / "broken.crt").write_text("x")
+    assert not [each for each in shown(metrics) if each[0] == name]
+    certificate = Authority("x", timedelta(days=1)).certificate
+    (tmp_path / "accelkit-ca.crt").write_bytes(certificate)
+    end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    assert {key: value for key, value in shown(metrics).items() if key[0] == name} == {
+        (name, "certificate=accelkit-ca"): end.timestamp()
+    }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from extender_cluster import LEASES, REPLICA
-from http_service import PATIENCE_SECONDS, connected, until
+from http_service import PATIENCE_SECONDS, Pki, connected, until
 from ports import free_port
 
 from accelkit.errors import ApiError
 from accelkit.extender import service
+from accelkit.extender.endpoint import LeaderEndpoint
+from accelkit.extender.leadership import Replica
 from accelkit.extender.listen import Listen
 from accelkit.kube import lease as elections
 from accelkit.kube.paths import PODS
@@ -111,3 +115,29 @@ async def test_who_ends_with_a_binding_of_unknown_outcome_leaves_the_lease_to_ru
         os.kill(os.getpid(), signal.SIGTERM)
         await until(running.done)
     assert cluster.holder == "us"
+
+
+async def test_readers_are_served_on_their_port_by_what_the_api_server_says_of_their_tokens(cluster, tmp_path):
+    pki = Pki(tmp_path)
+    at = Listen("127.0.0.1", free_port(), replace(pki.files, client_ca=None))
+    cluster.api.store("/api/v1/namespaces/d/services", {"metadata": {"name": "s", "uid": "u"}})
+    known = {"authenticated": True, "user": {"username": "ann"}, "audiences": ["accelkit.io/inspect"]}
+    access = "/apis/authorization.k8s.io/v1/namespaces/d/localsubjectaccessreviews"
+    cluster.api.reviews = {
+        "/apis/authentication.k8s.io/v1/tokenreviews": lambda _: {"status": known},
+        access: lambda request: {"status": {"allowed": request.body["spec"]["user"] == "ann"}},
+    }
+    endpoint = LeaderEndpoint("d", "s", "10.0.0.1", cluster.at.port, "us", at.port)
+    async with cluster.extender(replica=Replica(REPLICA.lease, "us", endpoint), reads=at):
+        for headers, status in (([], 401), (["X-Accelkit-Token: t"], 200)):
+            async with connected(at, pki.client("")) as connection:
+                answered, _, body = await connection.ask("GET", "/inspect/n", b"", headers or ["X-None: x"])
+            assert answered == status
+        assert json.loads(body)["nodes"][0]["name"] == "n"
+        await until(lambda: "/api/v1/namespaces/d/endpoints/s" in cluster.api.objects)
+
+
+async def test_without_a_port_for_them_no_token_is_reviewed(cluster):
+    async with cluster.extender(replica=REPLICA):
+        assert (await cluster.ask("/inspect"))[0] == 200
+    assert not [request for request in cluster.api.requests if "reviews" in request.path]

@@ -7,7 +7,7 @@ from registries.hostile import HostileRegistry
 from registries.tls import serving
 
 from accelkit.errors import ConfigurationError, ServiceError
-from accelkit.inspection.extender_client import Address, ask_extender, load_tls
+from accelkit.inspection.extender_client import Address, ask_extender, is_loopback, load_tls
 from accelkit.install.certificates import Authority
 
 
@@ -128,3 +128,18 @@ def test_a_file_that_is_no_certificate_is_an_error(tmp_path, place):
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(ConfigurationError, match=r"the certificates cannot be used: .*No such file"):
         load_tls(tmp_path / "missing", None, None)
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        ("https://127.0.0.1:6443", True),
+        ("http://[::1]:80", True),
+        ("https://10.0.0.1", False),
+        ("https://localhost.example.org", False),
+        ("https://127.0.0.1.example.org", False),
+        ("", False),
+    ],
+)
+def test_only_an_address_of_this_machine_alone_is_its_loopback(url, answer):
+    assert is_loopback(url) is answer

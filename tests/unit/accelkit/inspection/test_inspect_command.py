@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from aiohttp import web
 from click.testing import CliRunner
 from fake_api.kubeconfig import write_kubeconfig
 from registries.hostile import HostileRegistry
@@ -104,9 +105,15 @@ def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, insp
 
 def test_a_key_that_is_not_the_certificates_is_an_error(tmp_path):
     _, authority = serving(tmp_path)
-    result = run("--ca", authority, "--cert", tmp_path / "server.pem", "--key", authority)
+    given = ["--ca", authority, "--cert", tmp_path / "server.pem", "--key", authority]
+    result = run("--extender", "https://127.0.0.1:1", *given)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: the certificates cannot be used: ")
+
+
+def test_certificates_for_no_extender_are_an_error():
+    result = run("--server-name", "x", KUBECONFIG="/none")
+    assert result.stderr.startswith("Error: certificates are given for no extender; name it with --extender")
 
 
 @pytest.mark.parametrize("option", ["--ca", "--cert", "--key", "--kubeconfig"])
@@ -128,3 +135,36 @@ def test_a_node_that_the_api_server_does_not_know_is_an_error_with_a_next_step(k
     result = run("x", "--from-api", "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
     assert result.stderr == "Error: there is no node 'x'; `accelkit inspect` lists the nodes with cards\n"
+
+
+def serve_through_the_proxy(server, answer, inspection, namespace="accelkit", service="accelkit-extender"):
+    """Let an API server issue tokens and proxy to an extender."""
+    services, accounts = (f"/api/v1/namespaces/{namespace}/{plural}" for plural in ("services", "serviceaccounts"))
+    token = f"{accounts}/accelkit-inspector/token"
+    server.on("POST", token, lambda _: web.json_response({"status": {"token": "t"}}))
+    answer(server, f"{services}/https:{service}:read/proxy/inspect", inspection)
+
+
+def test_without_options_the_extender_is_asked_through_the_api_server(hostile_registry, answer, inspection, kubeconfig):
+    serve_through_the_proxy(hostile_registry, answer, inspection)
+    result = run("-o", "json", KUBECONFIG=str(kubeconfig))
+    assert msgspec.json.decode(result.stdout, type=Inspection) == inspection
+    assert hostile_registry.requests[-1].headers["X-Accelkit-Token"] == "t"
+
+
+def test_the_extender_may_be_elsewhere_in_the_cluster(hostile_registry, answer, inspection, kubeconfig):
+    serve_through_the_proxy(hostile_registry, answer, inspection, "x", "y")
+    assert run("--namespace", "x", "--service", "y", "--kubeconfig", kubeconfig).exit_code == 0
+
+
+def test_where_the_cluster_is_this_machine_and_has_no_service_the_extender_of_this_host_is_asked(
+    hostile_registry, answer, inspection, kubeconfig, monkeypatch
+):
+    hostile_registry.on("POST", ".*", lambda _: web.json_response({"reason": "NotFound"}, status=404))
+    answer(hostile_registry, "/inspect", inspection)
+    monkeypatch.setattr("accelkit.inspection.command.HOST_EXTENDER", hostile_registry.url)
+    assert run("--kubeconfig", kubeconfig).exit_code == 0
+    monkeypatch.setattr("accelkit.inspection.command.is_loopback", lambda _: False)
+    result = run("--kubeconfig", kubeconfig)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: the cluster has no extender to ask in namespace accelkit")

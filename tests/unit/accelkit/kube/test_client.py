@@ -141,6 +141,8 @@ async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
             "pods is forbidden",
             "Forbidden",
         ),
+        # A service of ours, through the API server's proxy.
+        (b'{"error": "there is no node x"}', "there is no node x", ""),
         (b"<html>a proxy</html>", "<html>a proxy</html>", ""),
         (b"", "HTTP 403", ""),
         (b"{}", "HTTP 403", ""),

@@ -1,0 +1,138 @@
+"""Asks the API server who a reader is, and whether it may read."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import msgspec
+
+from accelkit.errors import AccessError, ApiError, NotReadyError
+from accelkit.inspection.read_port import AUDIENCE, TOKEN_HEADER, name_read_port
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_collection_path
+from accelkit.kube.reflector import UNREADABLE
+
+_TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "tokenreviews")
+# How long an answer of the API server is used again, in seconds, and how many are kept.
+_KEEP_SECONDS: Final = 10.0
+_KEEP_ANSWERS: Final = 256
+# Tokens of service accounts have some 1,000 characters.
+_MAX_TOKEN: Final = 16 * 1024
+
+
+class _Refusal(NamedTuple):
+    status: HTTPStatus
+    message: str
+
+
+class _User(msgspec.Struct, omit_defaults=True):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _TokenStatus(msgspec.Struct):
+    authenticated: bool = False
+    user: _User = msgspec.field(default_factory=_User)
+    audiences: list[str] | None = None
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenStatus
+
+
+class _AccessStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct):
+    status: _AccessStatus
+
+
+class Reviewer:
+    """Says whose token may read: who may `get` `services/proxy` of the read port of our Service.
+
+    Args:
+        api: an open client, whose timeout is the deadline of each review.
+        namespace: of the Service.
+        service: its name.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
+        self._api, self._namespace, self._port = api, namespace, name_read_port(service)
+        self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
+        # By the digest of the token: when to forget it, and why it is refused, if it is.
+        self._answers: dict[bytes, tuple[float, _Refusal | None]] = {}
+
+    async def check(self, token: str) -> None:
+        """Check that the holder of this token may read.
+
+        Raises:
+            AccessError: it may not, or nobody knows it.
+            NotReadyError: the API server does not tell.
+        """
+        if not token or len(token) > _MAX_TOKEN:
+            raise AccessError(
+                "a token is needed to read here" if not token else "the token is too long for one",
+                status=HTTPStatus.UNAUTHORIZED,
+                next_step=f"send one for the audience {AUDIENCE} as {TOKEN_HEADER}, or as Authorization: Bearer",
+            )
+        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        until, refusal = self._answers.get(digest, (0.0, None))
+        if time.monotonic() >= until:
+            try:
+                refusal = await self._review(token)
+            except ApiError as exc:
+                raise NotReadyError(f"the API server does not tell who may read: {exc}") from exc
+            except UNREADABLE as exc:
+                raise NotReadyError(f"what the API server tells of a reader cannot be read: {exc}") from exc
+            self._keep(digest, refusal)
+        if refusal is not None:
+            raise AccessError(refusal.message, status=refusal.status)
+
+    async def _review(self, token: str) -> _Refusal | None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [AUDIENCE]},
+        }
+        found = msgspec.json.decode(await self._api.post(_TOKEN_REVIEWS, review), type=_TokenReview).status
+        # An authenticator that knows no audiences names none, and takes a token that is for others.
+        if not found.authenticated or AUDIENCE not in (found.audiences or ()):
+            return _Refusal(HTTPStatus.UNAUTHORIZED, f"the API server knows no such token for the audience {AUDIENCE}")
+        if await self._may_read(found.user):
+            return None
+        return _Refusal(
+            HTTPStatus.FORBIDDEN,
+            f"{found.user.username} may not get services/proxy of {self._port} in namespace {self._namespace}",
+        )
+
+    async def _may_read(self, user: _User) -> bool:
+        subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
+        asked = {
+            "namespace": self._namespace,
+            "verb": "get",
+            "version": "v1",
+            "resource": "services",
+            "subresource": "proxy",
+            "name": self._port,
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "LocalSubjectAccessReview",
+            "metadata": {"namespace": self._namespace},
+            "spec": {**subject, "resourceAttributes": asked},
+        }
+        answer = await self._api.post(self._access_reviews, review)
+        return msgspec.json.decode(answer, type=_AccessReview).status.allowed
+
+    def _keep(self, digest: bytes, refusal: _Refusal | None) -> None:
+        self._answers.pop(digest, None)
+        if len(self._answers) >= _KEEP_ANSWERS:
+            # The oldest.
+            del self._answers[next(iter(self._answers))]
+        self._answers[digest] = time.monotonic() + _KEEP_SECONDS, refusal

@@ -1,0 +1,93 @@
+"""Asks the extender through the API server's service proxy, so that a kubeconfig is all that it takes."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from accelkit.errors import ApiError, NoExtenderError, ServiceError
+from accelkit.inspection.inspection import Inspection
+from accelkit.inspection.read_port import AUDIENCE, INSPECTOR, TOKEN_HEADER, name_read_port
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.kube.reflector import UNREADABLE
+
+# The shortest time that the API server issues a token for, and after which part of it the next one is asked for.
+_TOKEN_SECONDS: Final = 600
+_RENEW_SECONDS: Final = 300
+_FROM_API: Final = "read straight from the API server with --from-api"
+
+
+class _Token(msgspec.Struct):
+    token: str
+
+
+class _TokenAnswer(msgspec.Struct):
+    status: _Token
+
+
+class ProxiedExtender:
+    """An extender behind the service proxy.
+
+    Args:
+        api: an open client of the API server.
+        namespace: where accelkit runs.
+        service: the name of the extender's Service.
+    """
+
+    def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
+        self._api, self._namespace = api, namespace
+        services = build_collection_path("v1", "services", namespace)
+        self._path = f"{build_object_path(services, name_read_port(service))}/proxy/inspect"
+        accounts = build_collection_path("v1", "serviceaccounts", namespace)
+        self._token_path = f"{build_object_path(accounts, INSPECTOR)}/token"
+        self._token, self._renew_at = "", 0.0
+
+    async def ask(self, node: str | None = None) -> Inspection:
+        """Return what the ledger of the extender holds, of one node or of all.
+
+        Raises:
+            NoExtenderError: there is none in this namespace.
+            ServiceError: we lack a right, or it does not answer, or not as an extender does.
+        """
+        path = self._path + (f"/{quote(node, safe='')}" if node else "")
+        try:
+            answer = await self._api.get(path, headers={TOKEN_HEADER: await self._read_token()})
+            return msgspec.json.decode(answer, type=Inspection)
+        except ApiError as exc:
+            raise self._explain(exc) from exc
+        except UNREADABLE as exc:
+            raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
+
+    async def _read_token(self) -> str:
+        if time.monotonic() >= self._renew_at:
+            request = {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"audiences": [AUDIENCE], "expirationSeconds": _TOKEN_SECONDS},
+            }
+            answer = await self._api.post(self._token_path, request)
+            self._token = msgspec.json.decode(answer, type=_TokenAnswer).status.token
+            self._renew_at = time.monotonic() + _RENEW_SECONDS
+        return self._token
+
+    def _explain(self, exc: ApiError) -> ServiceError:
+        if exc.status and not exc.reason:
+            # The extender's own words.
+            return ServiceError(exc.message)
+        if exc.not_found:
+            return NoExtenderError(
+                f"the cluster has no extender to ask in namespace {self._namespace} ({exc.message})",
+                next_step=f"name its place with --namespace and --service, or {_FROM_API}",
+            )
+        if exc.forbidden:
+            return ServiceError(
+                f"the extender may not be asked: {exc.message}",
+                next_step=f"have the Role {INSPECTOR}-user of namespace {self._namespace} bound to you, or {_FROM_API}",
+            )
+        return ServiceError(
+            f"the extender cannot be asked through {self._api.server}: {exc.message}", next_step=_FROM_API
+        )

@@ -1,0 +1,16 @@
+"""Until when certificates are valid."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cryptography import x509
+
+
+def find_end(chain: bytes) -> datetime:
+    """Return when the first certificate of a PEM chain ends, in UTC.
+
+    Raises:
+        ValueError: it is no chain of certificates.
+    """
+    return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(chain))

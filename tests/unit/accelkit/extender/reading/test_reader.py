@@ -1,0 +1,197 @@
+"""What the read port answers, and to whom, over TLS without a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import replace
+
+import pytest
+from http_service import PATIENCE_SECONDS, Pki, connected, until
+from ports import free_port
+
+from accelkit.errors import ApiError, NotReadyError
+from accelkit.extender.listen import Listen
+from accelkit.extender.reading import reader as module
+from accelkit.extender.reading.reader import Reader
+from accelkit.extender.reading.reviews import Reviewer
+from accelkit.extender.routes import Reply
+from accelkit.extender.server import HeadServer
+
+
+class Shown:
+    """Stands for the routes: answers with what was asked, once `open` is set."""
+
+    def __init__(self):
+        self.asked, self.at_once, self.most, self.open = [], 0, 0, asyncio.Event()
+        self.open.set()
+        self.error = None
+
+    async def handle(self, method, path, body):
+        if self.error:
+            raise self.error
+        self.asked.append((method, path, body))
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await self.open.wait()
+        self.at_once -= 1
+        return Reply(200, json.dumps(path).encode())
+
+
+@pytest.fixture
+async def port(api, tmp_path):
+    """The read port: `shown` is behind it, `connect` connects without a certificate, `ask` asks once."""
+    pki, shown = Pki(tmp_path), Shown()
+    at = Listen("127.0.0.1", free_port(), replace(pki.files, client_ca=None))
+    server = HeadServer(at, Reader(shown, Reviewer(api, "d", "s")).handle, connections=32)
+    stop = asyncio.Event()
+    serving = asyncio.create_task(server.run(stop))
+
+    class Port:
+        def __init__(self):
+            self.shown = shown
+
+        def connect(self):
+            return connected(at, pki.client(""))
+
+        async def ask(self, method="GET", path="/inspect", *headers, body=b""):
+            async with self.connect() as connection:
+                length = [f"Content-Length: {len(body)}"] if body else []
+                await connection.send(method, path, body, [*headers, *length] or ["X-None: x"])
+                if method == "HEAD":
+                    return await connection.reader.readuntil(b"\r\n\r\n")
+                status, _, answer = await connection.answer()
+                return status, json.loads(answer)
+
+    yield Port()
+    stop.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await serving
+
+
+GOOD = "X-Accelkit-Token: good"
+
+
+@pytest.mark.parametrize("path", ["/inspect", "/inspect/n", "/version"])
+@pytest.mark.parametrize("header", [GOOD, "Authorization: Bearer good", "authorization: bearer good"])
+async def test_who_has_a_token_reads_what_is_shown(port, path, header):
+    assert await port.ask("GET", path, header) == (200, path)
+    assert port.shown.asked == [("GET", path, b"")]
+
+
+async def test_head_is_answered_without_a_body(port):
+    head = await port.ask("HEAD", "/inspect", GOOD)
+    assert head.startswith(b"HTTP/1.1 200 ")
+    async with port.connect() as connection:
+        await connection.send("HEAD", "/inspect", b"", [GOOD])
+        await connection.reader.readuntil(b"\r\n\r\n")
+        # The next answer begins where the head ended.
+        assert (await connection.ask("GET", "/version", b"", [GOOD]))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([], 401),
+        (["Authorization: Basic good"], 401),
+        (["Authorization: good"], 401),
+        (["X-Accelkit-Token: unknown"], 401),
+        (["X-Accelkit-Token: other"], 401),
+        (["X-Accelkit-Token: poor"], 403),
+        # What is sent for us alone counts.
+        (["X-Accelkit-Token: poor", "Authorization: Bearer good"], 403),
+    ],
+)
+async def test_who_has_none_is_refused_with_a_sentence(port, headers, status):
+    answered, body = await port.ask("GET", "/inspect", *headers)
+    assert answered == status
+    assert list(body) == ["error"]
+    assert port.shown.asked == []
+
+
+async def test_a_token_of_strange_bytes_is_refused(port):
+    async with port.connect() as connection:
+        connection.writer.write(b"GET /inspect HTTP/1.1\r\nHost: x\r\nX-Accelkit-Token: \xff\xfe\r\n\r\n")
+        assert (await connection.answer())[0] in {400, 401}
+    assert port.shown.asked == []
+
+
+@pytest.mark.parametrize("prefix", ["", "/gcushare-scheduler", "/gpushare-scheduler", "/scheduler"])
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
+async def test_no_verb_answers(port, prefix, verb):
+    path = f"{prefix}/{verb}"
+    assert (await port.ask("POST", path, GOOD, body=b"{}"))[0] == 405
+    assert (await port.ask("GET", path, GOOD))[0] == 404
+    assert port.shown.asked == []
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "get"])
+async def test_no_method_but_get_and_head_is_answered(port, method):
+    async with port.connect() as connection:
+        await connection.send(method, "/inspect", b"", [GOOD])
+        assert (await connection.answer())[0] in {400, 405}
+    assert port.shown.asked == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/metrics", "/readyz", "/healthz", "/inspect2", "/gcushare-scheduler/inspect", "//bind", "/inspect/../bind"],
+)
+async def test_no_other_path_is_answered_but_as_the_name_of_a_node(port, path):
+    status, answer = await port.ask("GET", path, GOOD)
+    # A name is looked for, and nothing is resolved.
+    assert (status, answer) == (200, path) if path.startswith("/inspect/") else status == 404
+
+
+async def test_a_body_is_not_read(port):
+    async with port.connect() as connection:
+        await connection.send("POST", "/inspect", b"", [GOOD, f"Content-Length: {1 << 40}"])
+        assert (await connection.answer())[0] == 405
+
+
+@pytest.mark.parametrize("part", ["tokenreviews", "localsubjectaccessreviews"])
+async def test_without_the_api_server_nobody_reads(api, port, part):
+    api.fail(ApiError("no answer"), path=part, times=None)
+    status, answer = await port.ask("GET", "/inspect", GOOD)
+    assert status == 503
+    assert answer["error"].startswith("the API server does not tell who may read")
+    assert port.shown.asked == []
+
+
+async def test_what_is_not_ready_is_told(port):
+    port.shown.error = NotReadyError("the cluster has not been read yet")
+    assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "the cluster has not been read yet"})
+
+
+async def test_of_many_readers_one_is_shown_at_a_time_and_the_rest_is_told_to_come_again(port, api, monkeypatch):
+    monkeypatch.setattr(module, "_READERS", 3)
+    gate = asyncio.Event()
+    api.before.append(lambda _: gate.wait())
+    async with contextlib.AsyncExitStack() as stack:
+        waiting = [await stack.enter_async_context(port.connect()) for _ in range(3)]
+        for connection in waiting:
+            await connection.send("GET", "/inspect", b"", [GOOD])
+        await until(lambda: len(api.requests) == 3)
+        assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "3 others are reading; ask again"})
+        port.shown.open.clear()
+        gate.set()
+        await until(lambda: port.shown.asked)
+        await asyncio.sleep(0.05)
+        port.shown.open.set()
+        assert [(await connection.answer())[0] for connection in waiting] == [200, 200, 200]
+    assert port.shown.most == 1
+    assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
+
+
+async def test_a_reader_that_hangs_up_leaves_its_place(port, api, monkeypatch):
+    monkeypatch.setattr(module, "_READERS", 1)
+    gate = asyncio.Event()
+    api.before.append(lambda _: gate.wait())
+    async with port.connect() as connection:
+        await connection.send("GET", "/inspect", b"", [GOOD])
+        await until(lambda: api.requests)
+    gate.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await port.ask("GET", "/inspect", GOOD))[0] != 200:
+            await asyncio.sleep(0.005)

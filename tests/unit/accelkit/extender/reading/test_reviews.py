@@ -1,0 +1,134 @@
+"""Whose token may read, by what the API server says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from accelkit.errors import AccessError, ApiError, NotReadyError
+from accelkit.extender.reading import reviews as module
+from accelkit.extender.reading.reviews import Reviewer
+
+ACCESS = "localsubjectaccessreviews"
+
+
+@pytest.fixture
+def reviewer(api):
+    return Reviewer(api, "d", "s")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+async def refusal(reviewer, token):
+    with pytest.raises(AccessError) as raised:
+        await reviewer.check(token)
+    return raised.value.status, str(raised.value)
+
+
+async def test_who_may_get_the_proxy_of_the_port_may_read(api, reviewer):
+    await reviewer.check("good")
+    known, allowed = api.requests
+    assert known.body["spec"] == {"token": "good", "audiences": ["accelkit.io/inspect"]}
+    assert allowed.body["metadata"] == {"namespace": "d"}
+    assert allowed.body["spec"] == {
+        "user": "ann",
+        "uid": "u",
+        "groups": ["g"],
+        "extra": {"k": ["v"]},
+        "resourceAttributes": {
+            "namespace": "d",
+            "verb": "get",
+            "version": "v1",
+            "resource": "services",
+            "subresource": "proxy",
+            "name": "https:s:read",
+        },
+    }
+
+
+async def test_who_has_not_the_right_is_refused_by_name(reviewer):
+    sentence = "bob may not get services/proxy of https:s:read in namespace d"
+    assert await refusal(reviewer, "poor") == (403, sentence)
+
+
+@pytest.mark.parametrize("token", ["unknown", "other", "plain"])
+async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not_asked_for(api, reviewer, token):
+    sentence = "the API server knows no such token for the audience accelkit.io/inspect"
+    assert await refusal(reviewer, token) == (401, sentence)
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize(("token", "begin"), [("", "a token is needed to read here"), ("x" * 20_000, "the token is")])
+async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, token, begin):
+    status, sentence = await refusal(reviewer, token)
+    assert status == 401
+    assert sentence.startswith(begin)
+    assert "X-Accelkit-Token" in sentence
+    assert api.requests == []
+
+
+@pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
+async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_again(api, reviewer, part):
+    api.fail(ApiError("POST /x got no answer"), path=part)
+    with pytest.raises(NotReadyError, match="the API server does not tell who may read: POST /x got no answer"):
+        await reviewer.check("good")
+    await reviewer.check("good")
+
+
+@pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
+@pytest.mark.parametrize("answer", [[], {}, {"status": {"authenticated": "yes", "allowed": "yes"}}])
+async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, part, answer):
+    (path,) = [path for path in api.reviews if path.endswith(part)]
+    api.reviews[path] = lambda _: answer
+    with pytest.raises(NotReadyError, match="what the API server tells of a reader cannot be read"):
+        await reviewer.check("good")
+
+
+@pytest.mark.parametrize("token", ["good", "poor", "unknown"])
+async def test_answers_hold_for_some_seconds_whether_good_or_bad(api, reviewer, clock, token):
+    async def outcome():
+        try:
+            await reviewer.check(token)
+        except AccessError as exc:
+            return exc.status
+        return 200
+
+    first = await outcome()
+    asked = len(api.requests)
+    clock.now += 9.9
+    assert await outcome() == first
+    assert len(api.requests) == asked
+    clock.now += 0.2
+    assert await outcome() == first
+    assert len(api.requests) == 2 * asked
+
+
+async def test_a_right_that_was_taken_away_ends_with_what_is_remembered(api, reviewer, clock):
+    await reviewer.check("good")
+    api.allowed.clear()
+    await reviewer.check("good")
+    clock.now += 10.1
+    assert (await refusal(reviewer, "good"))[0] == 403
+
+
+async def test_no_more_answers_are_kept_than_fit_and_the_oldest_goes(api, reviewer, monkeypatch):
+    monkeypatch.setattr(module, "_KEEP_ANSWERS", 2)
+    await reviewer.check("good")
+    for unknown in ("a", "b"):
+        await refusal(reviewer, unknown)
+    asked = len(api.requests)
+    await refusal(reviewer, "b")
+    assert len(api.requests) == asked
+    await reviewer.check("good")
+    assert len(api.requests) == asked + 2
+
+
+async def test_tokens_themselves_are_not_kept(reviewer):
+    await reviewer.check("good")
+    assert b"good" not in repr(vars(reviewer)).encode()

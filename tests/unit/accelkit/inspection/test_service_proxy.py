@@ -1,0 +1,100 @@
+"""The extender behind the API server's service proxy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError, NoExtenderError, ServiceError
+from accelkit.inspection import service_proxy as module
+from accelkit.inspection.service_proxy import ProxiedExtender
+
+PROXY = "/api/v1/namespaces/x/services/https:s:read/proxy/inspect"
+TOKEN = "/api/v1/namespaces/x/serviceaccounts/accelkit-inspector/token"  # noqa: S105 - a path
+
+
+@pytest.fixture
+def api(inspection):
+    api = FakeApi()
+    api.documents |= {PROXY: msgspec.json.encode(inspection), f"{PROXY}/a%2Fb": msgspec.json.encode(inspection)}
+    api.reviews[TOKEN] = lambda _: {"status": {"token": f"token {len(api.requests)}"}}
+    return api
+
+
+@pytest.fixture
+def extender(api):
+    return ProxiedExtender(api, "x", "s")
+
+
+async def test_it_is_asked_with_a_token_for_its_audience_alone(api, extender, inspection):
+    assert await extender.ask() == inspection
+    token, asked = api.requests
+    assert (token.method, token.path) == ("POST", TOKEN)
+    assert token.body == {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": ["accelkit.io/inspect"], "expirationSeconds": 600},
+    }
+    assert (asked.path, asked.headers) == (PROXY, {"X-Accelkit-Token": "token 1"})
+
+
+async def test_no_name_of_a_node_leads_to_another_page(api, extender, inspection):
+    assert await extender.ask("a/b") == inspection
+    assert api.requests[-1].path == f"{PROXY}/a%2Fb"
+
+
+async def test_a_token_is_used_until_half_of_its_time_is_over(api, extender, monkeypatch):
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    await extender.ask()
+    clock.now += 299
+    await extender.ask()
+    clock.now += 2
+    await extender.ask()
+    assert [request.method for request in api.requests] == ["POST", "GET", "GET", "POST", "GET"]
+
+
+async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender):
+    api.fail(ApiError("there is no node 'x'", status=404), path="proxy")
+    with pytest.raises(ServiceError) as raised:
+        await extender.ask("x")
+    assert str(raised.value) == "there is no node 'x'"
+    assert not isinstance(raised.value, NoExtenderError)
+
+
+@pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
+async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, extender, path):
+    api.fail(ApiError("not found", status=404, reason="NotFound"), path=path)
+    with pytest.raises(NoExtenderError, match=r"no extender to ask in namespace x \(not found\); name its place with"):
+        await extender.ask()
+
+
+@pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
+async def test_a_right_that_is_missing_is_told_with_the_role_that_has_it(api, extender, path):
+    api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)
+    with pytest.raises(ServiceError, match="the extender may not be asked: User x cannot") as raised:
+        await extender.ask()
+    assert "the Role accelkit-inspector-user of namespace x" in raised.value.next_step
+    assert "--from-api" in raised.value.next_step
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError("no endpoints available", status=503, reason="ServiceUnavailable"),
+        ApiError("GET https://fake got no answer"),
+    ],
+)
+async def test_an_extender_that_cannot_be_reached_is_an_error_with_a_next_step(api, extender, error):
+    api.fail(error, path="proxy")
+    with pytest.raises(ServiceError, match=f"the extender cannot be asked through https://fake: {error.message}"):
+        await extender.ask()
+
+
+async def test_an_answer_of_another_program_is_an_error(api, extender):
+    api.documents[PROXY] = b"<html>"
+    with pytest.raises(ServiceError, match="does not answer as an accelkit extender does"):
+        await extender.ask()
