@@ -76,8 +76,3 @@ def test_the_roles_arguments_are_the_modules(name):
     assert sorted(given.get("choices", ())) == sorted(argument.get("choices", ()))
     if "default" in argument:
         assert given["default"] == argument["default"]
-
-
-def test_the_roles_defaults_are_those_that_it_documents():
-    defaults = load((ROOT / "roles/scheduler/defaults/main.yml").read_text())
-    assert defaults == {f"scheduler_{name}": option["default"] for name, option in role_arguments().items()}
