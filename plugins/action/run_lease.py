@@ -79,7 +79,7 @@ def hold(given, identity, process):
     # Credentials are not for the list of processes.
     keeper.stdin.write(json.dumps(given).encode())
     keeper.stdin.close()
-    ready, _, _ = select.select([keeper.stdout], [], [], RUN_LEASE_SECONDS + START_SECONDS)
+    ready = select.select([keeper.stdout], [], [], RUN_LEASE_SECONDS + START_SECONDS)[0]
     line = keeper.stdout.readline() if ready else b""
     keeper.stdout.close()
     if not line:

@@ -69,7 +69,8 @@ def test_what_does_not_fit_is_refused_with_its_name(check, variables, sentence):
 
 
 def test_everything_wrong_is_told_at_once(check):
-    _, said = check(accelkit_policy="x", accelkit_unt="1GiB", accelkit_metrics_port=-1)
+    good, said = check(accelkit_policy="x", accelkit_unt="1GiB", accelkit_metrics_port=-1)
+    assert not good
     assert "accelkit_unt is not known; accelkit_unit is" in said
     assert "accelkit_policy" in said
     assert "-1 is no port" in said
