@@ -18,6 +18,7 @@ _COMMANDS = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
     "config-manager": "accelkit.scheduler.command:config_manager",
+    "discover": "accelkit.node.discover_command:discover_command",
     "examples": "accelkit.examples.command:examples",
     "extender": "accelkit.extender.command:extender",
     "inspect": "accelkit.inspection.command:inspect",

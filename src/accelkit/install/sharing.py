@@ -92,6 +92,16 @@ async def share(
     return Sharing(bool(lacking), before, after, names)
 
 
+async def list_unlabelled(api: ApiClient) -> list[str]:
+    """Return the names of nodes of which nothing says whether they have cards, sorted.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    listed = await _list(api)
+    return sorted(name for name, node in listed.items() if read_share_label(node) is None and not _has_cards(node))
+
+
 async def unshare(
     api: ApiClient,
     *,

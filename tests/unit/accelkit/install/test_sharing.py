@@ -6,7 +6,7 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.install import sharing
-from accelkit.install.sharing import share, unshare
+from accelkit.install.sharing import list_unlabelled, share, unshare
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
@@ -196,3 +196,17 @@ async def test_when_its_cards_were_last_freed_goes_too():
     api = cluster({"metadata": metadata, "status": {"capacity": {}, "allocatable": {}}})
     assert (await unshare(api, grace_seconds=0, confirm_seconds=0)).changed
     assert api.objects[A]["metadata"]["annotations"] == {"other": "x"}
+
+
+async def test_nodes_of_which_nothing_says_whether_they_have_cards_are_listed():
+    api = FakeApi()
+    labels = {
+        "shared": {"accelkit.io/share": "true"},
+        "not-shared": {"accelkit.io/share": "false"},
+        "found": {"feature.node.kubernetes.io/pci-10de.present": "true"},
+        "unknown": {},
+        "another": {"kubernetes.io/os": "linux"},
+    }
+    for name, each in labels.items():
+        api.store(NODES, {"metadata": {"name": name, "labels": each}})
+    assert await list_unlabelled(api) == ["another", "unknown"]

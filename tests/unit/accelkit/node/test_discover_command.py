@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+from accelkit.cli import main
+from accelkit.sandbox.fake_host.host import FakeHost
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["discover", *map(str, arguments)])
+
+
+def test_the_cards_of_a_host_are_listed(tmp_path):
+    FakeHost(tmp_path).add("amd", 2, "MI300X")
+    shown = json.loads(run("--host-root", tmp_path, "-o", "json").stdout)
+    assert [card["vendor"] for card in shown["cards"]] == ["amd", "amd"]
+    table = run("--host-root", tmp_path).stdout
+    assert table.splitlines()[0].split() == ["CARD", "VENDOR", "MODEL", "MEMORY"]
+    assert table.count("MI300X") == 2
+    assert "192 GiB" in table
+
+
+def test_a_host_without_cards_says_so(tmp_path):
+    assert "no card was found" in run("--host-root", tmp_path).stdout
+    assert json.loads(run("--host-root", tmp_path, "-o", "json").stdout) == {"cards": []}
+
+
+def test_a_root_that_is_none_is_refused(tmp_path):
+    done = run("--host-root", tmp_path / "none")
+    assert done.exit_code == 1
+    assert "is not a folder; set ACCELKIT_HOST_ROOT" in done.stderr
