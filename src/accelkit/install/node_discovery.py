@@ -125,7 +125,8 @@ async def _wait_until_finished(api: ApiClient, path: str, deadline: float) -> No
         else:
             if status.phase in _FINISHED:
                 return
-            waiting = next((each.state["waiting"] for each in status.container_statuses if "waiting" in each.state), {})
+            states = [each.state.get("waiting") for each in status.container_statuses]
+            waiting: dict[str, str] = next((state for state in states if state), {})
             said = waiting.get("message") or waiting.get("reason") or status.message or status.phase
             if waiting.get("reason") in _HOPELESS:
                 raise ServiceError(f"its pod cannot have its image: {said}")
