@@ -18,7 +18,7 @@ from accelkit.install.run_lease import hold_run_lease
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import build_collection_path, build_group_path
+from accelkit.kube.paths import build_collection_path, build_group_path, build_secrets_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -115,6 +115,19 @@ async def kubeconfig_of(sandbox: Sandbox, name: str, role: dict) -> Path:
     return path
 
 
+async def create_pull_secret(sandbox: Sandbox) -> None:
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        secret = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": '{"auths": {}}'}}
+        await api.post(build_secrets_path("default"), {"metadata": {"name": "registry"}, **secret})
+
+
+async def find_pull_secrets(sandbox: Sandbox) -> list[str]:
+    """The namespaces that have the Secret."""
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        found = json.loads(await api.get("/api/v1/secrets"))["items"]
+    return sorted(each["metadata"]["namespace"] for each in found if each["metadata"]["name"] == "registry")
+
+
 def stable(value):
     if isinstance(value, dict):
         return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
@@ -130,7 +143,9 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
     before, config_before = await settled(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
     # All is done with the rights that the documents ask for, and no others.
     installer = await kubeconfig_of(sandbox, "installer", load_yaml(REPOSITORY / "playbooks/files/installer.yml"))
-    as_installer = ("-e", f"accelkit_kubeconfig={installer}")
+    given = {"accelkit_kubeconfig": str(installer), "accelkit_image_pull_secrets": ["registry"]}
+    as_installer = ("-e", json.dumps(given))
+    await create_pull_secret(sandbox)
     # A check writes nothing, and so goes through with a user who may only read.
     reader = await kubeconfig_of(sandbox, "reader", {"rules": [{**ANYTHING, "verbs": ["get", "list"]}]})
     objects_before = await objects(sandbox)
@@ -144,6 +159,7 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
     assert changed(sandbox.playbook("site.yml", *as_installer).stdout) > 0
     assert changed(sandbox.playbook("site.yml", *as_installer).stdout) == 0
     assert changed(sandbox.playbook("site.yml", "--check", "--diff", *as_installer).stdout) == 0
+    assert await find_pull_secrets(sandbox) == ["accelkit", "default", "kube-system"]
     installed = {node["metadata"]["name"]: node for node in await nodes(sandbox)}
     assert installed["node-1"]["status"]["allocatable"]["accelkit.io/memory"] == "128"
     assert installed["node-1"]["status"]["allocatable"]["accelkit.io/cards"] == "8"
