@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -155,18 +156,18 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
 ):
     monkeypatch.setattr(containers, "_BACK_OFF_SECONDS", (1.0, 4.0))
     monkeypatch.setattr(containers, "_HEALTHY_SECONDS", healthy_seconds)
-    slept, sleep = [], asyncio.sleep
+    slept = []
 
     async def skip(seconds):
         slept.append(seconds)
-        await sleep(0)
+        await asyncio.sleep(0)
 
     pod = PodContext(pod=Pod(metadata=PodMeta(name="p")), kubeconfig=tmp_path, changed=lambda: None)
     runner = Failing(Node(tmp_path).context, pod, Container(name="main"), policy="Always")
-    monkeypatch.setattr(asyncio, "sleep", skip)
+    monkeypatch.setattr(containers, "asyncio", SimpleNamespace(sleep=skip))
     running = asyncio.create_task(runner.run())
     while len(slept) < len(delays):
-        await sleep(0)
+        await asyncio.sleep(0)
     running.cancel()
     await asyncio.wait({running})
     assert slept[: len(delays)] == delays

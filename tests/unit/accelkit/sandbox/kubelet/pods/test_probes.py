@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 from ports import free_port
 from simulated_pods import DEADLINE, serve
 
+from accelkit.sandbox.kubelet.pods import probes
 from accelkit.sandbox.kubelet.pods.probes import follow_readiness
 from accelkit.sandbox.kubelet.wire import Container, HttpGet, Probe
 
@@ -22,8 +24,8 @@ class Following:
         self.changes = []
         self.paused = []
         self.done = asyncio.Event()
-        self._sleep = asyncio.sleep
-        monkeypatch.setattr(asyncio, "sleep", self._pause)
+        # Its own alone: servers and clients pause too.
+        monkeypatch.setattr(probes, "asyncio", SimpleNamespace(sleep=self._pause))
 
     async def follow(self, port, **probe):
         http_get = HttpGet(port=port, path="/ready")
@@ -46,7 +48,7 @@ class Following:
         if len(self.paused) > len(self.statuses):
             self.done.set()
             await asyncio.Event().wait()
-        await self._sleep(0)
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
