@@ -89,6 +89,9 @@ def test_the_compute_driver_alone_knows_memory_and_links(tmp_path):
         *[("kfd", 64)] * 2,
         ("kfd", 48),
     ]
+    nodes = tmp_path / "sys/class/kfd/kfd/topology/nodes"
+    assert "simd_count 0" in (nodes / "0/properties").read_text(), "the processor has a node, too"
+    assert len(list(nodes.iterdir())) == 1 + 5
     # XGMI connects cards of one model.
     assert [[link.to for link in card.links] for card in found] == [
         *([found[1].id], [found[0].id]),
@@ -123,6 +126,7 @@ def test_each_card_has_device_nodes_of_its_own_and_is_healthy(tmp_path, vendor, 
         assert signals.nodes == own
         assert (signals.present, signals.bound, signals.answers, signals.link_width) == (True, True, True, 16)
         assert (signals.unread, set(signals.errors.values())) == ((), {0})
+        assert any("umc" in counter for counter in signals.errors) == (vendor == "amd")
 
 
 def test_nodes_of_the_whole_host_are_there(tmp_path):
@@ -152,6 +156,15 @@ def test_device_nodes_have_the_numbers_that_sysfs_shows_and_are_for_everybody(tm
     assert len(shown) == 2 * (2 * 2 + 2)
     for name, numbers in shown.items():
         assert f"{os.major(nodes[name].st_rdev)}:{os.minor(nodes[name].st_rdev)}" == numbers
+    majors = {name: os.major(node.st_rdev) for name, node in nodes.items()}
+    # Those that Linux assigns; the others are free.
+    assert [majors[name] for name in ("nvidia0", "nvidiactl", "card2", "renderD130", "accel0")] == [
+        195,
+        195,
+        226,
+        226,
+        261,
+    ]
     numbers = [node.st_rdev for node in nodes.values()]
     assert len(set(numbers)) == len(numbers)
 
