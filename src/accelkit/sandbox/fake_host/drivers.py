@@ -50,7 +50,6 @@ def _write_amd(host: HostFiles, card: FakeCard) -> None:
     host.write(folder / "ras/umc_err_count", "ue: 0\nce: 0")
     _write_drm(host, card)
     host.make_device_node("kfd", _KFD, 0)
-    write_kfd(host)
 
 
 def _write_intel(host: HostFiles, card: FakeCard) -> None:

@@ -44,6 +44,7 @@ class FakeHost(HostFiles):
             card = FakeCard(vendor, known, self._insert(known, order), number, order)
             self.cards.append(card)
             write_driver(self, card)
+        write_kfd(self)
         return self
 
     def remove(self, bdf: str) -> None:
