@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from accelkit.sandbox.binaries import Binaries
+
+T = TypeVar("T")
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # Tells how it was called, then stays.
@@ -21,7 +25,8 @@ def write_programs(folder: Path, **texts: str) -> Binaries:
         path = folder / name
         path.write_text(texts.get(name.replace("-", "_"), STAYS))
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return Binaries(*(folder / name for name in NAMES), None, "KUBEBUILDER_ASSETS")
+    etcd, apiserver, manager, scheduler = (folder / name for name in NAMES)
+    return Binaries(etcd, apiserver, manager, scheduler, None, "KUBEBUILDER_ASSETS")
 
 
 def write_accelkit(folder: Path, text: str) -> dict[str, str]:
@@ -33,7 +38,7 @@ def write_accelkit(folder: Path, text: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def until(look, seconds=30):
+def until(look: Callable[[], T], seconds: float = 30) -> T:
     """The first true thing seen; files and processes tell nobody that they change."""
     deadline = time.monotonic() + seconds
     while not (seen := look()):

@@ -6,8 +6,11 @@ import asyncio
 import json
 import os
 import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
 
 from aiohttp import web
 from fake_api.watches import WatchedApi
@@ -19,6 +22,8 @@ from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, Plu
 from accelkit.sandbox.kubelet.pods.containers import NodeContext
 from accelkit.sandbox.kubelet.pods.pods import Pods
 
+Json = dict[str, Any]
+
 DEADLINE = 30
 CARD = "example.com/card"
 IMAGE = "accelkit.io/accelkit:1"
@@ -29,7 +34,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 class NodeApi(WatchedApi):
     """Grants tokens, too."""
 
-    async def post(self, path, body, *, query=None):
+    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
         if path.endswith("/token"):
             await self._leave(await self._arrive("POST", path, body, query))
             return b'{"status": {"token": "granted"}}'
@@ -39,24 +44,24 @@ class NodeApi(WatchedApi):
 class Plugin:
     """Answers at once; `fails` is how often a container cannot be prepared."""
 
-    def __init__(self, fails=0):
+    def __init__(self, fails: int = 0) -> None:
         self.fails = fails
-        self.started = []
+        self.started: list[Sequence[str]] = []
 
-    async def prefer(self, *, available, **_):
+    async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:  # noqa: ARG002 - of a plugin
         return available
 
-    async def allocate(self, device_ids):
-        return AllocateResponse(environment={"CARDS": ",".join(device_ids)}, devices=["/dev/card"], mounts=[])
+    async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
+        return AllocateResponse(environment={"CARDS": ",".join(device_ids)}, devices=("/dev/card",))
 
-    async def pre_start(self, device_ids):
+    async def pre_start(self, device_ids: Sequence[str]) -> None:
         if self.fails:
             self.fails -= 1
             raise DevicePluginError("the card sleeps")
         self.started.append(device_ids)
 
 
-def manager_of(devices=0, plugin=None):
+def manager_of(devices: int = 0, plugin: Plugin | None = None) -> DeviceManager:
     manager = DeviceManager(clock=lambda: 0.0, grace_seconds=1.0, chance=random.Random(1))  # noqa: S311 - the choice is to be repeatable
     if devices:
         manager.connect_plugin(CARD, PluginOptions(pre_start=True), plugin or Plugin())
@@ -64,7 +69,7 @@ def manager_of(devices=0, plugin=None):
     return manager
 
 
-def write_program(folder, text):
+def write_program(folder: Path, text: str) -> dict[str, str]:
     """Put a program in the place of accelkit's own command; return the environment that finds it."""
     package = folder / "program" / "accelkit"
     package.mkdir(parents=True)
@@ -74,7 +79,7 @@ def write_program(folder, text):
 
 
 @asynccontextmanager
-async def serve(answer):
+async def serve(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[int]:
     """Serve HTTP requests by a function; yields the port."""
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
@@ -82,12 +87,12 @@ async def serve(answer):
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield runner.addresses[0][1]
+        yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
 
-def container(name="main", image="other", cards=0, **fields):
+def container(name: str = "main", image: str = "other", cards: int = 0, **fields: object) -> Json:
     resources = {"limits": {CARD: str(cards)}} if cards else {}
     return {"name": name, "image": image, "resources": resources, **fields}
 
@@ -95,7 +100,9 @@ def container(name="main", image="other", cards=0, **fields):
 class Node:
     """A node's pods; objects are as on the wire."""
 
-    def __init__(self, folder, *, manager=None, environ=None):
+    def __init__(
+        self, folder: Path, *, manager: DeviceManager | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.api = NodeApi()
         self.root = folder
         self.manager = manager or manager_of()
@@ -112,7 +119,16 @@ class Node:
         )
         self.pods = Pods(self.context, self.checkpoint)
 
-    def bind(self, name, *containers, node="n", created="2026-01-01T00:00:00Z", status=None, meta=None, **spec):
+    def bind(
+        self,
+        name: str,
+        *containers: Json,
+        node: str = "n",
+        created: str = "2026-01-01T00:00:00Z",
+        status: Json | None = None,
+        meta: Json | None = None,
+        **spec: object,
+    ) -> None:
         """Put a pod that is bound to a node onto the API server."""
         self.api.store(
             PODS,
@@ -129,49 +145,50 @@ class Node:
             },
         )
 
-    def annotate(self, name, key, value):
+    def annotate(self, name: str, key: str, value: str) -> None:
         self.api.objects[f"{PODS}/{name}"]["metadata"].setdefault("annotations", {})[key] = value
 
-    def delete(self, name, grace=0):
+    def delete(self, name: str, grace: int = 0) -> None:
         """Ask for the deletion, as a user does; the kubelet is to do it."""
         meta = self.api.objects[f"{PODS}/{name}"]["metadata"]
         meta |= {"deletionTimestamp": "2026-01-02T03:04:06Z", "deletionGracePeriodSeconds": grace}
 
-    def find(self, name):
+    def find(self, name: str) -> Any:
+        """A pod as it is on the API server; None where it is not there."""
         return self.api.objects.get(f"{PODS}/{name}")
 
-    async def until(self, name, wanted):
+    async def until(self, name: str, wanted: Callable[[Any], object]) -> Any:
         """The first state of a pod that is as wanted; None is a pod that is not there."""
         async with asyncio.timeout(DEADLINE):
             while not wanted(seen := self.find(name)):
                 await asyncio.sleep(0.005)
         return seen
 
-    async def phase(self, name, phase):
+    async def phase(self, name: str, phase: str) -> Any:
         return (await self.until(name, lambda pod: pod["status"]["phase"] == phase))["status"]
 
-    async def state(self, name, kind, **facts):
+    async def state(self, name: str, kind: str, **facts: object) -> Any:
         """The status of a pod's first container once it is in a state."""
 
-        def reached(pod):
+        def reached(pod: Any) -> bool:
             (status, *_) = pod["status"].get("containerStatuses") or [{}]
             state = status.get("state", {})
             return kind in state and facts.items() <= state[kind].items()
 
         return (await self.until(name, reached))["status"]["containerStatuses"][0]
 
-    def given(self, name):
+    def given(self, name: str) -> Any:
         """What a pod's containers got from device plugins."""
         return json.loads(self.find(name)["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
 
-    def list_kept(self):
+    def list_kept(self) -> frozenset[str]:
         """The UIDs of the pods whose devices a kubelet that starts now would know of."""
         manager = manager_of()
         load_checkpoint(self.checkpoint, manager)
         return manager.list_holders()
 
     @asynccontextmanager
-    async def running(self):
+    async def running(self) -> AsyncIterator[Self]:
         task = asyncio.create_task(self.pods.run())
         try:
             yield self
