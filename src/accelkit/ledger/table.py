@@ -21,6 +21,7 @@ PROBLEM: Final = 3
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
+_FIRST_ROWS = 16
 _NONE = -1  # no card in this column: less than any amount, so nothing fits
 
 
@@ -43,21 +44,21 @@ class Table:
     def __init__(self) -> None:
         self.tick = 0
         self.rows = 0
-        self.changed_at: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.used_fraction: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
-        self._known: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.changed_at: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
+        self.used_fraction: npt.NDArray[np.float64] = np.zeros(_FIRST_ROWS, dtype=np.float64)
+        self._known: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROWS, dtype=np.bool_)
         # Cards sorted by what is free, so that the n-th column answers "are there n cards with this much?".
-        self._free: npt.NDArray[np.int64] = np.zeros((0, 1), dtype=np.int64)
-        self._capacity: npt.NDArray[np.int64] = np.zeros((0, 1), dtype=np.int64)
-        self._empty: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._usable: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._free: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
+        self._capacity: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
+        self._empty: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
+        self._usable: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
 
     def add_row(self) -> int:
         """Append a row of an unknown node and return its number."""
         row = self.rows
         self.rows += 1
         if self.rows > len(self._known):
-            self._grow(max(16, 2 * len(self._known)), self._free.shape[1])
+            self._grow(2 * len(self._known), self._free.shape[1])
         return row
 
     def update(self, entry: NodeEntry) -> None:

@@ -132,7 +132,6 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             DevicePluginError: the socket cannot be made, or the kubelet refused.
         """
         await self.stop()
-        self.socket.unlink(missing_ok=True)
         self._server = grpc.aio.server()
         api_grpc.add_DevicePluginServicer_to_server(self, self._server)
         try:
@@ -144,11 +143,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         log.info("registered %s: %d devices", self._resource, len(self._devices.devices))
 
     async def stop(self) -> None:
-        """End all streams and remove the socket."""
+        """End all streams; gRPC removes the socket."""
         if self._server is not None:
             await self._server.stop(grace=0)
             self._server = None
-            self.socket.unlink(missing_ok=True)
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:  # noqa: ARG002, N802 - gRPC's signature
         """Say whether preferred allocation is offered."""

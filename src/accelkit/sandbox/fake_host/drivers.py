@@ -20,7 +20,6 @@ DRIVER_ENTRIES = (
     "unique_id",
     "product_name",
     "mem_info_vram_total",
-    "mem_info_vram_used",
     "ras",
 )
 
@@ -33,9 +32,7 @@ def write_driver(host: HostFiles, card: FakeCard) -> None:
 def _write_nvidia(host: HostFiles, card: FakeCard) -> None:
     lines = {
         "Model": f"\t\t {card.model.name}",
-        "IRQ": f"  \t\t {64 + card.number}",
         "GPU UUID": f"\t GPU-{card.number:08x}-{host.machine_id[:4]}-4000-8000-{host.machine_id[4:16]}",
-        "Bus Location": f"\t {card.bdf}",
         "Device Minor": f"\t {card.number}",
     }
     text = "\n".join(f"{key}: {value}" for key, value in lines.items())
@@ -50,11 +47,9 @@ def _write_amd(host: HostFiles, card: FakeCard) -> None:
     host.write(folder / "unique_id", f"{_compute_unique_id(host, card):016x}")
     host.write(folder / "product_name", card.model.name)
     host.write(folder / "mem_info_vram_total", str(card.model.memory_bytes))
-    host.write(folder / "mem_info_vram_used", "0")
     host.write(folder / "ras/umc_err_count", "ue: 0\nce: 0")
     _write_drm(host, card)
     host.make_device_node("kfd", _KFD, 0)
-    write_kfd(host)
 
 
 def _write_intel(host: HostFiles, card: FakeCard) -> None:
@@ -72,9 +67,6 @@ def _write_intel(host: HostFiles, card: FakeCard) -> None:
 def _write_gaudi(host: HostFiles, card: FakeCard) -> None:
     folder, name = host.find_device_folder(card.bdf), f"accel{card.number}"
     host.write(folder / "accel" / name / "dev", f"{_ACCEL}:{2 * card.number}")
-    host.write(folder / "module_id", str(card.number))
-    host.write(folder / "device_type", card.model.name)
-    host.write(folder / "status", "Operational")
     host.link(f"sys/class/accel/{name}", folder / "accel" / name)
     host.make_device_node(f"accel/{name}", _ACCEL, 2 * card.number)
     host.make_device_node(f"accel/accel_controlD{card.number}", _ACCEL, 2 * card.number + 1)
@@ -108,22 +100,20 @@ def write_kfd(host: HostFiles) -> None:
         domain, bus, place = card.bdf.split(":")
         location = int(bus, 16) << 8 | int(place.split(".")[0], 16) << 3
         properties = {
-            "cpu_cores_count": 0,
             "simd_count": 1216,
             "location_id": location,
             "domain": int(domain, 16),
-            "drm_render_minor": _FIRST_RENDER + card.order,
-            "hive_id": 0x5EED if card.model.fabric else 0,
-            "unique_id": _compute_unique_id(host, card),
+            # Cards of one model are an island of their own.
+            "hive_id": int(card.model.device, 16) if card.model.fabric else 0,
         }
         host.write(f"{nodes}/{here}/properties", _format_properties(properties))
-        bank = {"heap_type": 1, "size_in_bytes": card.model.memory_bytes, "width": 8192}
+        bank = {"heap_type": 1, "size_in_bytes": card.model.memory_bytes}
         host.write(f"{nodes}/{here}/mem_banks/0/properties", _format_properties(bank))
         if not card.model.fabric:
             continue
         ends = [there for there, other in enumerate(cards, 1) if there != here and other.model == card.model]
         for number, there in enumerate(ends):
-            link = {"type": _XGMI, "node_from": here, "node_to": there, "weight": 15}
+            link = {"type": _XGMI, "node_to": there}
             host.write(f"{nodes}/{here}/io_links/{number}/properties", _format_properties(link))
 
 

@@ -66,6 +66,8 @@ class HostFiles:
         if path.exists():
             return
         if self._device_nodes:
-            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+            os.mknod(path, stat.S_IFCHR, os.makedev(major, minor))
+            # Not by mknod, which subtracts the umask: programs of every user open these.
+            path.chmod(0o666)
         else:
             path.touch()

@@ -44,6 +44,7 @@ class FakeHost(HostFiles):
             card = FakeCard(vendor, known, self._insert(known, order), number, order)
             self.cards.append(card)
             write_driver(self, card)
+        write_kfd(self)
         return self
 
     def remove(self, bdf: str) -> None:
@@ -93,9 +94,7 @@ class FakeHost(HostFiles):
         bdf = f"{domain:04x}:{bus + 2 + place:02x}:00.0"
         folder /= bdf
         self._write_pci_device(folder, model.vendor, model.device, model.pci_class, numa)
-        for name, value in (("speed", "16.0 GT/s PCIe"), ("width", "16")):
-            self.write(folder / f"max_link_{name}", value)
-            self.write(folder / f"current_link_{name}", value)
+        self.write(folder / "current_link_width", "16")
         for kind in _AER_TOTALS:
             self.set_aer(bdf, kind, 0)
         driver = self.root / "sys/bus/pci/drivers" / model.driver
@@ -105,8 +104,7 @@ class FakeHost(HostFiles):
         return bdf
 
     def _write_pci_device(self, folder: Path, vendor: str, device: str, pci_class: str, numa: int) -> None:
-        facts = {"vendor": vendor, "device": device, "class": pci_class, "subsystem_vendor": vendor}
-        for name, value in facts.items():
+        for name, value in {"vendor": vendor, "device": device, "class": pci_class}.items():
             self.write(folder / name, f"0x{value}")
         self.write(folder / "numa_node", str(numa))
         (folder / "config").write_bytes(bytes.fromhex(vendor)[::-1] + bytes.fromhex(device)[::-1] + bytes(60))

@@ -22,8 +22,17 @@ environ, arguments = os.environ, sys.argv[1:]
 if arguments == ["version"]:
     sys.exit(print(environ.get("FAKE_GO_VERSION", "go version go1.24.0 linux/amd64")))
 assert arguments[0] == "-C" and os.path.exists(arguments[1] + "/go.mod"), arguments
-assert (environ["CGO_ENABLED"], environ["GOWORK"]) == ("0", "off")
-verb = arguments[2]
+assert (environ["CGO_ENABLED"], environ["GOWORK"], environ["GO111MODULE"]) == ("0", "off", "on")
+assert os.path.isdir(environ["GOTMPDIR"])
+verb, *rest = arguments[2:]
+# Like the real one it refuses flags and packages that it does not know.
+values = {{rest.index(flag) + 1 for flag in ("-o", "-ldflags") if flag in rest}}
+known = {{
+    "mod": {{"download"}},
+    "list": {{"-mod=readonly", "-deps", "."}},
+    "build": {{"-mod=readonly", "-trimpath", "-buildvcs=false", "-v", "-ldflags", "-o", "."}},
+}}
+assert {{text for index, text in enumerate(rest) if index not in values}} == known[verb], rest
 with open(environ["FAKE_GO_CALLS"], "a") as calls:
     print(*arguments[2:], file=calls)
 if verb == "list":
@@ -101,6 +110,22 @@ def test_kubebuilder_assets_come_before_path(tmp_path, cache_dir):
         kubectl=assets / "kubectl",
         source="KUBEBUILDER_ASSETS",
     )
+
+
+def test_what_is_built_tells_the_version_it_was_built_from(cache_dir, environ):
+    said = []
+    find_binaries(environ, cache_dir=cache_dir, say=said.append)
+    (build,) = [line for line in Path(environ["FAKE_GO_CALLS"]).read_text().splitlines() if line.startswith("build")]
+    version = re.search(r"Kubernetes (v(\d+)\.(\d+)\.\d+)", said[0])
+    # As Kubernetes' own build scripts stamp it: servers and clients tell it from different packages.
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        assert dict(re.findall(rf"-X {re.escape(package)}\.(\w+)=(\S*)", build)) == {
+            "gitVersion": version[1],
+            "gitMajor": version[2],
+            "gitMinor": version[3],
+            "gitTreeState": "clean",
+            "gitCommit": "",
+        }
 
 
 def test_kubectl_alone_may_come_from_path(tmp_path, cache_dir):

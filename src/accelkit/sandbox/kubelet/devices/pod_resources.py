@@ -47,7 +47,6 @@ class PodResourcesServer:
         socket = self._folder / _SOCKET
         check_socket_path(socket)
         self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        socket.unlink(missing_ok=True)
         self._server = grpc.aio.server()
         add_PodResourcesListerServicer_to_server(self._lister, self._server)
         self._server.add_insecure_port(f"unix:{socket}")

@@ -40,6 +40,13 @@ def test_a_removed_card_is_gone(host, find):
     assert [each.card.bdf for each in find()] == [two.bdf]
 
 
+@pytest.mark.parametrize("file", ["class", "device"])
+def test_a_card_that_goes_while_it_is_read_is_gone(host, find, file):
+    one, two = host.add("amd", 2, "MI300X").cards
+    (host.find_device_folder(one.bdf) / file).unlink()
+    assert [each.card.bdf for each in find()] == [two.bdf]
+
+
 @pytest.mark.parametrize(
     ("vendor", "model"),
     [("nvidia", "T4"), ("amd", "MI300X"), ("intel", "Max 1550"), ("gaudi", "Gaudi2"), ("enflame", "S60")],

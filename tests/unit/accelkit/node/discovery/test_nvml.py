@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+from types import ModuleType
 
 import pytest
 
 from accelkit.node.discovery import Nvml, nvml_session
-from accelkit.node.discovery.nvml import NvmlCard, to_sysfs_bdf
+from accelkit.node.discovery.nvml import NvmlCard, load_nvml, to_sysfs_bdf
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,20 @@ def test_a_host_without_the_library_has_no_session(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", missing)
     with nvml_session() as nvml:
         assert nvml is None
+
+
+def test_python_bindings_alone_are_not_the_library(monkeypatch):
+    bindings = ModuleType("pynvml")
+    monkeypatch.setitem(sys.modules, "pynvml", bindings)
+    library = {"libnvidia-ml.so.1": object()}
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library[name])
+    assert load_nvml() is bindings
+
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert load_nvml() is None
 
 
 def test_what_the_library_does_not_say_is_unknown(fake_nvml):

@@ -36,7 +36,7 @@ def test_what_is_broken_shows_in_the_files(tmp_path):
     host.set_aer(bdf, "fatal", 3)
     device = host.find_device_folder(bdf)
     assert "TOTAL_ERR_FATAL 3" in (device / "aer_dev_fatal").read_text()
-    assert (device / "max_link_width").read_text() == "16\n"
+    assert (device / "current_link_width").read_text() == "16\n"
 
 
 def test_links_stay_right_when_the_tree_is_moved(tmp_path):

@@ -1,0 +1,198 @@
+"""The pods of one simulated node on an API server in memory, with a device plugin that answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import web
+from fake_api.watches import WatchedApi
+
+from accelkit.errors import DevicePluginError
+from accelkit.sandbox.kubelet.devices.checkpoint import load_checkpoint
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, PluginDevice, PluginOptions
+from accelkit.sandbox.kubelet.pods.containers import NodeContext
+from accelkit.sandbox.kubelet.pods.pods import Pods
+
+Json = dict[str, Any]
+
+DEADLINE = 30
+CARD = "example.com/card"
+IMAGE = "accelkit.io/accelkit:1"
+PODS = "/api/v1/namespaces/default/pods"
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class NodeApi(WatchedApi):
+    """Grants tokens, too."""
+
+    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
+        if path.endswith("/token"):
+            await self._leave(await self._arrive("POST", path, body, query))
+            return b'{"status": {"token": "granted"}}'
+        return await super().post(path, body, query=query)
+
+
+class Plugin:
+    """Answers at once; `fails` is how often a container cannot be prepared."""
+
+    def __init__(self, fails: int = 0) -> None:
+        self.fails = fails
+        self.started: list[Sequence[str]] = []
+
+    async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:  # noqa: ARG002 - of a plugin
+        return available
+
+    async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
+        return AllocateResponse(environment={"CARDS": ",".join(device_ids)}, devices=("/dev/card",))
+
+    async def pre_start(self, device_ids: Sequence[str]) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise DevicePluginError("the card sleeps")
+        self.started.append(device_ids)
+
+
+def manager_of(devices: int = 0, plugin: Plugin | None = None) -> DeviceManager:
+    manager = DeviceManager(clock=lambda: 0.0, grace_seconds=1.0, chance=random.Random(1))  # noqa: S311 - the choice is to be repeatable
+    if devices:
+        manager.connect_plugin(CARD, PluginOptions(pre_start=True), plugin or Plugin())
+        manager.update_devices(CARD, [PluginDevice(id=f"card-{each}", healthy=True) for each in range(devices)])
+    return manager
+
+
+def write_program(folder: Path, text: str) -> dict[str, str]:
+    """Put a program in the place of accelkit's own command; return the environment that finds it."""
+    package = folder / "program" / "accelkit"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(text)
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@asynccontextmanager
+async def serve(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[int]:
+    """Serve HTTP requests by a function; yields the port."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def container(name: str = "main", image: str = "other", cards: int = 0, **fields: object) -> Json:
+    resources = {"limits": {CARD: str(cards)}} if cards else {}
+    return {"name": name, "image": image, "resources": resources, **fields}
+
+
+class Node:
+    """A node's pods; objects are as on the wire."""
+
+    def __init__(
+        self, folder: Path, *, manager: DeviceManager | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.api = NodeApi()
+        self.root = folder
+        self.manager = manager or manager_of()
+        self.checkpoint = folder / "checkpoint"
+        self.context = NodeContext(
+            name="n",
+            root=folder,
+            image=IMAGE,
+            api=self.api,
+            manager=self.manager,
+            authority=None,
+            environ=environ or {},
+            now=lambda: NOW,
+        )
+        self.pods = Pods(self.context, self.checkpoint)
+
+    def bind(
+        self,
+        name: str,
+        *containers: Json,
+        node: str = "n",
+        created: str = "2026-01-01T00:00:00Z",
+        status: Json | None = None,
+        meta: Json | None = None,
+        **spec: object,
+    ) -> None:
+        """Put a pod that is bound to a node onto the API server."""
+        self.api.store(
+            PODS,
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "uid": f"uid-{name}",
+                    "creationTimestamp": created,
+                    **(meta or {}),
+                },
+                "spec": {"nodeName": node, "containers": list(containers) or [container()], **spec},
+                "status": {"phase": "Pending", **(status or {})},
+            },
+        )
+
+    def annotate(self, name: str, key: str, value: str) -> None:
+        self.api.objects[f"{PODS}/{name}"]["metadata"].setdefault("annotations", {})[key] = value
+
+    def delete(self, name: str, grace: int = 0) -> None:
+        """Ask for the deletion, as a user does; the kubelet is to do it."""
+        meta = self.api.objects[f"{PODS}/{name}"]["metadata"]
+        meta |= {"deletionTimestamp": "2026-01-02T03:04:06Z", "deletionGracePeriodSeconds": grace}
+
+    def find(self, name: str) -> Any:
+        """A pod as it is on the API server; None where it is not there."""
+        return self.api.objects.get(f"{PODS}/{name}")
+
+    async def until(self, name: str, wanted: Callable[[Any], object]) -> Any:
+        """The first state of a pod that is as wanted; None is a pod that is not there."""
+        async with asyncio.timeout(DEADLINE):
+            while not wanted(seen := self.find(name)):
+                await asyncio.sleep(0.005)
+        return seen
+
+    async def phase(self, name: str, phase: str) -> Any:
+        return (await self.until(name, lambda pod: pod["status"]["phase"] == phase))["status"]
+
+    async def state(self, name: str, kind: str, **facts: object) -> Any:
+        """The status of a pod's first container once it is in a state."""
+
+        def reached(pod: Any) -> bool:
+            (status, *_) = pod["status"].get("containerStatuses") or [{}]
+            state = status.get("state", {})
+            return kind in state and facts.items() <= state[kind].items()
+
+        return (await self.until(name, reached))["status"]["containerStatuses"][0]
+
+    def given(self, name: str) -> Any:
+        """What a pod's containers got from device plugins."""
+        return json.loads(self.find(name)["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
+
+    def list_kept(self) -> frozenset[str]:
+        """The UIDs of the pods whose devices a kubelet that starts now would know of."""
+        manager = manager_of()
+        load_checkpoint(self.checkpoint, manager)
+        return manager.list_holders()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        task = asyncio.create_task(self.pods.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait_for(task, DEADLINE)

@@ -1,0 +1,228 @@
+"""The pods that are bound to a node: who is admitted, what they hold, and how they go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from simulated_pods import CARD, PODS, Node, container, manager_of
+
+from accelkit.errors import ApiError
+from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
+from accelkit.sandbox.kubelet.pods import pods as pods_module
+from accelkit.sandbox.kubelet.pods.pods import Pods
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(pods_module, "_DELETE_RETRY_SECONDS", 0.01)
+
+
+async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(tmp_path):
+    node = Node(tmp_path, manager=manager_of(2))
+    async with node.running():
+        node.bind("p", container(cards=2))
+        await node.phase("p", "Running")
+        assert node.given("p")["main"] == {
+            "environment": {"CARDS": "card-0,card-1"},
+            "devices": ["/dev/card"],
+            "mounts": [],
+            "device_ids": {CARD: ["card-0", "card-1"]},
+        }
+        assert node.list_kept() == {"uid-p"}
+        assert [pod.metadata.name for pod in node.pods.list_active()] == ["p"]
+        node.delete("p")
+        await node.until("p", lambda pod: pod is None)
+        assert (node.manager.list_holders(), node.list_kept()) == (set(), set())
+        assert node.pods.list_active() == []
+    deletion = next(request for request in node.api.done if request.method == "DELETE")
+    # Without the UID a pod that has the name by now would go.
+    assert (deletion.body["gracePeriodSeconds"], deletion.body["preconditions"]) == (0, {"uid": "uid-p"})
+
+
+async def test_pods_of_other_nodes_are_left_alone(tmp_path):
+    node = Node(tmp_path)
+    node.bind("theirs", node="other")
+    node.bind("ours")
+    async with node.running():
+        await node.phase("ours", "Running")
+        node.bind("late", node="other")
+        node.bind("later")
+        await node.phase("later", "Running")
+    assert [node.find(name)["status"]["phase"] for name in ("theirs", "late")] == ["Pending"] * 2
+
+
+async def test_the_oldest_pod_gets_the_last_device_and_the_other_fails_with_the_kubelets_reason(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    node.bind("a", container(cards=1), created="2026-01-01T00:00:02Z")
+    node.bind("c", container(cards=1), created="2026-01-01T00:00:01Z")
+    node.bind("b", container(cards=1), created="2026-01-01T00:00:01Z")
+    async with node.running():
+        await node.phase("b", "Running")
+        for name in ("a", "c"):
+            failed = await node.phase(name, "Failed")
+            assert failed["reason"] == "UnexpectedAdmissionError"
+            assert failed["message"] == (
+                f"Allocate failed due to requested number of devices unavailable for {CARD}."
+                " Requested: 1, Available: 0, which is unexpected"
+            )
+            assert failed["startTime"] == "2026-01-02T03:04:05Z"
+        assert [pod.metadata.name for pod in node.pods.list_active()] == ["b"]
+
+
+async def test_a_pod_that_fails_admission_leaves_no_device_behind(tmp_path):
+    node = Node(tmp_path, manager=manager_of(2))
+    async with node.running():
+        node.bind("greedy", container("one", cards=1), container("two", cards=2))
+        await node.phase("greedy", "Failed")
+        assert node.manager.list_holders() == set()
+        node.bind("modest", container(cards=2))
+        await node.phase("modest", "Running")
+
+
+async def test_a_quantity_that_nobody_understands_fails_the_pod(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    async with node.running():
+        node.bind("odd", {"name": "main", "resources": {"limits": {CARD: "many"}}})
+        assert "many" in (await node.phase("odd", "Failed"))["message"]
+
+
+async def test_an_init_containers_devices_are_given_on_and_a_sidecars_are_its_own(tmp_path):
+    node = Node(tmp_path, manager=manager_of(3))
+    async with node.running():
+        inits = [container("side", cards=1, restartPolicy="Always"), container("init", cards=2)]
+        node.bind("p", container(cards=2), initContainers=inits)
+        await node.phase("p", "Running")
+        given = {name: each["device_ids"][CARD] for name, each in node.given("p").items()}
+    assert given["init"] == given["main"]
+    assert not set(given["side"]) & set(given["main"])
+
+
+async def test_a_pod_that_is_forced_away_frees_its_devices_at_once(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    async with node.running():
+        node.bind("first", container(cards=1))
+        await node.phase("first", "Running")
+        del node.api.objects[f"{PODS}/first"]
+        node.bind("second", container(cards=1), created="2026-01-01T00:00:09Z")
+        await node.phase("second", "Running")
+        assert node.list_kept() == {"uid-second"}
+    assert not [request for request in node.api.requests if request.method == "DELETE"]
+
+
+async def test_a_pod_that_has_ended_keeps_its_place_and_holds_nothing(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    async with node.running():
+        node.bind("job", container(cards=1))
+        await node.phase("job", "Running")
+        node.annotate("job", "sandbox.accelkit.io/exit", "0")
+        await node.phase("job", "Succeeded")
+        node.bind("next", container(cards=1))
+        await node.phase("next", "Running")
+        assert [pod.metadata.name for pod in node.pods.list_active()] == ["next"]
+        node.delete("job")
+        await node.until("job", lambda pod: pod is None)
+
+
+async def test_a_phase_that_somebody_sets_ends_the_pod_without_another_word(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    async with node.running():
+        node.bind("p", container(cards=1))
+        await node.phase("p", "Running")
+        node.find("p")["status"] = {"phase": "Failed", "reason": "Evicted"}
+        node.bind("next", container(cards=1))
+        await node.phase("next", "Running")
+        assert node.find("p")["status"] == {"phase": "Failed", "reason": "Evicted"}
+
+
+async def test_a_pod_that_is_deleted_before_it_is_admitted_just_goes(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    node.bind("p", container(cards=1))
+    node.delete("p", grace=30)
+    async with node.running():
+        await node.until("p", lambda pod: pod is None)
+    assert not [request for request in node.api.requests if request.method == "PATCH"]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_pods_that_ended_before_the_kubelet_began_stay_as_they_are(tmp_path, phase):
+    node = Node(tmp_path, manager=manager_of(1))
+    node.bind("old", container(cards=1), status={"phase": phase})
+    async with node.running():
+        node.bind("new", container(cards=1))
+        await node.phase("new", "Running")
+        assert node.find("old")["status"] == {"phase": phase}
+        assert [pod.metadata.name for pod in node.pods.list_active()] == ["new"]
+
+
+async def test_a_restarted_kubelet_keeps_the_devices_of_pods_that_are_still_there(tmp_path):
+    before = Node(tmp_path, manager=manager_of(3))
+    async with before.running():
+        for name in ("kept", "gone", "ended"):
+            before.bind(name, container(cards=1))
+            await before.phase(name, "Running")
+    given = before.given("kept")
+    assert before.find("kept")["status"]["phase"] == "Running"
+    del before.api.objects[f"{PODS}/gone"]
+    before.find("ended")["status"]["phase"] = "Failed"
+    save_checkpoint(before.checkpoint, before.manager)
+    # The same checkpoint, API server and devices; nothing else outlives the process.
+    before.pods = Pods(before.context, before.checkpoint)
+    async with before.running():
+        before.bind("new", container(cards=2))
+        await before.phase("new", "Running")
+        assert before.list_kept() == {"uid-kept", "uid-new"}
+    assert before.given("kept") == given
+
+
+async def test_a_pod_of_the_same_name_is_another_pod(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    async with node.running():
+        node.bind("p", container(cards=1))
+        await node.phase("p", "Running")
+        del node.api.objects[f"{PODS}/p"]
+        node.bind("p", container(cards=1), meta={"uid": "uid-again"})
+        await node.phase("p", "Running")
+        assert node.manager.list_holders() == {"uid-again"}
+
+
+async def test_a_deletion_is_tried_until_the_api_server_takes_it(tmp_path):
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p")
+        await node.phase("p", "Running")
+        node.api.fail(ApiError("busy", status=503), "DELETE", times=2)
+        node.delete("p")
+        await node.until("p", lambda pod: pod is None)
+    assert len([request for request in node.api.requests if request.method == "DELETE"]) == 3
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_deletion_that_finds_another_pod_or_none_is_over(tmp_path, status):
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p")
+        await node.phase("p", "Running")
+        node.api.fail(ApiError("it is not this one", status=status), "DELETE", times=None)
+        node.delete("p")
+        node.bind("next")
+        await node.phase("next", "Running")
+        await asyncio.sleep(0.05)
+    # Once when its process has ended, and once more at most, when its last status comes back.
+    assert len([request for request in node.api.requests if request.method == "DELETE"]) <= 2
+
+
+async def test_active_pods_are_in_the_order_of_namespace_and_name(tmp_path):
+    node = Node(tmp_path)
+    async with node.running():
+        for name, namespace in (("b", "default"), ("a", "default"), ("c", "abc")):
+            node.bind(name, meta={"namespace": namespace})
+            await node.until(name, lambda _: len(node.pods.list_active()) > 0)
+        async with asyncio.timeout(30):
+            while len(active := node.pods.list_active()) < 3:
+                await asyncio.sleep(0.005)
+    assert [(pod.metadata.namespace, pod.metadata.name) for pod in active] == [
+        ("abc", "c"),
+        ("default", "a"),
+        ("default", "b"),
+    ]

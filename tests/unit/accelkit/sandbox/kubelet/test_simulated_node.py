@@ -1,0 +1,286 @@
+"""A simulated node as the API server and the node agent see it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+import random
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+import grpc
+import pytest
+from fake_api.kubeconfig import write_kubeconfig
+from fake_api.watches import WatchedApi
+
+from accelkit.errors import ApiError, SandboxError
+from accelkit.node._proto import podresources_pb2 as pb
+from accelkit.node._proto.podresources_pb2_grpc import PodResourcesListerStub
+from accelkit.sandbox.kubelet import kubelet, run_node
+from accelkit.sandbox.kubelet.devices.checkpoint import CHECKPOINT_NAME, save_checkpoint
+from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.devices.device_values import NodeResources, PluginDevice, PluginOptions
+from accelkit.sandbox.kubelet.node_status import NodeStatusBuilder
+from accelkit.sandbox.nodes import NodeSpec, SimulatedCard
+
+DEADLINE = 30
+CARD = "example.com/card"
+NODE = "/api/v1/nodes/n"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n"
+SPEC = NodeSpec(
+    name="n",
+    cards=(SimulatedCard(id="c", model="m", memory_bytes=2**34),),
+    labels={"zone": "a", "kubernetes.io/os": "other"},
+    cpu=3,
+    memory_bytes=2**33,
+    pods=7,
+)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    for name in ("_STATUS_SECONDS", "_STATUS_RETRY_SECONDS", "_LEASE_SECONDS"):
+        monkeypatch.setattr(kubelet, name, 0.01)
+
+
+@pytest.fixture
+def root(tmp_path_factory):
+    # Sockets lie below it, so its name is short.
+    return tmp_path_factory.mktemp("n")
+
+
+@asynccontextmanager
+async def running(api, root, spec=SPEC):
+    kubeconfig = write_kubeconfig(root, "https://fake")
+    task = asyncio.create_task(
+        run_node(
+            spec,
+            root=root / "r",
+            api=api,
+            image="i",
+            plugin_grace_seconds=0.05,
+            admin_kubeconfig=kubeconfig,
+            environ={},
+        )
+    )
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, SandboxError):
+            await asyncio.wait_for(task, DEADLINE)
+
+
+async def until(api, path, wanted):
+    async with asyncio.timeout(DEADLINE):
+        while not (path in api.objects and wanted(api.objects[path])):
+            await asyncio.sleep(0.005)
+    return api.objects[path]
+
+
+def has_status(node):
+    return "status" in node
+
+
+async def test_a_node_registers_with_its_labels_and_its_own_win(root):
+    api = WatchedApi()
+    async with running(api, root):
+        node = await until(api, NODE, has_status)
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+    assert (node["apiVersion"], node["kind"], node["spec"]) == ("v1", "Node", {"providerID": "simulated://n"})
+    assert node["metadata"]["labels"] == {
+        "kubernetes.io/hostname": "n",
+        "kubernetes.io/os": "other",
+        "kubernetes.io/arch": arch,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": arch,
+        "node.kubernetes.io/instance-type": "simulated",
+        "feature.node.kubernetes.io/pci-simulated.present": "true",
+        "zone": "a",
+    }
+    assert node["status"]["nodeInfo"]["architecture"] == arch
+
+
+async def test_a_node_without_cards_has_no_label_of_them(root):
+    api = WatchedApi()
+    async with running(api, root, NodeSpec(name="n")):
+        node = await until(api, NODE, has_status)
+    assert "feature.node.kubernetes.io/pci-simulated.present" not in node["metadata"]["labels"]
+
+
+async def test_a_node_that_is_there_already_keeps_what_others_wrote(root):
+    api = WatchedApi()
+    api.store("/api/v1/nodes", {"metadata": {"name": "n", "labels": {"ours": "x"}}, "spec": {"unschedulable": True}})
+    async with running(api, root):
+        node = await until(api, NODE, has_status)
+    assert node["spec"] == {"unschedulable": True}
+    assert (node["metadata"]["labels"]["ours"], node["metadata"]["labels"]["zone"]) == ("x", "a")
+
+
+async def test_a_ready_node_says_what_it_has(root):
+    api = WatchedApi()
+    async with running(api, root):
+        status = (await until(api, NODE, has_status))["status"]
+    own = {"cpu": "3", "memory": str(2**33), "pods": "7", "ephemeral-storage": "100Gi"}
+    assert status["capacity"] == status["allocatable"] == own
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Ready": "True",
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+    }
+    assert {each["type"]: each["address"] for each in status["addresses"]} == {
+        "InternalIP": "127.0.0.1",
+        "Hostname": "n",
+    }
+    info = status["nodeInfo"]
+    assert info["operatingSystem"] == "linux"
+    assert info["kernelVersion"] == platform.release()
+    # As machines have them: a machine id is a UUID without dashes.
+    assert info["machineID"] == info["systemUUID"].replace("-", "") != info["systemUUID"]
+
+
+async def test_its_lease_is_held_and_renewed(root):
+    api = WatchedApi()
+    async with running(api, root):
+        first = await until(api, LEASE, lambda _: True)
+        assert (first["kind"], first["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
+        assert first["spec"]["holderIdentity"] == "n"
+        # It may miss some renewals before others take the node for dead.
+        assert first["spec"]["leaseDurationSeconds"] >= 4 * 10
+        # A MicroTime, as the API server reads it.
+        datetime.strptime(first["spec"]["renewTime"], "%Y-%m-%dT%H:%M:%S.%fZ").astimezone(UTC)
+        await until(api, LEASE, lambda lease: lease["spec"]["renewTime"] > first["spec"]["renewTime"])
+
+
+async def test_everything_is_tried_again_while_the_api_server_is_away(root):
+    api = WatchedApi()
+    for path in ("/nodes", "/leases", "/status"):
+        api.fail(ApiError("away", status=503), path=path, times=2)
+    async with running(api, root):
+        await until(api, NODE, has_status)
+        await until(api, LEASE, lambda _: True)
+
+
+async def test_a_node_that_cannot_register_in_time_is_an_error(root, monkeypatch):
+    monkeypatch.setattr(kubelet, "_REGISTRATION_SECONDS", 0.05)
+    api = WatchedApi()
+    api.fail(ApiError("away", status=503), times=None)
+    async with running(api, root) as task:
+        with pytest.raises(SandboxError, match="n cannot register at https://fake"):
+            await asyncio.wait_for(asyncio.shield(task), DEADLINE)
+
+
+async def test_a_root_that_cannot_be_made_is_an_error(root):
+    (root / "r").touch()
+    async with running(WatchedApi(), root) as task:
+        with pytest.raises(SandboxError, match="the root of n cannot be made"):
+            await asyncio.wait_for(asyncio.shield(task), DEADLINE)
+
+
+async def test_a_nodes_folder_has_what_the_node_agent_looks_for_and_its_kubelet_listens(root):
+    api = WatchedApi()
+    pods = "/api/v1/namespaces/default/pods"
+    body = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+    }
+    async with running(api, root):
+        await until(api, NODE, has_status)
+        folder = root / "r"
+        assert json.loads((folder / "etc/accelkit/simulated-cards.json").read_text())["cards"][0]["id"] == "c"
+        assert (folder / "dev").is_dir()
+        assert (folder / "var/log/pods").is_dir()
+        assert (folder / "var/lib/kubelet/device-plugins/kubelet.sock").is_socket()
+        api.store(pods, body)
+        await until(api, f"{pods}/p", lambda pod: pod.get("status", {}).get("phase") == "Running")
+        # The pods that the kubelet itself says are there.
+        socket = folder / "var/lib/kubelet/pod-resources/kubelet.sock"
+        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+            answer = await PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=DEADLINE)
+        assert [each.name for each in answer.pod_resources] == ["p"]
+    assert NODE in api.objects
+
+
+def checkpoint_of(root, resource):
+    manager = DeviceManager(clock=lambda: 0.0, grace_seconds=1.0, chance=random.Random(1))  # noqa: S311 - no secret
+    manager.connect_plugin(resource, PluginOptions(), None)
+    manager.update_devices(resource, [PluginDevice(id="c")])
+    folder = root / "r/var/lib/kubelet/device-plugins"
+    folder.mkdir(parents=True)
+    save_checkpoint(folder / CHECKPOINT_NAME, manager)
+
+
+async def test_a_resource_from_before_a_restart_is_there_without_devices_until_its_grace_is_over(root):
+    checkpoint_of(root, CARD)
+    api = WatchedApi()
+    patches = []
+    api.after.append(lambda request: patches.append(request.body) if request.path.endswith("/status") else None)
+    async with running(api, root):
+        await until(api, NODE, has_status)
+        async with asyncio.timeout(DEADLINE):
+            while not patches or CARD in patches[-1]["status"]["capacity"]:
+                await asyncio.sleep(0.005)
+    # Written as 0 once, and not again: whoever deletes the key does not get it back.
+    assert api.objects[NODE]["status"]["capacity"][CARD] == "0"
+
+
+class Clock:
+    """Both clocks of a status."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self.start = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self):
+        return self.start + timedelta(seconds=self.seconds)
+
+    def build(self):
+        return NodeStatusBuilder(SPEC, now=self.now, clock=lambda: self.seconds)
+
+
+NOTHING = NodeResources(capacity={}, allocatable={}, removed=frozenset())
+
+
+def resources(capacity, allocatable, removed=()):
+    return NodeResources(capacity={CARD: capacity}, allocatable={CARD: allocatable}, removed=frozenset(removed))
+
+
+def test_a_removed_resource_is_written_as_0_until_that_has_arrived():
+    builder = Clock().build()
+    removed = NodeResources(capacity={}, allocatable={}, removed=frozenset({CARD}))
+    builder.build_patch(removed)
+    again = builder.build_patch(NOTHING)
+    assert (again["status"]["capacity"][CARD], again["status"]["allocatable"][CARD]) == ("0", "0")
+    builder.acknowledge(again)
+    assert CARD not in builder.build_patch(NOTHING)["status"]["capacity"]
+
+
+def test_a_resource_that_comes_back_before_its_removal_arrived_is_there():
+    builder = Clock().build()
+    builder.build_patch(NodeResources(capacity={}, allocatable={}, removed=frozenset({CARD})))
+    status = builder.build_patch(resources(4, 3))["status"]
+    assert (status["capacity"][CARD], status["allocatable"][CARD]) == ("4", "3")
+    assert builder.build_patch(NOTHING)["status"]["capacity"].get(CARD) is None
+
+
+def test_heartbeats_are_rare_and_the_node_is_ready_since_its_start():
+    clock = Clock()
+    builder = clock.build()
+
+    def beat(seconds):
+        clock.seconds = seconds
+        (ready,) = [each for each in builder.build_patch(NOTHING)["status"]["conditions"] if each["type"] == "Ready"]
+        return [(ready[f"last{each}Time"] - clock.start).total_seconds() for each in ("Heartbeat", "Transition")]
+
+    assert [beat(seconds) for seconds in (0, 299, 300, 599, 600)] == [[0, 0], [0, 0], [300, 0], [300, 0], [600, 0]]
+
+
+def test_a_node_keeps_its_identity_and_another_has_another():
+    def identity(name):
+        spec = NodeSpec(name=name)
+        builder = NodeStatusBuilder(spec, now=Clock().now, clock=lambda: 0.0)
+        return builder.build_patch(NOTHING)["status"]["nodeInfo"]["systemUUID"]
+
+    assert identity("a") == identity("a") != identity("b")
