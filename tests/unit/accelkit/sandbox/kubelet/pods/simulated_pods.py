@@ -113,7 +113,7 @@ class Node:
             image=IMAGE,
             api=self.api,
             manager=self.manager,
-            authority=None,
+            authority=b"",
             environ=environ or {},
             now=lambda: NOW,
         )

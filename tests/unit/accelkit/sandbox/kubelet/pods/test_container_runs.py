@@ -68,7 +68,7 @@ def conditions(status):
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
-async def test_a_process_has_a_log_its_devices_and_a_kubeconfig(tmp_path):
+async def test_a_process_has_a_log_its_devices_and_a_service_account(tmp_path):
     node = node_of(tmp_path, manager=manager_of(2))
     async with node.running():
         node.bind("p", ours("0", cards=2), restartPolicy="Never")
@@ -77,7 +77,7 @@ async def test_a_process_has_a_log_its_devices_and_a_kubeconfig(tmp_path):
         assert said["arguments"] == ["0"]
         assert said["environment"]["CARDS"] == "card-0,card-1"
         folder = tmp_path / "var/lib/kubelet/pods/uid-p"
-        assert said["environment"]["KUBECONFIG"].startswith(str(folder))
+        assert said["environment"]["ACCELKIT_SERVICE_ACCOUNT"] == str(folder)
         assert not folder.exists(), "the token outlives its pod"
 
 
@@ -162,7 +162,7 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
         slept.append(seconds)
         await asyncio.sleep(0)
 
-    pod = PodContext(pod=Pod(metadata=PodMeta(name="p")), kubeconfig=tmp_path, changed=lambda: None)
+    pod = PodContext(pod=Pod(metadata=PodMeta(name="p")), api_environment={}, changed=lambda: None)
     runner = Failing(Node(tmp_path).context, pod, Container(name="main"), policy="Always")
     monkeypatch.setattr(containers, "asyncio", SimpleNamespace(sleep=skip))
     running = asyncio.create_task(runner.run())
