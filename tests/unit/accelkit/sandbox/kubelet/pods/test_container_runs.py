@@ -173,6 +173,29 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
     assert slept[: len(delays)] == delays
 
 
+async def test_a_container_that_has_ended_shows_while_others_go_on(tmp_path):
+    node = node_of(tmp_path)
+    async with node.running():
+        node.bind("p", ours("5"), container("other"), restartPolicy="Never")
+        main = await node.state("p", "terminated")
+        status = node.find("p")["status"]
+    assert (main["state"]["terminated"]["exitCode"], status["phase"]) == (5, "Running")
+    assert "running" in status["containerStatuses"][1]["state"]
+
+
+async def test_a_pod_that_ran_before_the_kubelet_was_restarted_is_never_pending_again(tmp_path):
+    node = node_of(tmp_path)
+    started = tmp_path / "started"
+    init = ours("wait", name="init", env=variables(STARTED=started))
+    async with node.running():
+        since = "2025-01-01T00:00:00Z"
+        node.bind("p", container(), initContainers=[init], status={"phase": "Running", "startTime": since})
+        await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
+        await await_file(started)
+        status = node.find("p")["status"]
+    assert (status["phase"], status["startTime"]) == ("Running", since)
+
+
 async def test_a_deleted_pods_process_is_asked_to_end(tmp_path):
     node = node_of(tmp_path)
     started = tmp_path / "started"
