@@ -143,6 +143,7 @@ def test_the_commands_say_where_the_cluster_is_and_how_it_goes_away(machine):
     ]
     shown = machine.run("status", COLUMNS="200").stdout
     assert "sandbox: ready" in shown
+    assert ["process", "pid", "state", "MiB"] in [line.split() for line in shown.splitlines()]
     rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.split()}
     assert rows["supervisor"][2] == "running"
     assert rows["old"][2:] == ["ended", "0"]
@@ -150,6 +151,12 @@ def test_the_commands_say_where_the_cluster_is_and_how_it_goes_away(machine):
     assert json.loads(machine.run("status", "-o", "json").stdout)["running"] is True
     assert machine.run("down").exit_code == 0
     assert not machine.paths.root.exists()
+
+
+def test_a_root_that_is_a_file_is_a_mistake(machine, tmp_path):
+    (tmp_path / "file").touch()
+    done = machine.run("down", "--root", tmp_path / "file")
+    assert (done.exit_code, "is a file" in done.stderr) == (2, True)
 
 
 def test_the_commands_name_another_root_where_one_was_given(machine):

@@ -140,6 +140,8 @@ async def test_every_component_is_given_files_that_are_there_and_listens_on_the_
     manager = options["kube-controller-manager"]
     assert manager["--leader-elect"] == "false"
     assert manager["--service-account-private-key-file"] == apiserver["--service-account-signing-key-file"]
+    # Each controller has the permissions of its own account, so that none hides what a role lacks.
+    assert "--use-service-account-credentials" in manager
     assert manager["--root-ca-file"] == apiserver["--client-ca-file"]
     # The API server's own address is the first of its services, which its certificate names.
     assert apiserver["--service-cluster-ip-range"] == "10.96.0.0/16"

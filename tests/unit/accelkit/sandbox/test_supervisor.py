@@ -84,6 +84,17 @@ async def test_a_scheduler_that_ends_is_started_again_with_the_reason_until_it_i
     assert (second.restarts, second.error, second.config_sha256) == (1, "", first.config_sha256)
 
 
+async def test_a_scheduler_that_fails_is_given_a_pause_but_another_configuration_is_not(tmp_path, monkeypatch):
+    async with Kept(tmp_path, monkeypatch, command=("sh", "-c", "exit 1")) as kept:
+        monkeypatch.setattr(supervisor, "_BACK_OFF_SECONDS", (DEADLINE, DEADLINE))
+        failed, _ = await kept.follow(lambda state: state.error)
+        await asyncio.sleep(0.3)
+        assert kept.states.empty()
+        kept.paths.scheduler_config.write_text("second")
+        again, _ = await kept.follow(lambda state: state.config_sha256 != failed.config_sha256)
+    assert again.restarts == 1
+
+
 async def test_the_reason_is_dropped_with_the_configuration_it_belongs_to(tmp_path, monkeypatch):
     async with Kept(tmp_path, monkeypatch, command=("sh", "-c", "echo why >&2; exit 1")) as kept:
         failed, _ = await kept.follow(lambda state: state.error == "why")

@@ -38,13 +38,13 @@ class ContainerState:
 
     def run(self, now: datetime, *, ready: bool) -> None:
         """Marks the container as running."""
-        self.state, self.reason, self.message, self.started_at, self.ready = "running", "", "", now, ready
+        self.state, self.started_at, self.ready = "running", now, ready
 
     def end(self, now: datetime, exit_code: int) -> None:
         """Marks the container as terminated."""
         self.state, self.exit_code, self.finished_at, self.ready = "terminated", exit_code, now, False
         self.started_at = self.started_at or now
-        self.reason, self.message = ("Error" if exit_code else "Completed"), ""
+        self.reason = "Error" if exit_code else "Completed"
 
     def wait(self, reason: str, message: str) -> None:
         """Marks the container as waiting to be started, again if it ran before."""
@@ -124,12 +124,8 @@ def build_failed_status(message: str, *, now: datetime) -> dict[str, Any]:
 
 async def write_status(
     api: ApiClient, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None
-) -> bool:
-    """Writes a status, and annotations with it; tries until the API server has decided on it.
-
-    Returns:
-        Whether the pod was still there.
-    """
+) -> None:
+    """Writes a status, and annotations with it; tries until the API server has decided on it."""
     # The UID makes the API server refuse when another pod has the name by now.
     metadata: dict[str, Any] = {"uid": pod.metadata.uid}
     if annotations:
@@ -140,14 +136,14 @@ async def write_status(
             await api.patch(f"{pod.path}/status", {"metadata": metadata, "status": status})
         except ApiError as exc:
             if exc.not_found or exc.conflict:
-                return False
+                return
             log.warning("status not written pod=%s reason=%s", pod.path, exc)
             if not exc.unanswered and exc.status != _TOO_MANY:
-                return True
+                return
             await asyncio.sleep(delay)
             delay = min(delay * 2, longest)
         else:
-            return True
+            return
 
 
 def _has_completed(state: ContainerState) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -32,13 +32,13 @@ _CREDENTIALS_RETRY_SECONDS = 1.0
 _SETTLE_SECONDS = 0.02
 
 
-class Ending(StrEnum):
+class Ending(Enum):
     """The reason why a pod ends before its containers do."""
 
-    EXIT = "exit"
-    TERMINAL = "terminal"
-    DELETED = "deleted"
-    VANISHED = "vanished"
+    EXIT = auto()
+    TERMINAL = auto()
+    DELETED = auto()
+    VANISHED = auto()
 
 
 class PodWorker:

@@ -31,7 +31,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n"
 SPEC = NodeSpec(
     name="n",
     cards=(SimulatedCard(id="c", model="m", memory_bytes=2**34),),
-    labels={"zone": "a", "kubernetes.io/os": "other"},
+    labels={"zone": "a", "node.kubernetes.io/instance-type": "large"},
     cpu=3,
     memory_bytes=2**33,
     pods=7,
@@ -91,11 +91,11 @@ async def test_a_node_registers_with_its_labels_and_its_own_win(root):
     assert (node["apiVersion"], node["kind"], node["spec"]) == ("v1", "Node", {"providerID": "simulated://n"})
     assert node["metadata"]["labels"] == {
         "kubernetes.io/hostname": "n",
-        "kubernetes.io/os": "other",
+        "kubernetes.io/os": "linux",
         "kubernetes.io/arch": arch,
         "beta.kubernetes.io/os": "linux",
         "beta.kubernetes.io/arch": arch,
-        "node.kubernetes.io/instance-type": "simulated",
+        "node.kubernetes.io/instance-type": "large",
         "feature.node.kubernetes.io/pci-simulated.present": "true",
         "zone": "a",
     }
@@ -137,6 +137,10 @@ async def test_a_ready_node_says_what_it_has(root):
     info = status["nodeInfo"]
     assert info["operatingSystem"] == "linux"
     assert info["kernelVersion"] == platform.release()
+    assert len(info["bootID"]) == 36
+    # metav1.Time has whole seconds.
+    for condition in status["conditions"]:
+        datetime.strptime(condition["lastHeartbeatTime"], "%Y-%m-%dT%H:%M:%SZ").astimezone(UTC)
     # As machines have them: a machine id is a UUID without dashes.
     assert info["machineID"] == info["systemUUID"].replace("-", "") != info["systemUUID"]
 

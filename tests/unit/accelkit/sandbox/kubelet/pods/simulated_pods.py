@@ -31,6 +31,29 @@ PODS = "/api/v1/namespaces/default/pods"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+# Writes what it was given, waits for as long as it is told and ends as it is told.
+PROGRAM = """
+import json, os, signal, sys
+print(json.dumps({"arguments": sys.argv[1:], "environment": dict(os.environ), "pid": os.getpid()}), flush=True)
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open(os.environ["STARTED"], "w").close()
+    while True:
+        signal.pause()
+if "wait" in sys.argv:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    open(os.environ["STARTED"], "w").close()
+    signal.sigwait({signal.SIGTERM})
+    sys.exit(7)
+if "once" in sys.argv:
+    mark = os.environ["MARK"]
+    first = not os.path.exists(mark)
+    open(mark, "w").close()
+    sys.exit(4 if first else 0)
+sys.exit(int(sys.argv[-1]))
+"""
+
+
 class NodeApi(WatchedApi):
     """Grants tokens, too."""
 
@@ -196,3 +219,33 @@ class Node:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait_for(task, DEADLINE)
+
+
+def ours(*args: str, name: str = "main", **fields: Any) -> Json:
+    """A container of our own image, which runs `PROGRAM`."""
+    return container(name, IMAGE, args=list(args), **fields)
+
+
+def node_of(folder: Path, *, manager: DeviceManager | None = None) -> Node:
+    """A node on which containers of our image run `PROGRAM`."""
+    return Node(folder, environ=write_program(folder, PROGRAM), manager=manager)
+
+
+def read_log(node: Node, pod: str, name: str = "main") -> list[Json]:
+    """What each run of a container was given."""
+    text = (node.root / f"var/log/pods/default_{pod}_uid-{pod}/{name}.log").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def variables(**values: object) -> list[Json]:
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+async def await_file(path: Path) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not path.exists():
+            await asyncio.sleep(0.005)
+
+
+def read_conditions(status: Json) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in status["conditions"]}

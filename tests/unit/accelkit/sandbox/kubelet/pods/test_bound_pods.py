@@ -9,13 +9,7 @@ from simulated_pods import CARD, PODS, Node, container, manager_of
 
 from accelkit.errors import ApiError
 from accelkit.sandbox.kubelet.devices.checkpoint import save_checkpoint
-from accelkit.sandbox.kubelet.pods import pods as pods_module
 from accelkit.sandbox.kubelet.pods.pods import Pods
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(pods_module, "_DELETE_RETRY_SECONDS", 0.01)
 
 
 async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(tmp_path):

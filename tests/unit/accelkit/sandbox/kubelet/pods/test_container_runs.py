@@ -1,71 +1,30 @@
-"""Containers over their lives: simulated ones, and those of our image, which are processes."""
+"""Containers of our image over their lives: they are processes."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from types import SimpleNamespace
 
 import pytest
-from aiohttp import web
-from simulated_pods import DEADLINE, IMAGE, Node, Plugin, container, manager_of, serve, write_program
+from simulated_pods import (
+    DEADLINE,
+    IMAGE,
+    PODS,
+    Node,
+    await_file,
+    container,
+    manager_of,
+    node_of,
+    ours,
+    read_conditions,
+    read_log,
+    variables,
+)
 
-from accelkit.errors import ApiError
-from accelkit.sandbox.kubelet.pods import containers, pod_status, pod_worker
+from accelkit.sandbox.kubelet.pods import containers, pod_worker
 from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, PodContext
 from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta
-
-# Writes what it was given, waits for as long as it is told and ends as it is told.
-PROGRAM = """
-import json, os, signal, sys
-print(json.dumps({"arguments": sys.argv[1:], "environment": dict(os.environ)}), flush=True)
-if "wait" in sys.argv:
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    open(os.environ["STARTED"], "w").close()
-    signal.sigwait({signal.SIGTERM})
-    sys.exit(7)
-if "once" in sys.argv:
-    mark = os.environ["MARK"]
-    first = not os.path.exists(mark)
-    open(mark, "w").close()
-    sys.exit(4 if first else 0)
-sys.exit(int(sys.argv[-1]))
-"""
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(containers, "_BACK_OFF_SECONDS", (0.01, 0.02))
-    monkeypatch.setattr(containers, "_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(pod_worker, "_CREDENTIALS_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(pod_status, "_RETRY_SECONDS", (0.01, 0.02))
-
-
-def ours(*args, name="main", **fields):
-    return container(name, IMAGE, args=list(args), **fields)
-
-
-def node_of(folder, **fields):
-    return Node(folder, environ=write_program(folder, PROGRAM), **fields)
-
-
-def read_log(node, pod, name="main"):
-    text = (node.root / f"var/log/pods/default_{pod}_uid-{pod}/{name}.log").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def variables(**values):
-    return [{"name": name, "value": str(value)} for name, value in values.items()]
-
-
-async def await_file(path):
-    async with asyncio.timeout(DEADLINE):
-        while not path.exists():
-            await asyncio.sleep(0.005)
-
-
-def conditions(status):
-    return {each["type"]: each["status"] for each in status["conditions"]}
+from accelkit.sandbox.processes import identify
 
 
 async def test_a_process_has_a_log_its_devices_and_a_service_account(tmp_path):
@@ -109,7 +68,7 @@ async def test_without_restarts_a_pod_ends_as_its_container_does(tmp_path, code,
         },
         "lastState": {},
     }
-    assert conditions(status) == {
+    assert read_conditions(status) == {
         "PodReadyToStartContainers": "False",
         "Initialized": "True",
         "Ready": "False",
@@ -173,6 +132,29 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
     assert slept[: len(delays)] == delays
 
 
+async def test_a_container_that_has_ended_shows_while_others_go_on(tmp_path):
+    node = node_of(tmp_path)
+    async with node.running():
+        node.bind("p", ours("5"), container("other"), restartPolicy="Never")
+        main = await node.state("p", "terminated")
+        status = node.find("p")["status"]
+    assert (main["state"]["terminated"]["exitCode"], status["phase"]) == (5, "Running")
+    assert "running" in status["containerStatuses"][1]["state"]
+
+
+async def test_a_pod_that_ran_before_the_kubelet_was_restarted_is_never_pending_again(tmp_path):
+    node = node_of(tmp_path)
+    started = tmp_path / "started"
+    init = ours("wait", name="init", env=variables(STARTED=started))
+    async with node.running():
+        since = "2025-01-01T00:00:00Z"
+        node.bind("p", container(), initContainers=[init], status={"phase": "Running", "startTime": since})
+        await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
+        await await_file(started)
+        status = node.find("p")["status"]
+    assert (status["phase"], status["startTime"]) == ("Running", since)
+
+
 async def test_a_deleted_pods_process_is_asked_to_end(tmp_path):
     node = node_of(tmp_path)
     started = tmp_path / "started"
@@ -187,6 +169,28 @@ async def test_a_deleted_pods_process_is_asked_to_end(tmp_path):
     assert last["phase"] == "Failed"
 
 
+@pytest.mark.parametrize("ending", ["deleted", "vanished", "the node ends"])
+async def test_a_process_that_will_not_end_is_killed_when_its_time_is_up(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(pod_worker, "_VANISHED_GRACE_SECONDS", 0.02)
+    monkeypatch.setattr(pod_worker, "_SHUTDOWN_GRACE_SECONDS", 0.02)
+    node = node_of(tmp_path)
+    started = tmp_path / "started"
+    # Less than the half minute that a pod has by itself.
+    async with asyncio.timeout(DEADLINE / 2):
+        async with node.running():
+            node.bind("p", ours("stubborn", env=variables(STARTED=started)))
+            await await_file(started)
+            pid = read_log(node, "p")[0]["pid"]
+            if ending == "deleted":
+                node.delete("p", grace=0)
+                await node.until("p", lambda pod: pod is None)
+            elif ending == "vanished":
+                del node.api.objects[f"{PODS}/p"]
+                while identify(pid):
+                    await asyncio.sleep(0.01)
+        assert identify(pid) is None
+
+
 async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(tmp_path):
     node = node_of(tmp_path)
     started = tmp_path / "started"
@@ -196,171 +200,3 @@ async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(tmp
         node.annotate("p", "sandbox.accelkit.io/exit", "0")
         status = await node.phase("p", "Succeeded")
     assert [each["state"]["terminated"]["exitCode"] for each in status["containerStatuses"]] == [0, 0]
-
-
-async def test_init_containers_run_one_after_the_other_before_the_others(tmp_path):
-    node = node_of(tmp_path)
-    started = tmp_path / "started"
-    inits = [container("plain"), ours("wait", name="slow", env=variables(STARTED=started))]
-    async with node.running():
-        node.bind("p", container(), initContainers=inits)
-        await await_file(started)
-        pod = await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
-        pod = await node.until("p", lambda pod: "running" in pod["status"]["initContainerStatuses"][1]["state"])
-        status = pod["status"]
-        assert status["phase"] == "Pending"
-        assert conditions(status)["Initialized"] == "False"
-        assert status["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
-        assert [each["ready"] for each in status["initContainerStatuses"]] == [True, False]
-        assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing", "message": ""}}
-
-
-@pytest.mark.parametrize(("policy", "phase", "restarts"), [("Never", "Failed", 0), ("OnFailure", "Running", 1)])
-async def test_a_failed_init_container_ends_the_pod_only_where_nothing_is_restarted(tmp_path, policy, phase, restarts):
-    node = node_of(tmp_path)
-    init = ours("once", name="init", env=variables(MARK=tmp_path / "mark"))
-    async with node.running():
-        node.bind("p", container(), initContainers=[init], restartPolicy=policy)
-        status = await node.phase("p", phase)
-    (seen,) = status["initContainerStatuses"]
-    assert (seen["restartCount"], seen["ready"]) == (restarts, phase == "Running")
-    assert conditions(status)["Ready"] == str(phase == "Running")
-
-
-async def test_a_sidecar_runs_beside_the_others_and_does_not_count_at_the_end(tmp_path):
-    node = node_of(tmp_path)
-    started = tmp_path / "started"
-    side = ours("wait", name="side", env=variables(STARTED=started), restartPolicy="Always")
-    async with node.running():
-        node.bind("p", ours("0"), initContainers=[side], restartPolicy="Never")
-        status = await node.phase("p", "Succeeded")
-    (seen,) = status["initContainerStatuses"]
-    # It may be ended before it heeds the signal; either way it is not its pod's failure.
-    assert seen["state"]["terminated"]["exitCode"] in (7, 128 + 15)
-
-
-async def test_a_simulated_pod_is_initialized_with_its_sidecar(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p", initContainers=[container("side", restartPolicy="Always"), container("init")])
-        status = await node.phase("p", "Running")
-    assert [next(iter(each["state"])) for each in status["initContainerStatuses"]] == ["running", "terminated"]
-    assert [each["ready"] for each in status["initContainerStatuses"]] == [True, True]
-    assert {kind for kind, value in conditions(status).items() if value == "False"} == set()
-
-
-async def test_a_running_pod_says_where_it_is_and_since_when(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p")
-        status = await node.phase("p", "Running")
-    assert status["startTime"] == "2026-01-02T03:04:05Z"
-    assert (status["hostIP"], status["podIP"]) == ("127.0.0.1", "127.0.0.1")
-    assert status["hostIPs"] == status["podIPs"] == [{"ip": "127.0.0.1"}]
-    (main,) = status["containerStatuses"]
-    assert (main["state"], main["started"], main["ready"], main["restartCount"]) == (
-        {"running": {"startedAt": "2026-01-02T03:04:05Z"}},
-        True,
-        True,
-        0,
-    )
-    assert {each["lastTransitionTime"] for each in status["conditions"]} == {"2026-01-02T03:04:05Z"}
-
-
-async def test_a_device_that_cannot_be_prepared_is_tried_again_and_the_pod_says_why(tmp_path):
-    plugin = Plugin(fails=1000)
-    node = Node(tmp_path, manager=manager_of(1, plugin))
-    async with node.running():
-        node.bind("p", container(cards=1), initContainers=[container("init", cards=1)])
-        pod = await node.until(
-            "p", lambda pod: "CreateContainerConfigError" in json.dumps(pod["status"].get("initContainerStatuses"))
-        )
-        assert "the card sleeps" in json.dumps(pod["status"]["initContainerStatuses"])
-        plugin.fails = 0
-        await node.phase("p", "Running")
-    # Once for each container.
-    assert plugin.started == [["card-0"], ["card-0"]]
-
-
-async def test_a_container_that_cannot_be_made_says_why_and_is_tried_again(tmp_path):
-    node = node_of(tmp_path)
-    async with node.running():
-        node.bind("p", ours("0", command=["sh"]))
-        main = await node.state("p", "waiting", reason="CreateContainerError")
-        assert "the command of our image is accelkit" in main["state"]["waiting"]["message"]
-
-
-async def test_a_pod_without_credentials_waits_for_them_and_says_why(tmp_path):
-    node = node_of(tmp_path)
-    node.api.fail(ApiError("no such account", status=500), "POST", "token", times=None)
-    async with node.running():
-        node.bind("p", container("other"), ours("0"), restartPolicy="Never")
-        main = await node.state("p", "waiting", reason="ContainerCreating")
-        assert main["state"]["waiting"]["message"] == "no such account"
-        assert read_log_names(node) == []
-        node.api.recover()
-        await node.until("p", lambda pod: "exitCode" in json.dumps(pod["status"]["containerStatuses"][1]))
-
-
-def read_log_names(node):
-    return list(node.root.rglob("*.log"))
-
-
-async def test_simulated_pods_need_no_credentials(tmp_path):
-    node = Node(tmp_path)
-    async with node.running():
-        node.bind("p")
-        await node.phase("p", "Running")
-    assert not [request for request in node.api.requests if request.path.endswith("/token")]
-
-
-async def test_a_status_is_written_again_when_the_api_server_had_no_time(tmp_path):
-    node = Node(tmp_path)
-    node.api.fail(ApiError("too many", status=429), "PATCH", times=2)
-    async with node.running():
-        node.bind("p")
-        await node.phase("p", "Running")
-
-
-async def test_a_status_that_is_refused_for_good_is_not_written_again(tmp_path):
-    node = Node(tmp_path)
-    node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
-    async with node.running():
-        node.bind("p")
-        async with asyncio.timeout(DEADLINE):
-            while not node.api.writes:
-                await asyncio.sleep(0.005)
-        await asyncio.sleep(0.1)
-        assert len(node.api.writes) == 1
-
-
-async def test_a_container_with_a_probe_is_ready_once_that_passes(tmp_path):
-    node = node_of(tmp_path)
-    passes, asked = asyncio.Event(), []
-
-    async def answer(request):
-        asked.append(request.path)
-        await passes.wait()
-        return web.Response(status=204)
-
-    async with serve(answer) as port, node.running():
-        probe = {"httpGet": {"port": "web", "path": "ready"}, "timeoutSeconds": DEADLINE}
-        ports = [{"name": "web", "containerPort": port}]
-        env = variables(STARTED=tmp_path / "started")
-        node.bind("p", ours("wait", env=env, readinessProbe=probe, ports=ports))
-        main = await node.state("p", "running")
-        assert (main["ready"], conditions(node.find("p")["status"])["Ready"]) == (False, "False")
-        passes.set()
-        pod = await node.until("p", lambda pod: conditions(pod["status"])["Ready"] == "True")
-        assert pod["status"]["containerStatuses"][0]["ready"] is True
-    assert asked == ["/ready"]
-
-
-async def test_a_probe_of_another_kind_passes_and_one_that_makes_no_sense_never_does(tmp_path):
-    node = node_of(tmp_path)
-    async with node.running():
-        env = variables(STARTED=tmp_path / "started")
-        node.bind("passes", ours("wait", env=env, readinessProbe={"exec": {"command": ["true"]}}))
-        node.bind("never", ours("wait", env=env, readinessProbe={"httpGet": {"port": "none"}}))
-        await node.until("passes", lambda pod: '"ready": true' in json.dumps(pod["status"].get("containerStatuses")))
-        assert (await node.state("never", "running"))["ready"] is False

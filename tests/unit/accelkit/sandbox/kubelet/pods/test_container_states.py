@@ -1,0 +1,192 @@
+"""What a pod's status says of its containers, simulated ones and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+from simulated_pods import (
+    DEADLINE,
+    Node,
+    Plugin,
+    await_file,
+    container,
+    manager_of,
+    node_of,
+    ours,
+    read_conditions,
+    serve,
+    variables,
+)
+
+from accelkit.errors import ApiError
+
+
+async def test_init_containers_run_one_after_the_other_before_the_others(tmp_path):
+    node = node_of(tmp_path)
+    started = tmp_path / "started"
+    inits = [container("plain"), ours("wait", name="slow", env=variables(STARTED=started))]
+    async with node.running():
+        node.bind("p", container(), initContainers=inits)
+        await await_file(started)
+        pod = await node.until("p", lambda pod: "initContainerStatuses" in pod["status"])
+        pod = await node.until("p", lambda pod: "running" in pod["status"]["initContainerStatuses"][1]["state"])
+        status = pod["status"]
+        assert status["phase"] == "Pending"
+        assert read_conditions(status)["Initialized"] == "False"
+        assert status["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+        assert [each["ready"] for each in status["initContainerStatuses"]] == [True, False]
+        assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing", "message": ""}}
+
+
+@pytest.mark.parametrize(("policy", "phase", "restarts"), [("Never", "Failed", 0), ("OnFailure", "Running", 1)])
+async def test_a_failed_init_container_ends_the_pod_only_where_nothing_is_restarted(tmp_path, policy, phase, restarts):
+    node = node_of(tmp_path)
+    init = ours("once", name="init", env=variables(MARK=tmp_path / "mark"))
+    async with node.running():
+        node.bind("p", container(), initContainers=[init], restartPolicy=policy)
+        status = await node.phase("p", phase)
+    (seen,) = status["initContainerStatuses"]
+    assert (seen["restartCount"], seen["ready"]) == (restarts, phase == "Running")
+    assert read_conditions(status)["Ready"] == str(phase == "Running")
+
+
+async def test_a_sidecar_runs_beside_the_others_and_does_not_count_at_the_end(tmp_path):
+    node = node_of(tmp_path)
+    started = tmp_path / "started"
+    side = ours("wait", name="side", env=variables(STARTED=started), restartPolicy="Always")
+    async with node.running():
+        node.bind("p", ours("0"), initContainers=[side], restartPolicy="Never")
+        status = await node.phase("p", "Succeeded")
+    (seen,) = status["initContainerStatuses"]
+    # It may be ended before it heeds the signal; either way it is not its pod's failure.
+    assert seen["state"]["terminated"]["exitCode"] in (7, 128 + 15)
+
+
+async def test_a_simulated_pod_is_initialized_with_its_sidecar(tmp_path):
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p", initContainers=[container("side", restartPolicy="Always"), container("init")])
+        status = await node.phase("p", "Running")
+    assert [next(iter(each["state"])) for each in status["initContainerStatuses"]] == ["running", "terminated"]
+    assert [each["ready"] for each in status["initContainerStatuses"]] == [True, True]
+    assert {kind for kind, value in read_conditions(status).items() if value == "False"} == set()
+
+
+async def test_a_running_pod_says_where_it_is_and_since_when(tmp_path):
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p")
+        status = await node.phase("p", "Running")
+    assert status["startTime"] == "2026-01-02T03:04:05Z"
+    assert (status["hostIP"], status["podIP"]) == ("127.0.0.1", "127.0.0.1")
+    assert status["hostIPs"] == status["podIPs"] == [{"ip": "127.0.0.1"}]
+    (main,) = status["containerStatuses"]
+    assert (main["state"], main["started"], main["ready"], main["restartCount"]) == (
+        {"running": {"startedAt": "2026-01-02T03:04:05Z"}},
+        True,
+        True,
+        0,
+    )
+    assert {each["lastTransitionTime"] for each in status["conditions"]} == {"2026-01-02T03:04:05Z"}
+
+
+async def test_a_device_that_cannot_be_prepared_is_tried_again_and_the_pod_says_why(tmp_path):
+    plugin = Plugin(fails=1000)
+    node = Node(tmp_path, manager=manager_of(1, plugin))
+    async with node.running():
+        node.bind("p", container(cards=1), initContainers=[container("init", cards=1)])
+        pod = await node.until(
+            "p", lambda pod: "CreateContainerConfigError" in json.dumps(pod["status"].get("initContainerStatuses"))
+        )
+        assert "the card sleeps" in json.dumps(pod["status"]["initContainerStatuses"])
+        plugin.fails = 0
+        await node.phase("p", "Running")
+    # Once for each container.
+    assert plugin.started == [["card-0"], ["card-0"]]
+
+
+async def test_a_container_that_cannot_be_made_says_why_and_is_tried_again(tmp_path):
+    node = node_of(tmp_path)
+    async with node.running():
+        node.bind("p", ours("0", command=["sh"]))
+        main = await node.state("p", "waiting", reason="CreateContainerError")
+        assert "the command of our image is accelkit" in main["state"]["waiting"]["message"]
+
+
+async def test_a_pod_without_credentials_waits_for_them_and_says_why(tmp_path):
+    node = node_of(tmp_path)
+    node.api.fail(ApiError("no such account", status=500), "POST", "token", times=None)
+    async with node.running():
+        node.bind("p", container("other"), ours("0"), restartPolicy="Never")
+        main = await node.state("p", "waiting", reason="ContainerCreating")
+        assert main["state"]["waiting"]["message"] == "no such account"
+        assert read_log_names(node) == []
+        node.api.recover()
+        await node.until("p", lambda pod: "exitCode" in json.dumps(pod["status"]["containerStatuses"][1]))
+
+
+def read_log_names(node):
+    return list(node.root.rglob("*.log"))
+
+
+async def test_simulated_pods_need_no_credentials(tmp_path):
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p")
+        await node.phase("p", "Running")
+    assert not [request for request in node.api.requests if request.path.endswith("/token")]
+
+
+async def test_a_status_is_written_again_when_the_api_server_had_no_time(tmp_path):
+    node = Node(tmp_path)
+    node.api.fail(ApiError("too many", status=429), "PATCH", times=2)
+    async with node.running():
+        node.bind("p")
+        await node.phase("p", "Running")
+
+
+async def test_a_status_that_is_refused_for_good_is_not_written_again(tmp_path):
+    node = Node(tmp_path)
+    node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
+    async with node.running():
+        node.bind("p")
+        async with asyncio.timeout(DEADLINE):
+            while not node.api.writes:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        assert len(node.api.writes) == 1
+
+
+async def test_a_container_with_a_probe_is_ready_once_that_passes(tmp_path):
+    node = node_of(tmp_path)
+    passes, asked = asyncio.Event(), []
+
+    async def answer(request):
+        asked.append(request.path)
+        await passes.wait()
+        return web.Response(status=204)
+
+    async with serve(answer) as port, node.running():
+        probe = {"httpGet": {"port": "web", "path": "ready"}, "timeoutSeconds": DEADLINE}
+        ports = [{"name": "web", "containerPort": port}]
+        env = variables(STARTED=tmp_path / "started")
+        node.bind("p", ours("wait", env=env, readinessProbe=probe, ports=ports))
+        main = await node.state("p", "running")
+        assert (main["ready"], read_conditions(node.find("p")["status"])["Ready"]) == (False, "False")
+        passes.set()
+        pod = await node.until("p", lambda pod: read_conditions(pod["status"])["Ready"] == "True")
+        assert pod["status"]["containerStatuses"][0]["ready"] is True
+    assert asked == ["/ready"]
+
+
+async def test_a_probe_of_another_kind_passes_and_one_that_makes_no_sense_never_does(tmp_path):
+    node = node_of(tmp_path)
+    async with node.running():
+        env = variables(STARTED=tmp_path / "started")
+        node.bind("passes", ours("wait", env=env, readinessProbe={"exec": {"command": ["true"]}}))
+        node.bind("never", ours("wait", env=env, readinessProbe={"httpGet": {"port": "none"}}))
+        await node.until("passes", lambda pod: '"ready": true' in json.dumps(pod["status"].get("containerStatuses")))
+        assert (await node.state("never", "running"))["ready"] is False
