@@ -133,6 +133,7 @@ async def test_every_component_is_given_files_that_are_there_and_listens_on_the_
     assert etcd["--initial-cluster"] == f"{etcd['--name']}={etcd['--listen-peer-urls']}"
     assert facts.api_server.endswith(":" + apiserver["--secure-port"])
     assert facts.scheduler_url.endswith(":" + options["kube-scheduler"]["--secure-port"])
+    assert apiserver["--advertise-address"] == "127.0.0.1"
     # Permissions are those of a real cluster; the options of the caller come last, so they win.
     assert apiserver["--authorization-mode"] == "Node,RBAC"
     assert list(apiserver)[-1] == "--v"

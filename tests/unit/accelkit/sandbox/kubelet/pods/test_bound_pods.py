@@ -72,6 +72,8 @@ async def test_a_pod_that_fails_admission_leaves_no_device_behind(tmp_path):
         assert node.manager.list_holders() == set()
         node.bind("modest", container(cards=2))
         await node.phase("modest", "Running")
+        # It says so once, and nothing of it ever runs.
+        assert [request.path for request in node.api.writes].count(f"{PODS}/greedy/status") == 1
 
 
 async def test_a_quantity_that_nobody_understands_fails_the_pod(tmp_path):

@@ -75,6 +75,19 @@ async def test_a_simulated_pod_is_initialized_with_its_sidecar(tmp_path):
     assert {kind for kind, value in read_conditions(status).items() if value == "False"} == set()
 
 
+async def test_a_deleted_pods_simulated_containers_end_well(tmp_path):
+    node = Node(tmp_path)
+    async with node.running():
+        node.bind("p", initContainers=[container("side", restartPolicy="Always")])
+        await node.phase("p", "Running")
+        node.delete("p")
+        await node.until("p", lambda pod: pod is None)
+    last = [request.body["status"] for request in node.api.done if request.method == "PATCH"][-1]
+    ended = [*last["initContainerStatuses"], *last["containerStatuses"]]
+    assert [each["state"]["terminated"]["exitCode"] for each in ended] == [0, 0]
+    assert last["phase"] == "Succeeded"
+
+
 async def test_a_running_pod_says_where_it_is_and_since_when(tmp_path):
     node = Node(tmp_path)
     async with node.running():
