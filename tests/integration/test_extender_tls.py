@@ -119,7 +119,7 @@ async def test_handshake_that_never_comes_holds_up_nobody(extender):
         (["--listen", "127.0.0.1:-1", "--plain-http"], "'127.0.0.1:-1' is no address to listen on"),
         (["--listen", "198.51.100.1:{port}", "{server}", "--client-ca", "{pki}/ca.crt"], "cannot listen on 198.51.100"),
         (["--plain-http", "--kubeconfig", "{pki}/none"], "kubeconfig {pki}/none cannot be read"),
-        (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "kubeconfig {pki}/nonsense is not a mapping"),
+        (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "kubeconfig {pki}/nonsense cannot be used"),
         (["--plain-http", "--unit", "0"], "'0' is no unit of memory; choose one of 1GiB"),
     ],
 )

@@ -172,7 +172,8 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
                     "name": "discover",
                     "image": pod.image,
                     "imagePullPolicy": "IfNotPresent",
-                    "args": ["discover", "--host-root", "/host", "-o", "json"],
+                    # What is logged lies in the same stream.
+                    "args": ["--log-level", "error", "discover", "--host-root", "/host", "-o", "json"],
                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
                     "securityContext": {
                         "allowPrivilegeEscalation": False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
@@ -28,8 +27,6 @@ from accelkit.vendors.profiles import load_profiles
 @output_option
 def discover_command(host_root: Path, output: str) -> None:
     """List the cards of this machine, as the node agent would find them. It needs no cluster."""
-    # Beside JSON, what is found on the way would be in the way.
-    logging.getLogger().setLevel(logging.ERROR)
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     cards = [found.card for found in survey(host_root, load_profiles().values())]

@@ -30,6 +30,8 @@ from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tai
 from accelkit.sandbox.run_folder import remove_run_folder
 
 _Say = Callable[[str], None]
+# They outlive this process, of which Python warns where nothing refers to them.
+_supervisors: list[subprocess.Popen[bytes]] = []
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
@@ -89,6 +91,7 @@ def start_sandbox(
             env={**environ, ROOT_VARIABLE: str(paths.root)},
             start_new_session=True,
         )
+    _supervisors.append(supervisor)
     try:
         facts = _await_ready(paths, supervisor, log, options.timeout, say)
     except (SandboxError, KeyboardInterrupt):

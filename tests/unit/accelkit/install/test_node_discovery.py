@@ -51,7 +51,7 @@ async def test_a_pod_reads_its_host_and_nothing_of_the_cluster():
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert pod["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert container["image"] == "image:1"
-    assert container["args"] == ["discover", "--host-root", "/host", "-o", "json"]
+    assert container["args"] == ["--log-level", "error", "discover", "--host-root", "/host", "-o", "json"]
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/host/sys", "/host/proc", "/host/dev"]
     paths = [volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]]
