@@ -144,8 +144,12 @@ class Supervisor:
                 group.create_task(self._await_ready(manager))
                 for child in (etcd, apiserver, manager):
                     group.create_task(self._watch(child))
-        except* (SandboxError, OSError) as failures:
-            raise find_first(failures) from None
+        except ExceptionGroup as failures:
+            # Not by `except*`, which some releases of Python leave with a group again.
+            ours, others = failures.split((SandboxError, OSError))
+            if ours is None or others is not None:
+                raise
+            raise find_first(ours) from None
 
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
