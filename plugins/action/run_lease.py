@@ -21,8 +21,10 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 
 IMPORT_ERROR = None
 try:
+    import msgspec
+
     from accelkit.errors import AccelkitError
-    from accelkit.install.run_lease import RUN_LEASE_SECONDS, read_run_lease
+    from accelkit.install.run_lease import RUN_LEASE_SECONDS, RunLease, read_run_lease
     from accelkit.kube.client import ApiClient
     from accelkit.kube.connection import load_connection
 except ImportError as exc:
@@ -47,12 +49,12 @@ class ActionModule(ActionBase):
         process = os.getppid()
         identity = f"{getpass.getuser()}@{socket.gethostname()}, process {process}"
         found = self._read(given, identity) if self._task.check_mode else hold(given, identity, process)
-        answer = {"changed": False, "holder": found["holder"], "since": found["since"]}
-        if found["error"]:
-            raise AnsibleActionFail(found["error"], result=answer)
-        if found["held"] or not found["holder"]:
+        answer = {"changed": False, "holder": found.holder, "since": found.since}
+        if found.error:
+            raise AnsibleActionFail(found.error, result=answer)
+        if found.held or not found.holder:
             return answer
-        sentence = f"{found['holder']} changes this cluster since {found['since']}"
+        sentence = f"{found.holder} changes this cluster since {found.since}"
         if self._task.check_mode:
             return {**answer, "warnings": [sentence]}
         raise AnsibleActionFail(f"{sentence}; wait until that run has ended", result=answer)
@@ -63,10 +65,9 @@ class ActionModule(ActionBase):
                 return await read_run_lease(api, identity)
 
         try:
-            found = asyncio.run(read())
+            return asyncio.run(read())
         except AccelkitError as exc:
-            return {"held": False, "holder": "", "since": "", "error": str(exc)}
-        return {"held": found.held, "holder": found.holder, "since": found.since, "error": ""}
+            return RunLease(error=str(exc))
 
 
 def hold(given, identity, process):
@@ -84,10 +85,5 @@ def hold(given, identity, process):
     keeper.stdout.close()
     if not line:
         keeper.kill()
-        return {
-            "held": False,
-            "holder": "",
-            "since": "",
-            "error": "the Lease accelkit-run could not be acquired in time",
-        }
-    return json.loads(line)
+        return RunLease(error="the Lease accelkit-run could not be acquired in time")
+    return msgspec.json.decode(line, type=RunLease)

@@ -32,6 +32,8 @@ Each carries one sentence for the person who reads it and, where we know it, the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 
 
@@ -214,3 +216,25 @@ class SignatureError(AccelkitError):
 
 class ExampleError(AccelkitError):
     """An example cannot be generated as asked."""
+
+
+def find_first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first exception of a group, however deep it lies."""
+    first = failures.exceptions[0]
+    return find_first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+@contextmanager
+def raise_first(*kinds: type[Exception]) -> Iterator[None]:
+    """Raise the first of several failures as it is, where tasks that are all of these kinds fail together.
+
+    A person reads one line: what failed along with the first one has the same cause, or is found the next time. Not by
+    `except*`, which some releases of Python leave with a group again.
+    """
+    try:
+        yield
+    except ExceptionGroup as failures:
+        ours, others = failures.split(kinds)
+        if ours is None or others is not None:
+            raise
+        raise find_first(ours) from None

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from accelkit.errors import raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_collection_path
 
@@ -69,11 +70,9 @@ async def find_denied(api: ApiClient, rules: Sequence[AccessRule], namespace: st
         ApiError: the API server refused or did not answer.
     """
     wanted = sorted({right for rule in rules for right in _expand(rule, namespace)})
-    try:
+    with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             reviews = [group.create_task(_review(api, right)) for right in wanted]
-    except ExceptionGroup as exc:
-        raise exc.exceptions[0] from None
     return [right for right, review in zip(wanted, reviews, strict=True) if not review.result()]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.errors import ApiError, ServiceError
+from accelkit.errors import ApiError, ServiceError, raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_and_wait
 from accelkit.kube.paths import build_collection_path, build_pod_path
@@ -92,12 +92,10 @@ async def find_cards(
             except ServiceError as exc:
                 problems[node] = str(exc)
 
-    try:
+    with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 group.create_task(look(node))
-    except ExceptionGroup as exc:
-        raise exc.exceptions[0] from None
     return counts, problems
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import click
 
-from accelkit.errors import SandboxError
+from accelkit.errors import SandboxError, raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.sandbox.failures import find_first
 from accelkit.sandbox.kubelet import run_node
 from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxPaths
 from accelkit.sandbox.nodes import load_nodes
@@ -54,7 +53,7 @@ async def _run(root: Path) -> None:
     kubeconfig = Path(facts.kubeconfig)
     environ = {**os.environ, ROOT_VARIABLE: str(root)}
     async with ApiClient(load_connection(kubeconfig)) as api:
-        try:
+        with raise_first(SandboxError):
             async with asyncio.TaskGroup() as group:
                 for index, spec in enumerate(specs):
                     node = run_node(
@@ -67,5 +66,3 @@ async def _run(root: Path) -> None:
                         environ=environ,
                     )
                     group.create_task(node, name=spec.name)
-        except* SandboxError as failures:
-            raise find_first(failures) from None

@@ -18,11 +18,10 @@ from contextlib import ExitStack
 import msgspec
 
 from accelkit import __version__
-from accelkit.errors import SandboxError
+from accelkit.errors import SandboxError, raise_first
 from accelkit.sandbox import control_plane
 from accelkit.sandbox.binaries import Binaries
 from accelkit.sandbox.certificates import write_certificates
-from accelkit.sandbox.failures import find_first
 from accelkit.sandbox.layout import Facts, SandboxOptions, SandboxPaths, SandboxState, write_atomically
 from accelkit.sandbox.nodes import load_nodes
 from accelkit.sandbox.processes import Child, read_tail
@@ -137,19 +136,13 @@ class Supervisor:
             control_plane.build_environment(paths),
         )
         self._children += [scheduler, simulated]
-        try:
+        with raise_first(SandboxError, OSError):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep_scheduler(scheduler))
                 group.create_task(self._keep_nodes(simulated))
                 group.create_task(self._await_ready(manager))
                 for child in (etcd, apiserver, manager):
                     group.create_task(self._watch(child))
-        except ExceptionGroup as failures:
-            # Not by `except*`, which some releases of Python leave with a group again.
-            ours, others = failures.split((SandboxError, OSError))
-            if ours is None or others is not None:
-                raise
-            raise find_first(ours) from None
 
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
