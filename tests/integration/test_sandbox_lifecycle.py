@@ -51,6 +51,12 @@ def eventually(look, wanted):
     return seen
 
 
+def accepts_connections(path):
+    """Whether somebody listens; the socket's file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 @pytest.fixture(scope="module")
 def programs():
     missing = [program for program in PROGRAMS if shutil.which(program, path=WHERE) is None]
@@ -106,11 +112,11 @@ async def test_the_api_server_is_ready_and_controllers_work(running):
 
 async def test_the_nodes_serve_by_a_short_path_and_their_sockets_lie_in_the_sandbox(running):
     facts = running.read_facts()
-    socket = "var/lib/kubelet/pod-resources/kubelet.sock"
+    address = "var/lib/kubelet/pod-resources/kubelet.sock"
     folders = {name: Path(facts.run_folder, str(index)) for index, name in enumerate(facts.nodes)}
     for name, folder in folders.items():
-        eventually(lambda folder=folder: folder / socket, Path.is_socket)
-        assert (running.nodes / name / socket).is_socket()
+        eventually(lambda folder=folder: folder / address, accepts_connections)
+        assert (running.nodes / name / address).is_socket()
         assert (await list_pod_resources(folder)).pod_resources == []
     assert len(folders) == 3
 

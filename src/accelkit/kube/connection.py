@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelkit.errors import ConfigurationError
-from accelkit.kube.kubeconfig import read_kubeconfig
+from accelkit.kube.kubeconfig import delete_credential_files, read_kubeconfig
 from accelkit.kube.options import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -66,13 +66,16 @@ def load_connection(
     """
     if not isinstance(options, ConnectionOptions):
         options = ConnectionOptions(kubeconfig=options) if options else ConnectionOptions.collect({}, environ)
-    if options.authenticates:
-        found = _Found()
-    elif options.kubeconfig or options.context:
-        found = _read_settings(*read_kubeconfig(options, environ))
-    else:
-        found = _read_service_account(environ) or _read_settings(*read_kubeconfig(options, environ))
-    return _connect(_override(found, options), options)
+    try:
+        if options.authenticates:
+            found = _Found()
+        elif options.kubeconfig or options.context:
+            found = _read_settings(*read_kubeconfig(options, environ))
+        else:
+            found = _read_service_account(environ) or _read_settings(*read_kubeconfig(options, environ))
+        return _connect(_override(found, options), options)
+    finally:
+        delete_credential_files()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,14 @@ class _Found:
 
 
 def _read_settings(settings: client.Configuration, name: str) -> _Found:
+    def read_authorization() -> str | None:
+        try:
+            # The second is the name that earlier releases of the package use.
+            return settings.get_api_key_with_prefix("BearerToken", alias="authorization")
+        finally:
+            # A plugin that is asked again has the package write the files again.
+            delete_credential_files()
+
     return _Found(
         name=name,
         host=settings.host,
@@ -100,8 +111,7 @@ def _read_settings(settings: client.Configuration, name: str) -> _Found:
         client_key=settings.key_file,
         server_name=settings.tls_server_name,
         proxy=settings.proxy,
-        # The second is the name that earlier releases of the package use.
-        read_authorization=lambda: settings.get_api_key_with_prefix("BearerToken", alias="authorization"),
+        read_authorization=read_authorization,
     )
 
 

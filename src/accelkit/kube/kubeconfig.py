@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
 
     Returns:
         The settings of a client of the `kubernetes` package, which renew a token that has expired when they are asked
-        for it; and how a sentence calls the kubeconfig.
+        for it; and how a sentence calls the kubeconfig. Certificates and keys that it holds lie in temporary files,
+        until they were used and `delete_credential_files` was called.
 
     Raises:
         ConfigurationError: there is none, it is wrong, or its plugin gives no credentials.
@@ -69,6 +71,15 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
             next_step="log in with the program that it names",
         )
     return settings, name
+
+
+def delete_credential_files() -> None:
+    """Delete the files into which the package wrote a kubeconfig's certificates and keys.
+
+    It deletes them itself when Python ends, which it never learns in a process of Ansible's, or in one that is killed.
+    """
+    if module := sys.modules.get("kubernetes.config.kube_config"):
+        module._cleanup_temp_files()  # noqa: SLF001 - there is no other way to them
 
 
 def _find(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[str | Mapping[str, Any], str]:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from accelkit.errors import ConfigurationError
 from accelkit.kube import connection
 from accelkit.kube.connection import load_connection
+from accelkit.kube.kubeconfig import delete_credential_files
 from accelkit.kube.options import ConnectionOptions
 
 
@@ -67,6 +68,17 @@ def test_credentials_in_the_file_itself_are_used(write, pem):
     assert (found.server, found.read_authorization()) == ("https://h:6443", None)
     assert len(found.tls.get_ca_certs()) == 1
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch):
+    delete_credential_files()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    user = {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])}
+    path = write({"certificate-authority-data": encoded(pem["certificate"])}, user)
+    for _ in range(2):
+        assert load_connection(path).read_authorization() is None
+        assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
