@@ -11,18 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.errors import ApiError, ServiceError, raise_first
+from accelkit.errors import ServiceError, raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_and_wait
 from accelkit.kube.paths import build_collection_path, build_pod_path
+from accelkit.kube.pods import wait_until_ended
 
 _AT_ONCE: Final = 16
-_POLL_SECONDS: Final = 1.0
 _DELETE_SECONDS: Final = 60.0
 _LABELS: Final = {"app.kubernetes.io/name": "accelkit-discover", "app.kubernetes.io/part-of": "accelkit"}
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
-# The kubelet tries these again and again, without anything changing by it.
-_HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 # Each lies below /host in the container. Node agents see the same.
 _FOLDERS: Final = ("/sys", "/proc", "/dev")
 # Not the folder of the file itself: where it is missing the container runtime would make it, and it would stay.
@@ -48,20 +45,6 @@ class DiscoveryPod:
 
 class _Found(msgspec.Struct):
     cards: list[Any]
-
-
-class _ContainerStatus(msgspec.Struct):
-    state: dict[str, Any] = {}
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    phase: str = "Pending"
-    message: str = ""
-    container_statuses: list[_ContainerStatus] = []
-
-
-class _Pod(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 async def find_cards(
@@ -106,31 +89,14 @@ async def _look_at(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float
     await _delete(api, path)
     try:
         await api.post(build_collection_path("v1", "pods", pod.namespace), _build_pod(name, node, pod))
-        await _wait_until_finished(api, path, deadline)
+        progress = await wait_until_ended(api, path, deadline)
+        if progress.has_no_image:
+            raise ServiceError(f"its pod cannot have its image: {progress.message}")
+        if not progress.ended:
+            raise ServiceError(f"its pod did not end in time: {progress.message}")
         return await _read_count(api, path)
     finally:
         await _delete(api, path)
-
-
-async def _wait_until_finished(api: ApiClient, path: str, deadline: float) -> None:
-    said = "it did not start"
-    while True:
-        try:
-            status = msgspec.json.decode(await api.get(path), type=_Pod).status
-        except ApiError as exc:
-            if not exc.unanswered:
-                raise
-        else:
-            if status.phase in _FINISHED:
-                return
-            states = [each.state.get("waiting") for each in status.container_statuses]
-            waiting: dict[str, str] = next((state for state in states if state), {})
-            said = waiting.get("message") or waiting.get("reason") or status.message or status.phase
-            if waiting.get("reason") in _HOPELESS:
-                raise ServiceError(f"its pod cannot have its image: {said}")
-        if time.monotonic() > deadline:
-            raise ServiceError(f"its pod did not end in time: {said}")
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _read_count(api: ApiClient, path: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.objects import delete_and_wait, get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
+from accelkit.kube.pods import read_progress, wait_until_ended
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, build_pod_name, compute_deadline_seconds
 
@@ -22,10 +22,7 @@ log = logging.getLogger(__name__)
 
 _AGENTS: Final = build_collection_path("apps/v1", "daemonsets")
 _AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
-_POLL_SECONDS: Final = 1.0
 _DELETE_SECONDS: Final = 60.0
-# The kubelet tries these again and again, without anything changing by it.
-_HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 
 
 class _Container(msgspec.Struct):
@@ -50,25 +47,6 @@ class _Agent(msgspec.Struct):
 
 class _Agents(msgspec.Struct):
     items: list[_Agent]
-
-
-class _ContainerStatus(msgspec.Struct):
-    state: dict[str, Any] = {}
-
-
-class _Condition(msgspec.Struct):
-    message: str = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    phase: str = "Pending"
-    message: str = ""
-    conditions: list[_Condition] = []
-    container_statuses: list[_ContainerStatus] = []
-
-
-class _Pod(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 def run_in_pod(connection: Connection, action: str, spec: Spec, source: PodImage) -> dict[str, Any]:
@@ -183,36 +161,18 @@ def _names_our_folder(pod: bytes, spec: Spec) -> bool:
 
 
 async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -> None:
-    deadline = time.monotonic() + compute_deadline_seconds(spec)
-    problem = "nothing is known of it yet"
-    while time.monotonic() < deadline:
-        try:
-            status = msgspec.json.decode(await api.get(path), type=_Pod).status
-        except ApiError as exc:
-            if not exc.unanswered:
-                raise
-            problem = str(exc)
-        else:
-            if status.phase in {"Succeeded", "Failed"}:
-                return
-            waiting = _waiting(status)
-            if waiting.get("reason") in _HOPELESS:
-                raise ServiceError(
-                    f"the pod on {spec.node} cannot have its image {image}: {waiting.get('message', '')}",
-                    next_step="load it into the nodes or push it to a registry that they reach (role images)",
-                )
-            messages = [waiting.get("message", ""), *(each.message for each in status.conditions)]
-            problem = next((message for message in messages if message), status.phase)
-        await asyncio.sleep(_POLL_SECONDS)
-    raise ServiceError(
-        f"the pod on {spec.node} did not end within {compute_deadline_seconds(spec)} s: {problem}",
-        next_step=f"look at `kubectl describe node {spec.node}`, then run the playbook again",
-    )
-
-
-def _waiting(status: _Status) -> Mapping[str, str]:
-    states = [each.state.get("waiting") for each in status.container_statuses]
-    return next((state for state in states if state), {})
+    seconds = compute_deadline_seconds(spec)
+    progress = await wait_until_ended(api, path, time.monotonic() + seconds)
+    if progress.has_no_image:
+        raise ServiceError(
+            f"the pod on {spec.node} cannot have its image {image}: {progress.message}",
+            next_step="load it into the nodes or push it to a registry that they reach (role images)",
+        )
+    if not progress.ended:
+        raise ServiceError(
+            f"the pod on {spec.node} did not end within {seconds} s: {progress.message}",
+            next_step=f"look at `kubectl describe node {spec.node}`, then run the playbook again",
+        )
 
 
 async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
@@ -221,9 +181,9 @@ async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
     for line in reversed(log.splitlines()):
         if line.startswith("{"):
             return msgspec.json.decode(line, type=dict[str, Any])
-    status = msgspec.json.decode(await api.get(path), type=_Pod).status
+    progress = await read_progress(api, path)
     raise ServiceError(
-        f"the pod ended without a result: {status.message or ' '.join(log.split())[-500:] or 'it printed nothing'}",
+        f"the pod ended without a result ({progress.message}): {' '.join(log.split())[-500:] or 'it printed nothing'}",
         next_step="check that its image is of this version of accelkit",
     )
 

@@ -6,9 +6,9 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
-from accelkit.install import node_discovery
 from accelkit.install.node_discovery import DiscoveryPod, find_cards
 from accelkit.kube import objects as kube_objects
+from accelkit.kube import pods as kube_pods
 
 POD = DiscoveryPod("accelkit", "image:1", ("pull",))
 
@@ -32,7 +32,7 @@ class Api(FakeApi):
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch):
-    monkeypatch.setattr(node_discovery, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(kube_pods, "POLL_SECONDS", 0)
     monkeypatch.setattr(kube_objects, "POLL_SECONDS", 0)
 
 

@@ -221,6 +221,16 @@ def test_a_port_that_is_taken_is_named_with_the_option_that_helps(machine):
     assert not machine.paths.root.exists()
 
 
+def test_processes_that_do_not_end_are_named_and_nothing_is_deleted(machine, monkeypatch):
+    machine.up()
+    with monkeypatch.context() as patch:
+        patch.setattr(lifecycle, "end_all", lambda _processes, patience_seconds: None)  # noqa: ARG005 - the name is given
+        with pytest.raises(SandboxError, match=r"do not end: \d+, \d+") as failure:
+            lifecycle.stop_sandbox(machine.paths, print)
+    assert "as their owner" in failure.value.next_step
+    assert machine.paths.facts.exists()
+
+
 def test_without_a_sandbox_status_says_what_to_do(machine):
     with pytest.raises(SandboxError, match="there is no sandbox") as failure:
         lifecycle.read_status(machine.paths)

@@ -7,6 +7,7 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube import objects as kube_objects
+from accelkit.kube import pods as kube_pods
 from accelkit.kube.connection import Connection
 from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.scheduler.arguments import LaunchSpec, PodImage, Spec
@@ -45,7 +46,7 @@ class Api(FakeApi):
 
 @pytest.fixture
 def api(monkeypatch):
-    monkeypatch.setattr(pod_run, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(kube_pods, "POLL_SECONDS", 0)
     monkeypatch.setattr(kube_objects, "POLL_SECONDS", 0)
     api = Api()
     monkeypatch.setattr(pod_run, "ApiClient", lambda _connection: api)
@@ -101,8 +102,8 @@ def test_what_a_killed_run_left_goes_before_the_pod_starts(api):
     ("status", "log", "words"),
     [
         ({"phase": "Failed"}, json.dumps({"failed": True, "msg": "no space; make some"}), "no space; make some"),
-        ({"phase": "Failed", "message": "evicted"}, "", "without a result: evicted"),
-        ({"phase": "Failed"}, "Traceback", "without a result: Traceback"),
+        ({"phase": "Failed", "message": "evicted"}, "", r"without a result \(evicted\): it printed nothing"),
+        ({"phase": "Failed"}, "Traceback", r"without a result \(Failed\): Traceback"),
         (
             {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}}]},
             "",
@@ -120,7 +121,7 @@ def test_trouble_is_a_sentence_and_nothing_stays(api, status, log, words):
 def test_a_pod_that_does_not_end_is_given_up(api, monkeypatch):
     monkeypatch.setattr(pod_run, "compute_deadline_seconds", lambda _: 0.05)
     api.status = {"phase": "Pending", "conditions": [{"message": "no such folder"}]}
-    with pytest.raises(ServiceError, match="did not end within"):
+    with pytest.raises(ServiceError, match=r"did not end within 0\.05 s: no such folder"):
         run(api)
     assert api.objects == {}
 

@@ -29,7 +29,7 @@ async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(tmp
         await node.until("p", lambda pod: pod is None)
         assert (node.manager.list_holders(), node.list_kept()) == (set(), set())
         assert node.pods.list_active() == []
-    deletion = next(request for request in node.api.done if request.method == "DELETE")
+    (deletion,) = (request for request in node.api.done if request.method == "DELETE")
     # Without the UID a pod that has the name by now would go.
     assert (deletion.body["gracePeriodSeconds"], deletion.body["preconditions"]) == (0, {"uid": "uid-p"})
 
