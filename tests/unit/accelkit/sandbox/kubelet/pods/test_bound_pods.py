@@ -222,3 +222,16 @@ async def test_active_pods_are_in_the_order_of_namespace_and_name(tmp_path):
         ("default", "a"),
         ("default", "b"),
     ]
+
+
+async def test_a_pod_that_was_refused_is_not_active_although_the_api_server_does_not_know_yet(tmp_path):
+    node = Node(tmp_path, manager=manager_of(1))
+    node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
+    async with node.running():
+        node.bind("greedy", container(cards=2))
+        node.bind("modest", container(cards=1))
+        async with asyncio.timeout(30):
+            while not any(request.path == f"{PODS}/greedy/status" for request in node.api.requests):
+                await asyncio.sleep(0.005)
+        assert node.find("greedy")["status"]["phase"] == "Pending"
+        assert [pod.metadata.name for pod in node.pods.list_active()] == ["modest"]
