@@ -1,6 +1,8 @@
 """Write the state of a cluster to a file, to compare it later: objects, nodes, and files on the nodes.
 
-Usage: snapshot.py take FILE, or snapshot.py compare FILE SECONDS
+Usage: snapshot.py take FILE, or snapshot.py compare FILE SECONDS [IMAGE…]
+
+Images whose names begin with IMAGE are left out of the comparison: those that kubelets pulled stay on purpose.
 """
 
 from __future__ import annotations
@@ -82,12 +84,21 @@ def list_objects() -> dict[str, object]:
     return found
 
 
-def take_snapshot() -> dict[str, object]:
-    """Return the cluster of KUBECONFIG as it is now, and the files on its nodes, which are containers."""
+def take_snapshot(ignored: tuple[str, ...] = ()) -> dict[str, object]:
+    """Return the cluster of KUBECONFIG as it is now, and the files on its nodes, which are containers.
+
+    Args:
+        ignored: beginnings of names of images that are left out.
+    """
     nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json"))["items"]
     for node in nodes:
         # The kubelet lists them in an order of its own.
-        node["status"]["images"].sort(key=lambda image: sorted(image["names"] or ()))
+        images = [
+            each
+            for each in node["status"]["images"]
+            if not any(name.startswith(ignored) for name in each["names"] or ())
+        ]
+        node["status"]["images"] = sorted(images, key=lambda image: sorted(image["names"] or ()))
     listing = LISTING.format(folders=" ".join(FOLDERS), excluded=EXCEPT)
     return {
         "nodes": drop_volatile(nodes),
@@ -111,10 +122,10 @@ def main() -> int:
         case ["take", file]:
             Path(file).write_text(json.dumps(take_snapshot()))
             return 0
-        case ["compare", file, seconds]:
+        case ["compare", file, seconds, *ignored]:
             before, deadline = json.loads(Path(file).read_text()), time.monotonic() + float(seconds)
             # A kubelet reports the images that it has every minute or so, and deleted objects take their time.
-            while (found := compare(before, take_snapshot())) and time.monotonic() < deadline:
+            while (found := compare(before, take_snapshot(tuple(ignored)))) and time.monotonic() < deadline:
                 time.sleep(2)
             print("\n".join(found) if found else "the cluster is as it was")
             return bool(found)
