@@ -8,7 +8,7 @@ its name is made of Debian packages.
 checkout: a clone, the README's commands, the sample inventory with its kubeconfig and its registry changed
 packages: wheel and collection in an empty environment, playbooks by their full names, from an empty folder
 awx:      ansible-runner as AWX runs it: a credential's variables, no kubeconfig, a read-only project, no terminal
-ssh:      a clone; nodes that are reached by SSH, have no Python, and import the image
+ssh:      a clone; nodes that are reached by SSH, have no Python, and import the image, since no registry answers
 
 Usage: roads.py [--keep] ROAD…
 """
@@ -32,6 +32,8 @@ from kind_cluster import KindCluster, KindError, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REGISTRY = os.environ.get("TESTBED_REGISTRY", "localhost:5001")
+# Nothing listens there.
+NO_REGISTRY = "localhost:9"
 PLAYBOOK_SECONDS = 1500
 SETUP_SECONDS = 900
 SAMPLE_REGISTRY = "accelkit_images_registry: registry.example.org/accelkit"
@@ -74,7 +76,7 @@ class Traveller:
         }
         log = self.home / "log"
         started = time.monotonic()
-        with log.open("a") as file:
+        with log.open("a+") as file:
             start = file.tell()
             try:
                 code = subprocess.run(
@@ -83,7 +85,8 @@ class Traveller:
                 ).returncode  # fmt: skip
             except subprocess.TimeoutExpired as exc:
                 raise KindError(f"it did not end within {seconds:.0f} s; its output is in {log}") from exc
-        said = log.read_text()[start:]
+            file.seek(start)
+            said = file.read()
         print(f"    {time.monotonic() - started:.0f} s", flush=True)
         if code:
             raise KindError(f"it failed with {code}:\n" + "\n".join(said.splitlines()[-60:]))
@@ -144,14 +147,15 @@ def prepare_ssh(traveller: Traveller) -> None:
             ! command -v python3
             """,
         )
-    options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile={traveller.home}/known_hosts"
-    clone_and_copy_sample(
-        traveller,
-        **{
-            SAMPLE_REGISTRY: f"accelkit_node_connection: ssh\nansible_user: root\n"
-            f"ansible_ssh_private_key_file: {key}\nansible_ssh_common_args: {options}"
-        },
-    )
+    settings = {
+        "accelkit_images_registry": f"{NO_REGISTRY}/accelkit",
+        "accelkit_node_connection": "ssh",
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": key,
+        "ansible_ssh_common_args": f"-o StrictHostKeyChecking=no -o UserKnownHostsFile={traveller.home}/known_hosts",
+    }
+    lines = "\n".join(f"{name}: {value}" for name, value in settings.items())
+    clone_and_copy_sample(traveller, **{SAMPLE_REGISTRY: lines})
 
 
 def clone_and_copy_sample(traveller: Traveller, **changes: str) -> None:
