@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
+.PHONY: e2e roads lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -46,6 +46,9 @@ test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after 
 
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py
+
+roads: .venv/dev ## The roads to an installation, as shipped, each on a new kind cluster. ROADS names some of them.
+	$(BIN)/python scripts/roads.py $(ROADS)
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python

@@ -52,6 +52,7 @@ class Traveller:
         folder: where the commands run.
         environment: beside PATH, HOME, the Docker daemon and pip's settings.
         kept_images: beginnings of names of images that stay on the nodes.
+        inspect_options: by which `accelkit inspect` finds the cluster.
     """
 
     cluster: KindCluster
@@ -60,6 +61,7 @@ class Traveller:
     folder: Path = field(init=False)
     environment: dict[str, str] = field(default_factory=dict)
     kept_images: tuple[str, ...] = ()
+    inspect_options: tuple[str, ...] = ()
 
     def run(self, *command: str, seconds: float = SETUP_SECONDS) -> str:
         """Run a command as they would."""
@@ -182,6 +184,7 @@ def copy_sample(traveller: Traveller, source: Path, **changes: str) -> None:
             raise KindError(f"the sample inventory has no line {old!r} any more")
         text = text.replace(old, new)
     settings.write_text(text + CARDS_FILE)
+    traveller.inspect_options = ("--kubeconfig", str(traveller.cluster.kubeconfig))
 
 
 ROADS: dict[str, Callable[[Traveller], None]] = {
@@ -210,6 +213,9 @@ def walk(road: str, *, keep: bool) -> None:
         traveller.play("site", changes=True)
         traveller.play("verify", changes=False)
         cluster.share()
+        shown = traveller.run("accelkit", "inspect", *traveller.inspect_options)
+        if not all(name in shown for name in ("share-4", "share-8", "share-12")):
+            raise KindError(f"accelkit inspect shows other pods:\n{shown}")
         containers = cluster.list_containers()
         traveller.play("site", changes=False)
         traveller.play("verify", changes=False)
