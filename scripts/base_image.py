@@ -17,7 +17,7 @@ from pathlib import Path
 
 NAME = "accelkit-base:bookworm"
 SUITE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
+MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
 PACKAGES = "python3,python3-venv,ca-certificates"
 # Not needed to run anything, and most of the size.
 DROPPED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "var/log")
@@ -63,8 +63,7 @@ def make(archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         root = Path(folder) / "root"
-        mirror = os.environ.get("DEBIAN_MIRROR", MIRROR)
-        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), mirror]
+        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), MIRROR]
         subprocess.run(command, check=True, timeout=SECONDS, stdout=sys.stderr)
         for place in DROPPED:
             shutil.rmtree(root / place, ignore_errors=True)

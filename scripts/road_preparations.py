@@ -1,0 +1,258 @@
+"""The roads by which people install accelkit: what each does before its first playbook."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from base_image import MIRROR
+from kind_cluster import KindCluster, KindError, run
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+REGISTRY = os.environ.get("TESTBED_REGISTRY", "localhost:5001")
+# Nothing listens there.
+NO_REGISTRY = "localhost:9"
+PLAYBOOK_SECONDS = 1500
+SETUP_SECONDS = 900
+NOBODY = 65534
+SAMPLE_REGISTRY = "accelkit_images_registry: registry.example.org/accelkit"
+SAMPLE_KUBECONFIG = "# accelkit_kubeconfig: /path/to/kubeconfig"
+# kind's nodes lack what packages need to be configured, so these are only unpacked.
+START_SSHD = """
+. /etc/os-release
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} $VERSION_CODENAME main" > /tmp/mirror.list
+apt-get -qq -o Dir::Etc::sourcelist=/tmp/mirror.list update
+apt-get -qq -o Dir::Etc::sourcelist=/tmp/mirror.list install -y --download-only --no-install-recommends openssh-server
+dpkg --unpack /var/cache/apt/archives/*.deb > /dev/null
+grep -q ^sshd: /etc/passwd || echo sshd:x:150:65534::/run/sshd:/usr/sbin/nologin >> /etc/passwd
+mkdir -p /root/.ssh /run/sshd
+echo '{key}' > /root/.ssh/authorized_keys
+cp /usr/share/openssh/sshd_config /etc/ssh/
+ssh-keygen -A
+/usr/sbin/sshd
+! command -v python3
+"""
+CARDS_FILE = "\ndevice_plugin_simulated: true\n"
+
+
+@dataclass
+class Traveller:
+    """Somebody on a road: where they stand, and what their shell knows.
+
+    Attributes:
+        cluster: the cluster of the road.
+        home: a home folder that nobody has used before; the folder of the road.
+        commands: what each playbook is called, by site, verify and remove.
+        folder: where the commands run.
+        environment: beside PATH, HOME, the Docker daemon and pip's settings.
+        kept_images: beginnings of names of images that stay on the nodes.
+        inspect_options: by which `accelkit inspect` finds the cluster.
+    """
+
+    cluster: KindCluster
+    home: Path
+    commands: Callable[[str], list[str]] = field(init=False)
+    folder: Path = field(init=False)
+    environment: dict[str, str] = field(default_factory=dict)
+    kept_images: tuple[str, ...] = ()
+    inspect_options: tuple[str, ...] = ()
+
+    def run(self, *command: str, seconds: float = SETUP_SECONDS) -> str:
+        """Run a command as they would."""
+        print(f"  $ {' '.join(command)}", flush=True)
+        kept = {name: value for name, value in os.environ.items() if name == "DOCKER_HOST" or name.startswith("PIP_")}
+        system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        venv = self.home / "venv"
+        environment = {
+            **kept,
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "PATH": f"{venv / 'bin'}:{Path(shutil.which('docker') or '/usr/bin/docker').parent}:{system}",
+            **self.environment,
+        }
+        log = self.home / "log"
+        started = time.monotonic()
+        with log.open("a+") as file:
+            start = file.tell()
+            try:
+                code = subprocess.run(
+                    command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=file,
+                    stderr=subprocess.STDOUT, timeout=seconds, check=False,
+                ).returncode  # fmt: skip
+            except subprocess.TimeoutExpired as exc:
+                raise KindError(f"it did not end within {seconds:.0f} s; its output is in {log}") from exc
+            file.seek(start)
+            said = file.read()
+        print(f"    {time.monotonic() - started:.0f} s", flush=True)
+        if code:
+            raise KindError(f"it failed with {code}:\n" + "\n".join(said.splitlines()[-60:]))
+        return said
+
+    def make_environment(self, *requirements: str) -> None:
+        """Make a Python environment and install into it."""
+        run(sys.executable, "-m", "venv", str(self.home / "venv"))
+        self.run("pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+
+    def play(self, playbook: str, *, changes: bool | None = None) -> None:
+        """Run a playbook; `changes` says whether it has to change something, or must not."""
+        said = self.run(*self.commands(playbook), seconds=PLAYBOOK_SECONDS)
+        recap = said[said.rindex("PLAY RECAP") :]
+        changed = sum(map(int, re.findall(r"changed=(\d+)", recap)))
+        print(f"    changed={changed}", flush=True)
+        if changes is not None and bool(changed) is not changes:
+            raise KindError(f"{playbook} has changed={changed}:\n{said[-6000:]}")
+
+
+def prepare_checkout(traveller: Traveller) -> None:
+    """Clone the repository and follow the README."""
+    clone_and_copy_sample(traveller, **{SAMPLE_REGISTRY: f"accelkit_images_registry: {REGISTRY}/accelkit"})
+    traveller.kept_images = (f"{REGISTRY}/accelkit/",)
+
+
+def prepare_packages(traveller: Traveller) -> None:
+    """Install wheel and collection; there is no checkout."""
+    installed = install_packages(traveller)
+    copy_sample(traveller, installed, **{SAMPLE_REGISTRY: f"accelkit_images_registry: {REGISTRY}/accelkit"})
+    traveller.commands = lambda playbook: ["ansible-playbook", f"accelkit.kubernetes.{playbook}", "-i", "mine"]
+
+
+def install_packages(traveller: Traveller) -> Path:
+    """Build wheel and collection and install them into an empty environment; return the collection's folder."""
+    packages = traveller.home / "packages"
+    packages.mkdir()
+    traveller.folder = traveller.home / "empty"
+    traveller.folder.mkdir()
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(packages), str(REPOSITORY), seconds=300)
+    galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
+    run(galaxy, "collection", "build", "--output-path", str(packages), str(REPOSITORY), seconds=300)
+    [wheel], [tarball] = packages.glob("*.whl"), packages.glob("*.tar.gz")
+    traveller.make_environment(f"{wheel}[ansible]")
+    traveller.run("ansible-galaxy", "collection", "install", str(tarball))
+    [installed] = traveller.home.glob(".ansible/collections/ansible_collections/accelkit/kubernetes")
+    traveller.kept_images = (f"{REGISTRY}/accelkit/",)
+    return installed
+
+
+def prepare_awx(traveller: Traveller) -> None:
+    """Install what the execution environment holds; the project, the inventory and the credential come from AWX."""
+    install_packages(traveller)
+    run(str(traveller.home / "venv/bin/pip"), "install", "--quiet", "ansible-runner", seconds=SETUP_SECONDS)
+    image = build_image(traveller)
+    job = traveller.home / "job"
+    shutil.copytree(REPOSITORY / "awx" / "project", job / "project")
+    shutil.copytree(job / "project" / "inventory", job / "inventory")
+    (job / "env").mkdir()
+    # Variables of the inventory, an answer of the survey, and the one for the cards' file.
+    extra = {
+        "accelkit_cluster": "kubernetes",
+        "accelkit_image": image,
+        "accelkit_policy": "",
+        "device_plugin_simulated": True,
+    }
+    (job / "env" / "extravars").write_text(json.dumps(extra))
+    traveller.environment = {
+        **make_credential(traveller.cluster, job / "ca.crt"),
+        "ANSIBLE_COLLECTIONS_PATH": str(traveller.home / ".ansible" / "collections"),
+        "ANSIBLE_HOME": str(job / "ansible"),
+        "HOME": "/nonexistent",
+    }
+    run("chmod", "0755", str(traveller.home))
+    run("chown", "--recursive", f"{NOBODY}:{NOBODY}", str(job))
+    run("chown", "--recursive", "root:root", str(job / "project"))
+    names = {"site": "share"}
+    as_nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    traveller.commands = lambda playbook: [
+        *(*as_nobody, "ansible-runner", "run", str(job), "--playbook", f"{names.get(playbook, playbook)}.yml"),
+    ]
+    traveller.inspect_options = ()
+
+
+def build_image(traveller: Traveller) -> str:
+    """Build the image and push it, as somebody has done before AWX comes; return its reference."""
+    playbook = traveller.folder / "image.yml"
+    role = {"name": "accelkit.kubernetes.images"}
+    tasks = [
+        {"ansible.builtin.include_role": role, "vars": {"images_registry": f"{REGISTRY}/accelkit"}},
+        {"ansible.builtin.debug": {"msg": "reference={{ images_reference }}="}},
+    ]
+    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    said = traveller.run("ansible-playbook", str(playbook), "-e", f"images_source={REPOSITORY}")
+    return re.findall(r"reference=(\S+)=", said)[-1]
+
+
+def make_credential(cluster: KindCluster, authority: Path) -> dict[str, str]:
+    """Make a user with the rights of the installation; return what AWX's credential puts into the environment."""
+    cluster.kubectl("apply", "--filename", str(REPOSITORY / "playbooks/files/installer.yml"))
+    cluster.kubectl("create", "serviceaccount", "installer", "--namespace=default")
+    account = "--serviceaccount=default:installer"
+    cluster.kubectl("create", "clusterrolebinding", "installer", "--clusterrole=accelkit-installer", account)
+    view = json.loads(cluster.kubectl("config", "view", "--raw", "--output=json"))["clusters"][0]["cluster"]
+    authority.write_bytes(base64.b64decode(view["certificate-authority-data"]))
+    token = cluster.kubectl("create", "token", "installer", "--namespace=default", "--duration=3h").strip()
+    return {
+        "K8S_AUTH_HOST": view["server"],
+        "K8S_AUTH_API_KEY": token,
+        "K8S_AUTH_VERIFY_SSL": "True",
+        "K8S_AUTH_SSL_CA_CERT": str(authority),
+    }
+
+
+def prepare_ssh(traveller: Traveller) -> None:
+    """Start sshd on the nodes, and name the connection in the inventory."""
+    key = traveller.home / "key"
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+    for node in traveller.cluster.nodes:
+        traveller.cluster.shell(node, START_SSHD.format(mirror=MIRROR, key=key.with_suffix(".pub").read_text().strip()))
+    settings = {
+        "accelkit_images_registry": f"{NO_REGISTRY}/accelkit",
+        "accelkit_node_connection": "ssh",
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": key,
+        "ansible_ssh_common_args": f"-o StrictHostKeyChecking=no -o UserKnownHostsFile={traveller.home}/known_hosts",
+    }
+    lines = "\n".join(f"{name}: {value}" for name, value in settings.items())
+    clone_and_copy_sample(traveller, **{SAMPLE_REGISTRY: lines})
+
+
+def clone_and_copy_sample(traveller: Traveller, **changes: str) -> None:
+    """Do what README and docs/installation.md say, in a clone."""
+    clone = traveller.home / "clone"
+    run("git", "clone", "--quiet", str(REPOSITORY), str(clone))
+    traveller.folder = clone
+    traveller.make_environment(".[ansible]")
+    copy_sample(traveller, clone, **changes)
+    files = {"site": "site.yml"}
+    traveller.commands = lambda playbook: [
+        *("ansible-playbook", files.get(playbook, f"playbooks/{playbook}.yml"), "-i", "mine"),
+    ]
+
+
+def copy_sample(traveller: Traveller, source: Path, **changes: str) -> None:
+    """Copy the sample inventory and change lines of its variables, and nothing else but the cards' file."""
+    mine = traveller.folder / "mine"
+    shutil.copytree(source / "inventories" / "sample", mine)
+    settings = mine / "group_vars" / "all.yml"
+    text = settings.read_text()
+    for old, new in {SAMPLE_KUBECONFIG: f"accelkit_kubeconfig: {traveller.cluster.kubeconfig}", **changes}.items():
+        if old not in text:
+            raise KindError(f"the sample inventory has no line {old!r} any more")
+        text = text.replace(old, new)
+    settings.write_text(text + CARDS_FILE)
+    traveller.inspect_options = ("--kubeconfig", str(traveller.cluster.kubeconfig))
+
+
+ROADS: dict[str, Callable[[Traveller], None]] = {
+    "checkout": prepare_checkout,
+    "packages": prepare_packages,
+    "awx": prepare_awx,
+    "ssh": prepare_ssh,
+}
