@@ -24,9 +24,10 @@ try:
     import msgspec
 
     from accelkit.errors import AccelkitError
-    from accelkit.install.run_lease import RUN_LEASE_SECONDS, RunLease, read_run_lease
+    from accelkit.install.run_lease import RunLease, read_run_lease
     from accelkit.kube.client import ApiClient
     from accelkit.kube.connection import load_connection
+    from accelkit.kube.lease import RUN_LEASE_SECONDS
 except ImportError as exc:
     IMPORT_ERROR = exc
 

@@ -31,6 +31,14 @@ _value:
   description: The dialect.
   type: dict
   contains:
+    name:
+      description: Its name.
+      type: str
+      sample: gcushare
+    advertised:
+      description: Whether accelkit's node agent can advertise its resources; else another system's device plugin does.
+      type: bool
+      sample: true
     resources:
       description: Extended resources by which a container asks for cards.
       type: list
@@ -63,7 +71,7 @@ except ImportError as exc:
 
 
 def dialect(name):
-    """Return a dialect's resources, annotation keys, log folder, and whether it lists bad cards."""
+    """Return what playbooks need to know of a dialect."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     try:
@@ -71,6 +79,8 @@ def dialect(name):
     except AccelkitError as exc:
         raise AnsibleFilterError(str(exc)) from exc
     return {
+        "name": found.name,
+        "advertised": found.advertised,
         "resources": list(found.resources.asking),
         "annotations": list(found.annotations.keys) if found.annotations else [],
         "log_folder": found.logs.folder,

@@ -50,17 +50,18 @@ options:
         type: list
         elements: str
         required: true
-  namespace:
+  namespaces:
     description:
-      - Where rights to namespaced resources are needed.
-    type: str
+      - Where rights to namespaced resources are needed, except to list them, which is needed in all namespaces.
+    type: list
+    elements: str
     required: true
 """
 
 EXAMPLES = r"""
 - name: Check that nodes may be labelled
   accelkit.kubernetes.access_check:
-    namespace: accelkit
+    namespaces: [accelkit, kube-system]
     rules:
       - apiGroups: [""]
         resources: [nodes]
@@ -96,10 +97,10 @@ def main():
             "required": True,
             "options": {"apiGroups": lists, "resources": lists, "verbs": lists},
         },
-        namespace={"type": "str", "required": True},
+        namespaces=lists,
     )
     rules = msgspec.convert(module.params["rules"], list[AccessRule])
-    denied = [str(each) for each in call(module, lambda api: find_denied(api, rules, module.params["namespace"]))]
+    denied = [str(each) for each in call(module, lambda api: find_denied(api, rules, module.params["namespaces"]))]
     if denied:
         module.fail_json(
             msg=f"the API server's user may not {', '.join(denied)}; let an administrator bind it to"

@@ -16,8 +16,9 @@ author:
 description:
   - Puts the label C(accelkit.io/share=true) on nodes, for any number of them in one call.
   - With O(state=absent), removes accelkit's metadata from nodes, that is the label, the annotation
-    C(accelkit.io/inventory), and the resources C(accelkit.io/memory) and C(accelkit.io/cards) in the node's capacity
-    and allocatable.
+    C(accelkit.io/inventory), and the resources C(accelkit.io/memory) and C(accelkit.io/cards), or those of the dialects
+    that its agents have advertised, in the node's capacity and allocatable. A label C(accelkit.io/share=false) is not
+    accelkit's and stays.
   - A kubelet only sets the resources of a vanished device plugin to 0. So with O(state=absent) the module waits for
     that, deletes the keys from the node's status, and confirms that they do not come back.
 extends_documentation_fragment:
@@ -45,6 +46,18 @@ options:
         vendor's tools have labelled so, and nodes with an inventory. A node labelled C(accelkit.io/share=false) is left
         out.
       - Without it, and O(state=absent), all nodes with any of accelkit's metadata.
+    type: list
+    elements: str
+    default: []
+  exclusive:
+    description:
+      - With O(state=present) and O(nodes), takes the label C(accelkit.io/share=true) off all other nodes. What else
+        they have of accelkit's goes with O(state=absent), when their agents are gone.
+    type: bool
+    default: false
+  keep:
+    description:
+      - With O(state=absent), names of nodes that stay shared. They lose only what a former dialect left.
     type: list
     elements: str
     default: []
@@ -129,6 +142,8 @@ def main():
     module = api_module(
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         nodes={"type": "list", "elements": "str", "default": []},
+        exclusive={"type": "bool", "default": False},
+        keep={"type": "list", "elements": "str", "default": []},
         wait_seconds={"type": "int", "default": 0},
         unit={"type": "str"},
         grace_seconds={"type": "int", "default": 420},
@@ -153,6 +168,7 @@ async def _apply(api, module):
             api,
             nodes=given["nodes"],
             check=module.check_mode,
+            exclusive=given["exclusive"],
             wait_seconds=given["wait_seconds"],
             unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
             dialect=load_dialect(given["dialect"]),
@@ -160,6 +176,7 @@ async def _apply(api, module):
     return await unshare(
         api,
         nodes=given["nodes"],
+        keep=given["keep"],
         grace_seconds=given["grace_seconds"],
         confirm_seconds=given["confirm_seconds"],
         check=module.check_mode,

@@ -24,6 +24,7 @@ _COMMANDS = {
     "inspect": "accelkit.inspection.command:inspect",
     "node-agent": "accelkit.node.command:node_agent",
     "renew-certificates": "accelkit.install.renewal_command:renew_certificates",
+    "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",
 }
 

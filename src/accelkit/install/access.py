@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -58,31 +59,31 @@ class _Review(msgspec.Struct):
     status: _ReviewStatus
 
 
-async def find_denied(api: ApiClient, rules: Sequence[AccessRule], namespace: str) -> list[ResourceAttributes]:
+async def find_denied(
+    api: ApiClient, rules: Sequence[AccessRule], namespaces: Sequence[str]
+) -> list[ResourceAttributes]:
     """Return the rights of the rules that the client's user lacks.
 
     Args:
         api: an open client.
-        rules: what is needed.
-        namespace: in which rights to namespaced objects are needed.
+        rules: what is needed; to list is needed in all namespaces.
+        namespaces: in which the other rights to namespaced objects are needed.
 
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    wanted = sorted({right for rule in rules for right in _expand(rule, namespace)})
+    wanted = sorted({right for rule in rules for right in _expand(rule, namespaces)})
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             reviews = [group.create_task(_review(api, right)) for right in wanted]
     return [right for right, review in zip(wanted, reviews, strict=True) if not review.result()]
 
 
-def _expand(rule: AccessRule, namespace: str) -> Iterator[ResourceAttributes]:
-    for group in rule.api_groups:
-        for name in rule.resources:
-            resource, _, subresource = name.partition("/")
-            place = "" if resource in _CLUSTER_SCOPED else namespace
-            for verb in rule.verbs:
-                yield ResourceAttributes(group, resource, subresource, verb, place)
+def _expand(rule: AccessRule, namespaces: Sequence[str]) -> Iterator[ResourceAttributes]:
+    for group, name, verb in product(rule.api_groups, rule.resources, rule.verbs):
+        resource, _, subresource = name.partition("/")
+        for place in ("",) if verb == "list" or resource in _CLUSTER_SCOPED else namespaces:
+            yield ResourceAttributes(group, resource, subresource, verb, place)
 
 
 async def _review(api: ApiClient, right: ResourceAttributes) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
@@ -14,6 +14,9 @@ SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")
 # The label of another system that we have set on the node; one that was there before is not ours to remove.
 SHARED_AS: Final = "accelkit.io/shared-as"
+# Resources of other systems that our agents advertise, or have advertised: elsewhere the same names are not ours.
+ADVERTISED: Final = "accelkit.io/advertised"
+SHARED: Final = "true"
 
 _ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FREED_AT_ANNOTATION)
 
@@ -28,22 +31,26 @@ class OwnedMetadata:
 
     Args:
         dialect: the one that the node agents serve.
+        keep: names of nodes that stay shared; of what they have, only what a former dialect left is found.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, keep: Collection[str] = ()) -> None:
         self._label = dialect.node_label
+        self._keep = frozenset(keep)
         self.resources = (dialect.resources.memory, dialect.resources.cards)
         native = load_dialect("native").resources
-        self._all_resources = tuple(dict.fromkeys((*self.resources, native.memory, native.cards)))
+        self._native = (native.memory, native.cards)
 
     def find_missing(self, node: Node) -> dict[str, dict[str, str]]:
         """Return the metadata that a shared node lacks; empty where it lacks none."""
         missing: dict[str, dict[str, str]] = {}
-        if read_share_label(node) != "true":
-            missing["labels"] = {SHARE_LABEL: "true"}
+        if read_share_label(node) != SHARED:
+            missing["labels"] = {SHARE_LABEL: SHARED}
         if self._label and self._label not in (node.metadata.labels or {}):
             missing.setdefault("labels", {})[self._label] = "true"
             missing["annotations"] = {SHARED_AS: self._label}
+        if foreign := set(self.resources) - {*self._native, *_read_advertised(node)}:
+            missing.setdefault("annotations", {})[ADVERTISED] = ",".join(sorted(foreign | _read_advertised(node)))
         return missing
 
     def find(self, node: Node) -> dict[str, dict[str, str]]:
@@ -52,25 +59,54 @@ class OwnedMetadata:
             "labels": self._find_labels(node),
             # Its size stands for it: up to 64 KiB of JSON on one line is nothing to read in a diff.
             "annotations": {
-                key: f"{len(text)} bytes" for key in _ANNOTATIONS if (text := node.find_annotation(key)) is not None
+                key: f"{len(node.find_annotation(key) or '')} bytes" for key in self._find_annotations(node)
             },
             **{table: self.find_resources(node, table) for table in TABLES},
         }
         return {kind: values for kind, values in owned.items() if values}
 
-    def build_removal(self, node: Node) -> Mapping[str, Any]:
-        """Return the merge patch of metadata that removes our labels and annotations."""
-        return {
-            "labels": dict.fromkeys([SHARE_LABEL, *self._find_labels(node)]),
-            "annotations": dict.fromkeys(_ANNOTATIONS),
-        }
+    def build_removal(self, node: Node) -> dict[str, dict[str, str | None]]:
+        """Return the merge patch of metadata that removes our labels and annotations.
+
+        The names of the resources that it advertised stay until the node has none of them.
+        """
+        annotations = self._find_annotations(node)
+        if ADVERTISED in annotations and any(self.find_resources(node, table) for table in TABLES):
+            del annotations[ADVERTISED]
+        return {"labels": dict.fromkeys(self._find_labels(node)), "annotations": annotations}
 
     def find_resources(self, node: Node, table: str) -> dict[str, str]:
         """Return our resources in the node's capacity or allocatable."""
         quantities: Mapping[str, str] = getattr(node.status, table) or {}
-        return {name: quantities[name] for name in self._all_resources if name in quantities}
+        names = {*self._native, *_read_advertised(node)}
+        if node.metadata.name in self._keep:
+            names -= set(self.resources)
+        return {name: quantities[name] for name in sorted(names) if name in quantities}
+
+    def _find_annotations(self, node: Node) -> dict[str, str | None]:
+        """Return what becomes of our annotations, None where they go."""
+        kept = node.metadata.name in self._keep
+        present: dict[str, str | None] = {}
+        if not kept:
+            present = {key: None for key in _ANNOTATIONS if node.find_annotation(key) is not None}
+        elif node.find_annotation(SHARED_AS) not in {None, self._label}:
+            present = {SHARED_AS: None}
+        advertised = _read_advertised(node)
+        still = advertised & set(self.resources) if kept else set()
+        if advertised != still:
+            present[ADVERTISED] = ",".join(sorted(still)) or None
+        return present
 
     def _find_labels(self, node: Node) -> dict[str, str]:
         present = node.metadata.labels or {}
-        keys = [SHARE_LABEL, node.find_annotation(SHARED_AS) or ""]
-        return find_owned_labels(node) | {key: present[key] for key in keys if key in present}
+        former = node.find_annotation(SHARED_AS) or ""
+        if node.metadata.name in self._keep:
+            return {former: present[former]} if former in present and former != self._label else {}
+        owned = {former: present[former]} if former in present else {}
+        # Another value is what somebody else said.
+        shared = {SHARE_LABEL: SHARED} if read_share_label(node) == SHARED else {}
+        return find_owned_labels(node) | shared | owned
+
+
+def _read_advertised(node: Node) -> set[str]:
+    return set(filter(None, (node.find_annotation(ADVERTISED) or "").split(",")))

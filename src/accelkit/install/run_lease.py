@@ -17,13 +17,11 @@ import msgspec
 from accelkit.errors import AccelkitError, ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.lease import Elector, LeaseName
+from accelkit.kube.lease import RUN_LEASE, RUN_LEASE_SECONDS, Elector
 from accelkit.kube.objects import delete_if_present
 from accelkit.kube.options import ConnectionOptions
 from accelkit.kube.paths import build_leases_path, build_object_path
 
-RUN_LEASE: Final = LeaseName("kube-system", "accelkit-run")
-RUN_LEASE_SECONDS: Final = 60
 _RENEW_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 2.0
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
-from accelkit.install.owned_metadata import TABLES, OwnedMetadata, read_share_label
+from accelkit.install.offers import find_offer_problem
+from accelkit.install.owned_metadata import SHARE_LABEL, SHARED, TABLES, OwnedMetadata, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.kube.reflector import list_all
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
-from accelkit.model.units import format_unit
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import list_presence_labels
 
@@ -53,6 +53,7 @@ async def share(
     *,
     nodes: Collection[str] = (),
     check: bool = False,
+    exclusive: bool = False,
     wait_seconds: float = 0.0,
     unit_bytes: int | None = None,
     dialect: Dialect = NATIVE,
@@ -63,6 +64,7 @@ async def share(
         api: an open client.
         nodes: names; empty for all nodes with cards.
         check: write nothing.
+        exclusive: take this label off all nodes that are not named, where nodes are.
         wait_seconds: where positive, wait that long for every node to offer its memory and cards.
         unit_bytes: the cluster's unit, where agents that were told another are waited for too.
         dialect: whose resources the node agents serve.
@@ -76,12 +78,17 @@ async def share(
     chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
     owned = OwnedMetadata(dialect)
-    lacking = {node.metadata.name: node for node in chosen if owned.find_missing(node)}
-    before = {name: owned.find(node) for name, node in lacking.items()}
-    after = {name: _merge(before[name], owned.find_missing(node)) for name, node in lacking.items()}
+    patches: dict[str, Mapping[str, Mapping[str, str | None]]] = {
+        node.metadata.name: missing for node in chosen if (missing := owned.find_missing(node))
+    }
+    if exclusive and nodes:
+        dropped = [name for name, node in listed.items() if name not in names and read_share_label(node) == SHARED]
+        patches |= {name: {"labels": {SHARE_LABEL: None}} for name in dropped}
+    before = {name: owned.find(listed[name]) for name in patches}
+    after = {name: _merge(before[name], patch) for name, patch in patches.items()}
     if not check:
-        await _for_each(lacking, lambda name: _patch_metadata(api, name, owned.find_missing(lacking[name])))
-    if wait_seconds > 0 and not (check and lacking):
+        await _for_each(patches, lambda name: _patch_metadata(api, name, patches[name]))
+    if wait_seconds > 0 and not (check and patches):
 
         def find_problem(node: Node) -> str | None:
             return find_offer_problem(node, unit_bytes, dialect)
@@ -89,7 +96,7 @@ async def share(
         await _wait_until_no_problem(
             api, names, wait_seconds, find_problem, "{count} of {all} nodes do not offer their cards: {list}"
         )
-    return Sharing(bool(lacking), before, after, names)
+    return Sharing(bool(patches), before, after, names)
 
 
 async def list_unlabelled(api: ApiClient) -> list[str]:
@@ -106,6 +113,7 @@ async def unshare(
     api: ApiClient,
     *,
     nodes: Collection[str] = (),
+    keep: Collection[str] = (),
     grace_seconds: float,
     confirm_seconds: float,
     check: bool = False,
@@ -113,9 +121,12 @@ async def unshare(
 ) -> Sharing:
     """Remove our labels, annotations and resources from nodes: the named ones, else all that have any of these.
 
+    A share label with another value than ours is what somebody else said, and stays.
+
     Args:
         api: an open client.
         nodes: names; empty for all nodes that have something of ours.
+        keep: names of nodes that stay shared; they lose only what a former dialect left.
         grace_seconds: how long to wait for the kubelets to have given up the resources.
         confirm_seconds: how long to watch that the deleted keys stay away.
         check: write nothing.
@@ -128,7 +139,7 @@ async def unshare(
     """
     listed = await _list(api)
     chosen = _choose(listed, nodes) if nodes else list(listed.values())
-    owned = OwnedMetadata(dialect)
+    owned = OwnedMetadata(dialect, keep)
     to_clear = {node.metadata.name: node for node in chosen if owned.find(node)}
     names = tuple(sorted(nodes or to_clear))
     before = {name: owned.find(node) for name, node in to_clear.items()}
@@ -141,32 +152,10 @@ async def unshare(
     # An agent on its way out may have published its inventory once more.
     await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
     await _for_each(to_clear, lambda name: _delete_keys(api, name, owned))
+    # Names of resources are kept until these are gone.
+    await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
     await _confirm_removal(api, to_clear, confirm_seconds, owned)
     return result
-
-
-def find_offer_problem(node: Node, unit_bytes: int | None = None, dialect: Dialect = NATIVE) -> str | None:
-    """Return why a shared node offers no cards yet; None where it does.
-
-    Raises:
-        ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
-    """
-    text = node.find_annotation(INVENTORY_ANNOTATION)
-    if text is None:
-        return "its agent has published no inventory"
-    try:
-        inventory = decode_inventory(text)
-    except InventoryError as exc:
-        return str(exc)
-    if unit_bytes not in (None, inventory.told_unit_bytes):
-        return f"its agent still goes by the unit {format_unit(inventory.told_unit_bytes)}"
-    if inventory.problem and unit_bytes is not None:
-        raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
-    if not inventory.cards:
-        return "its agent found no card"
-    allocatable = node.status.allocatable or {}
-    absent = [name for name in OwnedMetadata(dialect).resources if allocatable.get(name, "0") == "0"]
-    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None
 
 
 async def _list(api: ApiClient) -> dict[str, Node]:
@@ -200,12 +189,11 @@ def _has_cards(node: Node) -> bool:
 
 
 def _merge(
-    metadata: Mapping[str, Mapping[str, str]], more: Mapping[str, Mapping[str, str]]
+    metadata: Mapping[str, Mapping[str, str]], patch: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, Mapping[str, str]]:
-    return {
-        kind: {**metadata.get(kind, {}), **more.get(kind, {})}
-        for kind in (*metadata, *(k for k in more if k not in metadata))
-    }
+    merged = {kind: {**metadata.get(kind, {}), **patch.get(kind, {})} for kind in {**metadata, **patch}}
+    left = {kind: {key: value for key, value in table.items() if value is not None} for kind, table in merged.items()}
+    return {kind: table for kind, table in left.items() if table}
 
 
 def _find_resources_left(node: Node, owned: OwnedMetadata) -> str | None:

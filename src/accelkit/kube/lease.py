@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -57,6 +58,11 @@ class LeaseName:
 
     namespace: str
     name: str
+
+
+# By which one run of the playbooks at a time changes a cluster.
+RUN_LEASE: Final = LeaseName("kube-system", "accelkit-run")
+RUN_LEASE_SECONDS: Final = 60
 
 
 def parse_lease(text: str) -> LeaseName:

@@ -5,7 +5,10 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import access_check
 
 from accelkit.install.access import AccessRule, ResourceAttributes
 
-GIVEN = {"namespace": "accelkit", "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]}
+GIVEN = {
+    "namespaces": ["accelkit", "kube-system"],
+    "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}],
+}
 
 
 @pytest.fixture
@@ -14,8 +17,8 @@ def denies(monkeypatch, kubeconfig):
     asked = []
 
     def make(*denied):
-        async def find(_api, rules, namespace):
-            asked.append((rules, namespace))
+        async def find(_api, rules, namespaces):
+            asked.append((rules, namespaces))
             return list(denied)
 
         monkeypatch.setattr(access_check, "find_denied", find)
@@ -28,7 +31,7 @@ def test_rights_that_are_there_pass(run_module, denies):
     asked = denies()
     answer = run_module(access_check, GIVEN)
     assert (answer["changed"], answer["denied"]) == (False, [])
-    assert asked == [([AccessRule(("",), ("nodes",), ("patch",))], "accelkit")]
+    assert asked == [([AccessRule(("",), ("nodes",), ("patch",))], ["accelkit", "kube-system"])]
 
 
 def test_rights_that_are_missing_are_told_with_what_gives_them(run_module, denies):

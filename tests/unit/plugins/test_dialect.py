@@ -11,6 +11,8 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 def test_a_dialect_is_told_as_its_file_has_it(name):
     dialect = load_dialect(name)
     assert plugin.dialect(name) == {
+        "name": name,
+        "advertised": dialect.advertised,
         "resources": list(dialect.resources.asking),
         "annotations": list(dialect.annotations.keys) if dialect.annotations else [],
         "log_folder": dialect.logs.folder,

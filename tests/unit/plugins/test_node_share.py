@@ -28,18 +28,17 @@ def calls(monkeypatch, kubeconfig):
 
 def test_present_shares(run_module, calls):
     answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3, "unit": "0.1"})
-    told = {"nodes": ["a"], "check": False, "wait_seconds": 3, "unit_bytes": 10**8, "dialect": load_dialect("native")}
-    assert calls == [("share", told)]
+    told = {"nodes": ["a"], "check": False, "exclusive": False, "wait_seconds": 3, "unit_bytes": 10**8}
+    assert calls == [("share", {**told, "dialect": load_dialect("native")})]
     assert answer["changed"]
     assert answer["nodes"] == ["a"]
     assert answer["diff"] == {"before": {"a": {}}, "after": {"a": {"labels": {}}}}
 
 
 def test_absent_takes_everything_off(run_module, calls):
-    run_module(
-        node_share, {"state": "absent", "grace_seconds": 5, "confirm_seconds": 2, "dialect": "gcushare"}, check=True
-    )
-    told = {"nodes": [], "grace_seconds": 5, "confirm_seconds": 2, "check": True, "dialect": load_dialect("gcushare")}
+    times = {"grace_seconds": 5, "confirm_seconds": 2}
+    run_module(node_share, {"state": "absent", "keep": ["b"], "dialect": "gcushare", **times}, check=True)
+    told = {"nodes": [], "keep": ["b"], **times, "check": True, "dialect": load_dialect("gcushare")}
     assert calls == [("unshare", told)]
 
 

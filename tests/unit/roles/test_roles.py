@@ -58,7 +58,12 @@ class Defaults:
 
 def describe_dialect(name):
     found = load_dialect(name)
-    return {"resources": list(found.resources.asking), "log_folder": found.logs.folder}
+    return {
+        "name": found.name,
+        "advertised": found.advertised,
+        "resources": list(found.resources.asking),
+        "log_folder": found.logs.folder,
+    }
 
 
 def look_up(plugin, *arguments):
@@ -175,6 +180,9 @@ def test_dialects_reach_all_roles():
     assert Defaults("device_plugin", **given)["device_plugin_dialect"] == "gcushare"
     assert Defaults("device_plugin", **given)["device_plugin_log_folder"] == "/var/log/topscloud/gcushare"
     assert Defaults("extender", **given)["extender_log_folder"] == "/var/log/topscloud/gcushare"
+    # Intel's device plugin advertises what pods ask for in this dialect.
+    assert Defaults("node_labels", accelkit_dialects=["gas"])["node_labels_dialect"] == "native"
+    assert Defaults("device_plugin", accelkit_dialects=["gas", "aliyun"])["device_plugin_dialect"] == "aliyun"
     resources = Defaults("scheduler", **given)["scheduler_managed_resources"]
     assert {"accelkit.io/memory", "enflame.com/gcu-memory", "gpu.intel.com/i915"} <= set(resources)
 
@@ -207,6 +215,7 @@ def test_objects_are_labelled_and_found_by_their_selector(role, name):
     for each in objects(role).values():
         assert each["metadata"]["name"] == name
         assert sorted(each["metadata"]["labels"]) == [
+            "app.kubernetes.io/component",
             "app.kubernetes.io/managed-by",
             "app.kubernetes.io/name",
             "app.kubernetes.io/part-of",

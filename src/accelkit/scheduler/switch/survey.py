@@ -156,6 +156,7 @@ class Survey:
         folders = (
             *self.list_own_folders(),
             *list_missing_folders(self._host, self._folder if intent.plan.files else "/"),
+            *self._list_made_for_us(),
             *list_missing_folders(self._host, str(PurePosixPath(self._launch.path).parent)),
         )
         common: dict[str, Any] = {
@@ -191,6 +192,12 @@ class Survey:
                 break
             ours.insert(0, place)
         return ours
+
+    def _list_made_for_us(self) -> list[str]:
+        """Return the folder of our files where it is there and empty: a mount of a keeper's pod has made it."""
+        there = self._host.read_status(self._folder) is not None
+        empty = there and "accelkit" in PurePosixPath(self._folder).name and not self._host.list_names(self._folder)
+        return [self._folder] if empty else []
 
     def list_lost_originals(self) -> list[str]:
         """Return the originals that no record names: of a run that was cut off, or of what others changed since."""

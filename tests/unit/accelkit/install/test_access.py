@@ -26,15 +26,17 @@ class Reviewer(FakeApi):
 
 RULES = [
     AccessRule(("",), ("nodes", "nodes/status"), ("list", "patch")),
-    AccessRule(("apps",), ("daemonsets",), ("create",)),
+    AccessRule(("apps",), ("daemonsets",), ("create", "list")),
 ]
 
 
 async def test_each_right_is_asked_for_once_where_it_is_needed():
     api = Reviewer()
-    assert await find_denied(api, [*RULES, *RULES], "accelkit") == []
+    assert await find_denied(api, [*RULES, *RULES], ["accelkit", "kube-system"]) == []
     assert sorted(api.asked) == [
         "create daemonsets.apps in accelkit",
+        "create daemonsets.apps in kube-system",
+        "list daemonsets.apps",
         "list nodes",
         "list nodes/status",
         "patch nodes",
@@ -44,7 +46,7 @@ async def test_each_right_is_asked_for_once_where_it_is_needed():
 
 async def test_what_is_denied_is_told():
     api = Reviewer("patch nodes", "create daemonsets.apps in accelkit")
-    assert [str(each) for each in await find_denied(api, RULES, "accelkit")] == [
+    assert [str(each) for each in await find_denied(api, RULES, ["accelkit"])] == [
         "patch nodes",
         "create daemonsets.apps in accelkit",
     ]
@@ -54,4 +56,4 @@ async def test_an_api_server_that_does_not_answer_is_an_error_of_its_own():
     api = Reviewer()
     api.fail(ApiError("no answer"), times=None)
     with pytest.raises(ApiError, match="no answer"):
-        await find_denied(api, RULES, "accelkit")
+        await find_denied(api, RULES, ["accelkit"])

@@ -9,7 +9,8 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
 from accelkit.install import run_lease
-from accelkit.install.run_lease import RUN_LEASE, RunLease, hold_run_lease, read_run_lease
+from accelkit.install.run_lease import RunLease, hold_run_lease, read_run_lease
+from accelkit.kube.lease import RUN_LEASE
 from accelkit.kube.paths import build_leases_path, build_object_path
 
 LEASE = build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name)

@@ -10,12 +10,15 @@ from accelkit.install.sharing import list_unlabelled, share, unshare
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.vendors.dialects import load_dialect
 
 INVENTORY = encode_inventory(Inventory(2**30, (Card(id="card-0", vendor="v", model="m", memory_bytes=2**34),)))
 PRESENT = "feature.node.kubernetes.io/pci-simulated.present"
 OFFER = {"accelkit.io/memory": "16", "accelkit.io/cards": "1"}
 A = build_node_path("a")
 GONE = {"accelkit.io/memory": "0", "accelkit.io/cards": "0"}
+GCUSHARE = load_dialect("gcushare")
+THEIRS = {"enflame.com/gcu-memory": "0", "enflame.com/gcu-count": "0"}
 
 
 def cluster(*nodes, polls=()):
@@ -210,3 +213,70 @@ async def test_nodes_of_which_nothing_says_whether_they_have_cards_are_listed():
     for name, each in labels.items():
         api.store(NODES, {"metadata": {"name": name, "labels": each}})
     assert await list_unlabelled(api) == ["another", "unknown"]
+
+
+async def test_what_somebody_else_said_of_a_node_stays():
+    api = cluster(node("a", labels={"accelkit.io/share": "false"}, offer=GONE))
+    await unshare(api, grace_seconds=0, confirm_seconds=0)
+    assert api.objects[A] == node("a", labels={"accelkit.io/share": "false"})
+    assert not (await unshare(api, grace_seconds=0, confirm_seconds=0)).changed
+
+
+async def test_nodes_that_are_no_longer_named_lose_the_label():
+    api = cluster(shared("a", OFFER), shared("b", OFFER), node("c", labels={"accelkit.io/share": "false"}), node("d"))
+    done = await share(api, nodes=["a", "d"], exclusive=True)
+    assert done.nodes == ("a", "d")
+    assert sorted(done.after) == ["b", "d"]
+    assert done.before["b"]["labels"] == {"accelkit.io/share": "true"}
+    assert "labels" not in done.after["b"]
+    labels = {
+        name: api.objects[build_node_path(name)]["metadata"]["labels"].get("accelkit.io/share") for name in "abcd"
+    }
+    assert labels == {"a": "true", "b": None, "c": "false", "d": "true"}
+    assert not (await share(api, nodes=["a", "d"], exclusive=True)).changed
+
+
+async def test_without_names_no_node_loses_the_label():
+    api = cluster(node("by-hand", labels={"accelkit.io/share": "true"}))
+    assert not (await share(api, exclusive=True)).changed
+
+
+async def share_by_a_dialect(*nodes):
+    api = cluster(*nodes)
+    await share(api, dialect=GCUSHARE)
+    return api
+
+
+async def test_a_former_dialect_leaves_nothing_on_a_node_that_stays_shared():
+    api = await share_by_a_dialect(shared("a", {**OFFER, **THEIRS}), shared("b", OFFER))
+    assert api.objects[A]["metadata"]["annotations"]["accelkit.io/advertised"] == ",".join(sorted(THEIRS))
+    assert api.objects[A]["metadata"]["labels"]["enflame.com/gcushare"] == "true"
+    done = await unshare(api, keep=["a", "b"], grace_seconds=0, confirm_seconds=0)
+    assert done.before["a"]["capacity"] == THEIRS
+    assert api.objects[A] == shared("a", OFFER)
+    assert not (await unshare(api, keep=["a", "b"], grace_seconds=0, confirm_seconds=0)).changed
+
+
+async def test_a_dialect_in_use_is_left_to_nodes_that_stay_shared_and_the_native_resources_go():
+    api = await share_by_a_dialect(shared("a", {**GONE, **dict.fromkeys(THEIRS, "16")}))
+    await unshare(api, keep=["a"], grace_seconds=0, confirm_seconds=0, dialect=GCUSHARE)
+    assert api.objects[A]["status"]["capacity"] == {"cpu": "4", **dict.fromkeys(THEIRS, "16")}
+    assert api.objects[A]["metadata"]["labels"]["enflame.com/gcushare"] == "true"
+
+
+async def test_resources_of_a_dialect_are_removed_without_naming_it_and_those_of_others_stay():
+    foreign = node("theirs", offer=dict.fromkeys(THEIRS, "16"))
+    api = await share_by_a_dialect(shared("a", THEIRS), foreign)
+    await unshare(api, grace_seconds=0, confirm_seconds=0)
+    assert api.objects[A] == node("a")
+    assert api.objects[build_node_path("theirs")] == foreign
+
+
+async def test_names_of_resources_are_kept_until_these_are_gone():
+    api = await share_by_a_dialect(shared("a", dict.fromkeys(THEIRS, "16")))
+    with pytest.raises(ServiceError, match="still offer"):
+        await unshare(api, grace_seconds=0, confirm_seconds=0)
+    for table in api.objects[A]["status"].values():
+        table.update(THEIRS)
+    await unshare(api, grace_seconds=0, confirm_seconds=0)
+    assert api.objects[A] == node("a")

@@ -1,0 +1,34 @@
+"""What a shared node offers to pods."""
+
+from __future__ import annotations
+
+from accelkit.errors import InventoryError, ServiceError
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.pod import Node
+from accelkit.model.units import format_unit
+from accelkit.vendors.dialects import Dialect
+
+
+def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> str | None:
+    """Return why a shared node offers no cards yet; None where it does.
+
+    Raises:
+        ServiceError: its agent says that it cannot take `unit_bytes` over, which no waiting changes.
+    """
+    text = node.find_annotation(INVENTORY_ANNOTATION)
+    if text is None:
+        return "its agent has published no inventory"
+    try:
+        inventory = decode_inventory(text)
+    except InventoryError as exc:
+        return str(exc)
+    if unit_bytes not in (None, inventory.told_unit_bytes):
+        return f"its agent still goes by the unit {format_unit(inventory.told_unit_bytes)}"
+    if inventory.problem and unit_bytes is not None:
+        raise ServiceError(f"node {node.metadata.name}: {inventory.problem}")
+    if not inventory.cards:
+        return "its agent found no card"
+    allocatable = node.status.allocatable or {}
+    resources = (dialect.resources.memory, dialect.resources.cards)
+    absent = [name for name in resources if allocatable.get(name, "0") == "0"]
+    return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None

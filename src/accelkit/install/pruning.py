@@ -1,0 +1,177 @@
+"""Deletes objects of the cluster that an installation made and wants no longer, found by their labels.
+
+What a run of the playbooks applies has the labels below. So what an earlier run made is found without its variables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ApiError, ServiceError, raise_first
+from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import delete_if_present, get_if_present
+from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.kube.reflector import list_all
+from accelkit.model.object_meta import ObjectMeta
+
+OWNER_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+_POLL_SECONDS: Final = 1.0
+# A workload is gone when its pods are.
+_FOREGROUND: Final = {"propagationPolicy": "Foreground"}
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind that the playbooks apply.
+
+    Attributes:
+        name: as `Deployment`.
+        plural: as in paths.
+        versions: the API's versions that have it, the newest first.
+    """
+
+    name: str
+    plural: str
+    versions: tuple[str, ...]
+
+
+_RBAC: Final = ("rbac.authorization.k8s.io/v1",)
+_ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
+_LEASE: Final = Kind("Lease", "leases", ("coordination.k8s.io/v1",))
+# In the order of deletion: nothing loses what it needs while it runs, and a right goes before what bounds it.
+_STEPS: Final = (
+    (
+        Kind("CronJob", "cronjobs", ("batch/v1", "batch/v1beta1")),
+        Kind("DaemonSet", "daemonsets", ("apps/v1",)),
+        Kind("Deployment", "deployments", ("apps/v1",)),
+    ),
+    (
+        _LEASE,
+        Kind("PodDisruptionBudget", "poddisruptionbudgets", ("policy/v1", "policy/v1beta1")),
+        Kind("Service", "services", ("v1",)),
+        Kind("ConfigMap", "configmaps", ("v1",)),
+        Kind("Secret", "secrets", ("v1",)),
+        Kind("RoleBinding", "rolebindings", _RBAC),
+        Kind("Role", "roles", _RBAC),
+        Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC),
+        Kind("ClusterRole", "clusterroles", _RBAC),
+    ),
+    (
+        Kind("ServiceAccount", "serviceaccounts", ("v1",)),
+        Kind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", _ADMISSION),
+    ),
+    (
+        Kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies", _ADMISSION),
+        Kind("Namespace", "namespaces", ("v1",)),
+    ),
+)
+KINDS: Final = tuple(kind for step in _STEPS for kind in step)
+
+
+class ObjectKey(msgspec.Struct, frozen=True, order=True):
+    """Names one object; the version of its API does not matter."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+class _Definition(msgspec.Struct):
+    kind: str
+    metadata: ObjectMeta
+
+
+class _Item(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKey]:
+    """Return the keys of objects, given as they are applied."""
+    given = msgspec.convert(definitions, list[_Definition])
+    return frozenset(ObjectKey(each.kind, each.metadata.namespace, each.metadata.name) for each in given)
+
+
+async def prune(
+    api: ApiClient, *, component: str, keep: Collection[ObjectKey], timeout_seconds: float, check: bool = False
+) -> list[ObjectKey]:
+    """Delete the objects of a component that are not to be kept, in all namespaces; wait until they are gone.
+
+    A Lease by which the replicas of a deleted Deployment chose their leader goes with it.
+
+    Args:
+        api: an open client.
+        component: the value of COMPONENT_LABEL; empty for all objects with OWNER_LABELS.
+        keep: what is still wanted.
+        timeout_seconds: how long to wait until they are gone.
+        check: delete nothing.
+
+    Returns:
+        What was (in check mode: would be) deleted, sorted.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: an object is still there after the timeout.
+    """
+    found = await _find(api, component, keep)
+    if not check:
+        deadline = time.monotonic() + timeout_seconds
+        for step in _STEPS:
+            paths = {key: path for key, path in found.items() if key.kind in {kind.name for kind in step}}
+            with raise_first(Exception):
+                async with asyncio.TaskGroup() as group:
+                    for key, path in paths.items():
+                        group.create_task(_delete(api, key, path, deadline))
+    return sorted(found)
+
+
+async def _find(api: ApiClient, component: str, keep: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
+    """Return the objects to delete, with their paths."""
+    labels = OWNER_LABELS | ({COMPONENT_LABEL: component} if component else {})
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    with raise_first(Exception):
+        async with asyncio.TaskGroup() as group:
+            lists = [group.create_task(_list(api, kind, selector)) for kind in KINDS]
+    found = {key: path for listed in lists for key, path in listed.result().items() if key not in keep}
+    leases = [ObjectKey(_LEASE.name, key.namespace, key.name) for key in found if key.kind == "Deployment"]
+    for key in leases:
+        path = build_object_path(build_collection_path(_LEASE.versions[0], _LEASE.plural, key.namespace), key.name)
+        if await get_if_present(api, path) is not None:
+            found[key] = path
+    return found
+
+
+async def _list(api: ApiClient, kind: Kind, selector: str) -> Mapping[ObjectKey, str]:
+    for version in kind.versions:
+        try:
+            path = build_collection_path(version, kind.plural)
+            items, _ = await list_all(api, path, _Item, query={"labelSelector": selector})
+        except ApiError as exc:
+            if not exc.not_found:
+                raise
+            continue
+        return {
+            ObjectKey(kind.name, each.metadata.namespace, each.metadata.name): build_object_path(
+                build_collection_path(version, kind.plural, each.metadata.namespace), each.metadata.name
+            )
+            for each in items
+        }
+    return {}
+
+
+async def _delete(api: ApiClient, key: ObjectKey, path: str, deadline: float) -> None:
+    await delete_if_present(api, path, _FOREGROUND)
+    while await get_if_present(api, path) is not None:
+        if time.monotonic() > deadline:
+            raise ServiceError(
+                f"{key} is not gone in time",
+                next_step="see what its finalizers or pods wait for, then run the playbook again",
+            )
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,79 @@
+"""The command `accelkit scheduler-keeper`, which runs in a pod on each control-plane node."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from accelkit import __version__
+from accelkit.errors import ConfigurationError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.logs import set_up_service_log
+from accelkit.scheduler.arguments import CredentialsSpec, Spec, decode_spec
+from accelkit.scheduler.host.host import LocalHost
+from accelkit.scheduler.keeper import COMPONENT, Keeper
+
+
+@click.command("scheduler-keeper", short_help="Keep this host's kube-scheduler calling the extender.")
+@click.version_option(__version__, prog_name="accelkit scheduler-keeper")
+@click.option(
+    "--spec",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="JSON with the arguments of the Ansible module scheduler_config; read anew each time.",
+)
+@click.option(
+    "--credentials",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder with tls.crt, tls.key and ca.crt, for an extender that is called by HTTPS.",
+)
+@click.option("--node", envvar="NODE_NAME", show_envvar=True, required=True, help="Name of this host's node.")
+@click.option(
+    "--root",
+    default="/",
+    show_default=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where the host's files lie.",
+)
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Default: KUBECONFIG, else the pod's service account."
+)
+def scheduler_keeper(spec: Path, credentials: Path | None, node: str, root: Path, kubeconfig: Path | None) -> None:
+    """Switch the kube-scheduler of this host again, whenever its manifest was written anew.
+
+    A run of the playbooks that changes the cluster goes first. What is done, and what cannot be, is told by Events on
+    the pod kube-scheduler-NODE in kube-system.
+    """
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        connection = load_connection(kubeconfig)
+        async with ApiClient(connection) as api:
+            await Keeper(api, connection, LocalHost(root), node, partial(read_spec, spec, credentials)).keep(stop)
+
+    set_up_service_log(COMPONENT, None)
+    asyncio.run(run())
+
+
+def read_spec(path: Path, credentials: Path | None) -> Spec:
+    """Read what kube-scheduler shall be told.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or is not what it should be.
+    """
+    try:
+        spec = decode_spec(msgspec.json.decode(path.read_bytes()))
+        if credentials is None:
+            return spec
+        ca, certificate, key = ((credentials / name).read_text() for name in ("ca.crt", "tls.crt", "tls.key"))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"what kube-scheduler shall be told cannot be read: {exc}") from exc
+    return msgspec.structs.replace(spec, credentials=CredentialsSpec(ca=ca, certificate=certificate, key=key))

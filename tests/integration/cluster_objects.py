@@ -1,0 +1,90 @@
+"""What is in a sandbox's cluster, whole, and who may do what there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from conftest import Cluster, Sandbox
+from ruamel.yaml import YAML
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.paths import build_collection_path, build_group_path, build_secrets_path
+
+RBAC = build_group_path("rbac.authorization.k8s.io/v1")
+# What kubelets and controllers change all the time.
+VOLATILE = (
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "observedGeneration",
+    "lastHeartbeatTime",
+    "lastTransitionTime",
+    "lastUpdateTime",
+)
+# Kinds that come and go, and Leases, which say who leads just now.
+PASSING = ("Event", "ComponentStatus", "Lease")
+
+
+async def objects(sandbox: Sandbox) -> dict[str, dict]:
+    """All objects of all kinds that the API server lists, whole."""
+    found: dict[str, dict] = {}
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        cluster = Cluster(api, sandbox)
+        groups = (await cluster.get("/apis"))["groups"]
+        for version in ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]:
+            for resource in (await cluster.get(version))["resources"]:
+                if "list" not in resource["verbs"] or resource["kind"] in PASSING:
+                    continue
+                for item in (await cluster.get(f"{version}/{resource['name']}"))["items"]:
+                    metadata = item["metadata"]
+                    name = f"{version}/{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
+                    found[name] = stable(item)
+    return found
+
+
+def load_yaml(path: Path) -> dict:
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+async def kubeconfig_of(sandbox: Sandbox, name: str, role: dict) -> Path:
+    """Make a user with the rules of this role and nothing else; return its kubeconfig."""
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        accounts = build_collection_path("v1", "serviceaccounts", "default")
+        await api.post(accounts, {"metadata": {"name": name}})
+        await api.post(f"{RBAC}/clusterroles", {"metadata": {"name": f"test-{name}"}, "rules": role["rules"]})
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"test-{name}"}
+        binding = {"metadata": {"name": f"test-{name}"}, "roleRef": reference, "subjects": [subject]}
+        await api.post(f"{RBAC}/clusterrolebindings", binding)
+        token = json.loads(await api.post(f"{accounts}/{name}/token", {"spec": {}}))["status"]["token"]
+    document = load_yaml(sandbox.kubeconfig)
+    document["users"][0]["user"] = {"token": token}
+    path = sandbox.paths.root.parent / f"{name}.kubeconfig"
+    path.write_text(json.dumps(document))
+    return path
+
+
+async def create_pull_secret(sandbox: Sandbox) -> None:
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        secret = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": '{"auths": {}}'}}
+        await api.post(build_secrets_path("default"), {"metadata": {"name": "registry"}, **secret})
+
+
+async def find_pull_secrets(sandbox: Sandbox) -> list[str]:
+    """The namespaces that have the Secret."""
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        found = json.loads(await api.get("/api/v1/secrets"))["items"]
+    return sorted(each["metadata"]["namespace"] for each in found if each["metadata"]["name"] == "registry")
+
+
+def stable(value):
+    if isinstance(value, dict):
+        return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
+    return [stable(entry) for entry in value] if isinstance(value, list) else value
+
+
+def changed(output: str) -> int:
+    return sum(int(count) for count in re.findall(r"changed=(\d+)", output.partition("PLAY RECAP")[2]))

@@ -1,0 +1,146 @@
+"""site.yml with other variables than before removes what only the former ones wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from cluster_objects import changed, create_pull_secret, find_pull_secrets, objects
+from conftest import BIN, REPOSITORY, Sandbox
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.paths import NODES, build_leases_path, build_node_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+# What the choices below add, wherever it is; pods and what makes them have other names each time.
+PASSING = ("/pods ", "/replicasets ", "/controllerrevisions ", "/secrets default/")
+OTHER = {
+    "accelkit_shared_nodes": ["node-1"],
+    "accelkit_dialects": ["gcushare", "aliyun"],
+    "accelkit_image_pull_secrets": ["registry"],
+}
+SECOND = {"second_scheduler_name": "former", "second_scheduler_extender_url": "http://127.0.0.1:1"}
+
+
+async def lasting(sandbox: Sandbox) -> dict[str, object]:
+    """The names of all objects that are not replaced each time, and of nodes also what they are said to have."""
+    found: dict[str, object] = {}
+    for name, each in (await objects(sandbox)).items():
+        if name.startswith(NODES):
+            metadata, status = each["metadata"], each["status"]
+            # The agents' inventories are the same but for the time of the last scan.
+            found[name] = [
+                metadata["labels"],
+                sorted(metadata["annotations"]),
+                status["capacity"],
+                status["allocatable"],
+            ]
+        elif not any(kind in name for kind in PASSING):
+            found[name] = each["metadata"].get("labels")
+    return found
+
+
+async def install_second_scheduler(sandbox: Sandbox, folder: Path) -> None:
+    """Apply its objects as the role does, and the Lease that its replicas would make."""
+    role = {"name": "accelkit.kubernetes.second_scheduler", "tasks_from": "apply"}
+    play = {"hosts": "accelkit_api", "gather_facts": False, "vars": SECOND}
+    defaults = {"kubeconfig": str(sandbox.kubeconfig)}
+    play["module_defaults"] = {"group/kubernetes.core.k8s": defaults, "group/accelkit.kubernetes.api": defaults}
+    playbook = folder / "second.yml"
+    playbook.write_text(json.dumps([{**play, "tasks": [{"ansible.builtin.import_role": role}]}]))
+    await asyncio.to_thread(sandbox.playbook, str(playbook))
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        await api.post(build_leases_path("accelkit"), {"metadata": {"name": "former"}})
+
+
+async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_path):
+    await create_pull_secret(installed)
+    before = await lasting(installed)
+    await install_second_scheduler(installed, tmp_path)
+    added = {name for name in await lasting(installed) if name not in before}
+    assert {name.rpartition(" ")[2] for name in added} >= {
+        "/former",
+        "accelkit/former",
+        "kube-system/former-authentication",
+    }
+    try:
+        assert changed(installed.playbook("site.yml", "-e", json.dumps(OTHER)).stdout) > 0
+        with_others = await lasting(installed)
+        assert not [name for name in with_others if "/former" in name]
+        assert await find_pull_secrets(installed) == ["accelkit", "default", "kube-system"]
+        assert any(name.endswith("/roles kube-system/accelkit-extender") for name in with_others)
+        labels, _, _, allocatable = with_others[f"{NODES} /node-1"]
+        assert allocatable["enflame.com/gcu-memory"] == "128"
+        assert "accelkit.io/memory" not in allocatable
+        assert labels["enflame.com/gcushare"] == "true"
+        assert "accelkit.io" not in json.dumps(with_others[f"{NODES} /node-2"])
+        assert changed(installed.playbook("site.yml", "-e", json.dumps(OTHER)).stdout) == 0
+    finally:
+        installed.playbook("site.yml")
+    assert await find_pull_secrets(installed) == ["default"]
+    after = await lasting(installed)
+    assert {name: after.get(name) for name in before if before[name] != after.get(name)} == {}
+    assert sorted(after) == sorted(before)
+
+
+async def test_a_user_who_keeps_a_node_out_is_left_alone(installed):
+    async with ApiClient(load_connection(installed.kubeconfig)) as api:
+        for value in ("false", None):
+            await api.patch(build_node_path("node-2"), {"metadata": {"labels": {"accelkit.io/share": value}}})
+            installed.playbook("site.yml")
+            node = json.loads(await api.get(build_node_path("node-2")))
+            assert node["metadata"]["labels"].get("accelkit.io/share") == ("false" if value else "true")
+            assert ("accelkit.io/memory" in node["status"]["allocatable"]) is (value is None)
+
+
+def limited(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run site.yml with a worker in the inventory beside the sandbox."""
+    worker = {
+        "worker-3": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    }
+    (folder / "workers.json").write_text(json.dumps({"accelkit_nodes": {"hosts": worker}}))
+    command = [BIN / "ansible-playbook", "site.yml", "-i", "inventories/sandbox", "-i", folder / "workers.json"]
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=REPOSITORY,
+        env=sandbox.environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_limit_that_leaves_out_the_way_to_the_cluster_is_told_so(installed, tmp_path):
+    done = limited(installed, tmp_path, "--limit", "worker-3")
+    said = " ".join(done.stdout.split())
+    assert done.returncode != 0
+    assert "--limit worker-3 leaves out sandbox, the host that speaks to the API server; use" in said
+    assert "--limit worker-3,accelkit_api" in said
+    done = limited(installed, tmp_path, "--limit", "worker-3,accelkit_api")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert changed(done.stdout) == 0
+
+
+TAGS = ("images", "node_labels", "certificates", "device_plugin", "extender", "second_scheduler", "scheduler")
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_part_alone_changes_nothing_where_all_is_installed(installed, tag):
+    done = installed.playbook("site.yml", "--tags", tag)
+    assert changed(done.stdout) == 0
+    assert "Check the settings" in done.stdout
+
+
+def test_a_part_alone_is_repaired(installed):
+    config = Path(installed.facts.scheduler_config)
+    switched = config.read_text()
+    config.write_text("\n".join(line for line in switched.splitlines() if "accelkit.io/" not in line) + "\n")
+    assert changed(installed.playbook("site.yml", "--tags", "extender").stdout) == 0
+    assert changed(installed.playbook("site.yml", "--tags", "scheduler").stdout) == 1
+    assert config.read_text() == switched

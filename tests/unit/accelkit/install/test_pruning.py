@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError, ServiceError
+from accelkit.install import pruning
+from accelkit.install.pruning import KINDS, OWNER_LABELS, ObjectKey, list_keys, prune
+from accelkit.kube.paths import build_collection_path
+
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+SECRETS = "/api/v1/secrets"
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(pruning, "_POLL_SECONDS", 0.0)
+
+
+def made(name, namespace="accelkit", component="extender", **labels):
+    labels = {**OWNER_LABELS, "app.kubernetes.io/component": component, **labels}
+    return {"metadata": {"name": name, "labels": labels} | ({"namespace": namespace} if namespace else {})}
+
+
+async def run(api, component="extender", keep=(), **options):
+    return [str(key) for key in await prune(api, component=component, keep=keep, timeout_seconds=5, **options)]
+
+
+async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_it_is():
+    api = FakeApi()
+    api.store(DEPLOYMENTS, made("wanted"))
+    api.store(DEPLOYMENTS, made("former", namespace="elsewhere"))
+    api.store(DEPLOYMENTS, made("other", component="node-agent"))
+    api.store(DEPLOYMENTS, made("foreign", **{"app.kubernetes.io/managed-by": "Helm"}))
+    api.store("/apis/rbac.authorization.k8s.io/v1/clusterroles", made("role", namespace=""))
+    keep = list_keys([{"apiVersion": "apps/v1", "kind": "Deployment", **made("wanted")}])
+    assert await run(api, keep=keep) == ["ClusterRole role", "Deployment elsewhere/former"]
+    assert sorted(api.objects) == [
+        f"/apis/apps/v1/namespaces/accelkit/deployments/{name}" for name in ("foreign", "other", "wanted")
+    ]
+    assert await run(api, keep=keep) == []
+
+
+async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay():
+    api = FakeApi()
+    api.store(DEPLOYMENTS, made("scheduler"))
+    for name in ("scheduler", "somebody"):
+        api.store(LEASES, {"metadata": {"name": name, "namespace": "accelkit"}})
+    assert await run(api) == ["Deployment accelkit/scheduler", "Lease accelkit/scheduler"]
+    assert list(api.objects) == ["/apis/coordination.k8s.io/v1/namespaces/accelkit/leases/somebody"]
+
+
+async def test_every_kind_is_found_without_a_component_and_rights_go_before_what_bounds_them():
+    api = FakeApi()
+    for kind in KINDS:
+        api.store(build_collection_path(kind.versions[0], kind.plural), made(f"a-{kind.plural}", namespace=""))
+    api.store(SECRETS, {"metadata": {"name": "registry", "namespace": "default"}})
+    assert len(await run(api, component="")) == len(KINDS)
+    assert list(api.objects) == ["/api/v1/namespaces/default/secrets/registry"]
+    order = [request.path.rpartition("/a-")[2] for request in api.done if request.method == "DELETE"]
+    for first, second in (
+        ("deployments", "serviceaccounts"),
+        ("clusterroles", "validatingadmissionpolicies"),
+        ("validatingadmissionpolicybindings", "validatingadmissionpolicies"),
+        ("secrets", "namespaces"),
+    ):
+        assert order.index(first) < order.index(second)
+
+
+async def test_a_kind_that_the_api_server_lacks_is_looked_for_in_its_former_version():
+    api = FakeApi()
+    api.fail(ApiError("no such kind", status=404), path="/apis/batch/v1/cronjobs", times=None)
+    api.fail(ApiError("no such kind", status=404), path="validatingadmission", times=None)
+    api.store("/apis/batch/v1beta1/cronjobs", made("renewal"))
+    assert await run(api) == ["CronJob accelkit/renewal"]
+    assert not api.objects
+
+
+async def test_check_mode_deletes_nothing():
+    api = FakeApi()
+    api.store(DEPLOYMENTS, made("former"))
+    assert await run(api, check=True) == ["Deployment accelkit/former"]
+    assert not api.writes
+
+
+async def test_what_does_not_go_is_named():
+    api = FakeApi()
+    api.store(SECRETS, made("held"))
+    api.lingering["secrets"] = -1
+    with pytest.raises(ServiceError, match=r"^Secret accelkit/held is not gone in time; see what its finalizers"):
+        await prune(api, component="extender", keep=(), timeout_seconds=0)
+
+
+async def test_a_refused_list_is_an_error_and_nothing_is_deleted():
+    api = FakeApi()
+    api.store(DEPLOYMENTS, made("former"))
+    api.fail(ApiError("secrets is forbidden", status=403), path="/secrets")
+    with pytest.raises(ApiError, match="forbidden"):
+        await run(api)
+    assert not api.writes
+
+
+def test_objects_are_named_for_people():
+    assert str(ObjectKey("Secret", "kube-system", "registry")) == "Secret kube-system/registry"

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from ansible_collections.accelkit.kubernetes.plugins.modules import object_prune
+
+from accelkit.install.pruning import ObjectKey
+
+
+def test_what_is_deleted_is_told_by_name(run_module, kubeconfig, monkeypatch):
+    made = []
+
+    async def record(_api, **arguments):
+        made.append(arguments)
+        return [ObjectKey("Secret", "a", "former")]
+
+    monkeypatch.setattr(object_prune, "prune", record)
+    wanted = {"kind": "Secret", "metadata": {"name": "s", "namespace": "a"}, "data": {"x": "eA=="}}
+    answer = run_module(object_prune, {"component": "c", "keep": [wanted], "timeout": 7}, check=True)
+    keep = frozenset({ObjectKey("Secret", "a", "s")})
+    assert made == [{"component": "c", "keep": keep, "timeout_seconds": 7, "check": True}]
+    assert answer["changed"]
+    assert answer["deleted"] == ["Secret a/former"]
+    assert answer["diff"] == {"before": "Secret a/former\n", "after": ""}
