@@ -46,7 +46,8 @@ SHIPPED = (
         "docs/",
         "examples/",
     ),
-    *("extensions/", "inventories/", "meta/", "playbooks/", "plugins/", "requirements.yml", "roles/", "site.yml"),
+    *("extensions/", "inventories/", "meta/", "playbooks/", "plugins/", "roles/", "site.yml"),
+    *("requirements.lock", "requirements.yml"),
     *("tests/config.yml", "tests/sanity/", "tests/unit/plugins/", "tests/unit/requirements.txt"),
 )
 
