@@ -37,11 +37,13 @@ STEP_SECONDS = 1500
 SHIPPED = (
     *(
         "CHANGELOG.md",
+        "CODE_OF_CONDUCT.md",
         "CONTRIBUTING.md",
         "FILES.json",
         "LICENSE",
         "MANIFEST.json",
         "README.md",
+        "SECURITY.md",
         "changelogs/",
         "docs/",
         "examples/",
