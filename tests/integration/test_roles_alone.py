@@ -31,7 +31,7 @@ def test_each_role_is_used_alone_as_its_readme_says(control_plane, tmp_path):
     launch = {"kind": "config_file", "path": facts.scheduler_config, "state_path": facts.scheduler_state}
     inventory = {
         "all": {
-            "hosts": dict.fromkeys(ROLES, {}),
+            "hosts": {role: {} for role in ROLES},
             "children": {"control_plane": {"hosts": {"scheduler": {"scheduler_launch": launch}}}},
             "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
         }
