@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads lint lint-python lint-ansible lint-collection format bench mutants build lock proto clean
+.PHONY: e2e roads lint lint-python lint-ansible lint-collection format bench mutants build release docs lock proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -84,13 +84,29 @@ build: .venv/dev ## Wheel and collection tarball, into dist/.
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 	$(BIN)/ansible-galaxy collection build --force --output-path dist
 
-lock: ## Resolve the dependencies anew, into the two lock files.
+# Without intersphinx, which asks other sites, references into Ansible's own documents cannot be resolved.
+docs: .venv/dev ## The docsite of the collection, as HTML, into build/docsite/html.
+	rm -rf build/docsite && mkdir -p build/docsite
+	$(BIN)/antsibull-docs sphinx-init $(DOCSITE) --lenient --sphinx-theme alabaster --dest-dir build/docsite
+	chmod og-w build/docsite/rst
+	$(BIN)/antsibull-docs --config-file build/docsite/antsibull-docs.cfg collection $(DOCSITE) --dest-dir build/docsite/rst
+	$(BIN)/sphinx-build -q -W --keep-going -D pygments_style=default -D extensions=sphinx_antsibull_ext \
+		-D suppress_warnings=ref.ref -c build/docsite build/docsite/rst build/docsite/html
+DOCSITE := --use-current --squash-hierarchy accelkit.kubernetes
+
+release: .venv/dev ## Wheels, collections, image, bills of materials and checksums in one folder, installed from there.
+	$(BIN)/python scripts/release.py $(RELEASE)
+
+lock: ## Resolve the dependencies anew, into the lock files.
 	$(PYTHON) -m venv .venv && $(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --upgrade $(LOCK) $(LOCKED:%=--extra %) -o requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --extra ansible-core -c requirements-dev.lock -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --upgrade $(LOCK) --fork-strategy fewest -o $(LOCK_OF_IMAGE) pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --group pyproject.toml:importer -o requirements-importer.lock
+# One version of each for every Python, since what downloads them is not the Python of the image.
+LOCK_OF_IMAGE := roles/images/files/requirements.lock
 # All extras but `ansible`, of which scripts/fetch_collections.py takes what is needed.
-LOCKED := ansible-core kubeconfig openshift test lint
+LOCKED := ansible-core kubeconfig openshift test lint release
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--no-emit-index-url --no-emit-find-links
 

@@ -37,16 +37,19 @@ STEP_SECONDS = 1500
 SHIPPED = (
     *(
         "CHANGELOG.md",
+        "CODE_OF_CONDUCT.md",
         "CONTRIBUTING.md",
         "FILES.json",
         "LICENSE",
         "MANIFEST.json",
         "README.md",
+        "SECURITY.md",
         "changelogs/",
         "docs/",
         "examples/",
     ),
-    *("extensions/", "inventories/", "meta/", "playbooks/", "plugins/", "requirements.yml", "roles/", "site.yml"),
+    *("extensions/", "inventories/", "meta/", "playbooks/", "plugins/", "roles/", "site.yml"),
+    *("requirements.lock", "requirements.yml"),
     *("tests/config.yml", "tests/sanity/", "tests/unit/plugins/", "tests/unit/requirements.txt"),
 )
 

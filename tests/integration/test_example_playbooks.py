@@ -1,0 +1,68 @@
+"""The playbooks in examples/playbooks, as their first lines say how they are run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import BIN, REPOSITORY
+from ruamel.yaml import YAML
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+load = YAML(typ="safe", pure=True).load
+EXAMPLES = REPOSITORY / "examples" / "playbooks"
+
+
+def play(sandbox, *arguments):
+    command = [BIN / "ansible-playbook", *arguments]
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=sandbox.environ, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def find_calls(plays):
+    """Return the modules that tasks call and the options that they give them."""
+    for task in (task for each in plays for task in each["tasks"]):
+        for module, given in task.items():
+            if module.startswith("accelkit.kubernetes."):
+                yield module, given or {}
+
+
+def test_every_example_resolves_what_it_names(control_plane):
+    files = sorted(EXAMPLES.glob("*.yml"))
+    done = play(control_plane, "--syntax-check", *files)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^playbook: ", done.stdout, re.MULTILINE)) == len(files) > 1
+
+
+def test_every_option_of_a_module_in_an_example_is_one_of_its_options():
+    """Also of those that run only where there is a registry."""
+    tasks = [(module, set(given)) for file in EXAMPLES.glob("*.yml") for module, given in find_calls(load(file))]
+    command = [sys.executable, "-m", "ansible", "doc", "--json", *sorted({module for module, _ in tasks})]
+    documented = json.loads(subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=60, check=True).stdout)
+    assert len(tasks) > 1
+    assert [(module, given - documented[module]["doc"]["options"].keys()) for module, given in tasks] == [
+        (module, set()) for module, _ in tasks
+    ]
+
+
+def test_what_only_reads_says_what_is_there(installed):
+    done = play(installed, EXAMPLES / "inspect.yml")
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"msg: 'node-1: [\d.]+ GB free'", done.stdout), done.stdout
+    done = play(installed, EXAMPLES / "inspect.yml", "-e", "min_free=4TiB")
+    assert done.returncode != 0
+    done = play(installed, EXAMPLES / "unit.yml", "-e", "unit=256MiB")
+    assert done.returncode == 0, done.stdout
+    assert "nodes that take it over at once" in done.stdout
+
+
+def test_the_roles_share_a_cluster_without_the_playbooks(control_plane):
+    given = {"image": "registry.example.org/accelkit:1", "nodes": ["node-1"]}
+    done = play(control_plane, EXAMPLES / "roles.yml", "--check", "-e", json.dumps(given))
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^localhost +: ok=\d+ +changed=[1-9]", done.stdout, re.MULTILINE), done.stdout
