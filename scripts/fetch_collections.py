@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 COLLECTIONS = REPOSITORY / "collections" / "ansible_collections"
 # The newest release for Python 3.11; it carries kubernetes.core 6.2.0.
 WHEEL = "ansible==12.3.0"
-WANTED = ("kubernetes/core", "community/docker", "community/library_inventory_filtering_v1")
+WANTED = ("kubernetes/core", "awx/awx", "community/docker", "community/library_inventory_filtering_v1")
 DOWNLOAD_SECONDS = 300
 
 
