@@ -15,9 +15,9 @@ description:
   - Makes a host of every node whose cards accelkit knows, with what is on them and what is free.
   - It reads nodes and pods from the API server, as C(accelkit inspect --from-api) does, and needs no running extender.
     Nodes on which accelkit was never installed are not there.
-  - The hosts are in the group C(accelerators), in C(accelerators_vendor_NAME) and C(accelerators_model_NAME) for the vendors
-    and models of their cards, in C(accelerators_sharing_shared), or C(accelerators_sharing_unknown) where the node's
-    inventory cannot be used, and in C(accelerators_free_AMOUNT) for each of O(free_memory).
+  - The hosts are in the group C(accelerators), in C(accelerators_vendor_NAME) and C(accelerators_model_NAME) for the
+    vendors and models of their cards, in C(accelerators_sharing_shared), or C(accelerators_sharing_unknown) where the
+    inventory of the node cannot be used, and in C(accelerators_free_AMOUNT) for each of O(free_memory).
   - None of these is a group of accelkit's playbooks, which find the nodes by themselves. A host has the node's address
     as C(ansible_host) and its name as C(accelkit_node_name), so O(groups) may put it into C(accelkit_nodes) where it is
     reached by SSH; then all hosts have to be in that group or in C(accelkit_control_plane).
