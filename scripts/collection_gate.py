@@ -42,6 +42,7 @@ SHIPPED = (
         "LICENSE",
         "MANIFEST.json",
         "README.md",
+        "awx/",
         "changelogs/",
         "docs/",
         "examples/",
