@@ -44,6 +44,7 @@ SHIPPED = (
         "MANIFEST.json",
         "README.md",
         "SECURITY.md",
+        "awx/",
         "changelogs/",
         "docs/",
         "examples/",

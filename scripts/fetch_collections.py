@@ -1,8 +1,8 @@
 """Put the Ansible collections that a checkout needs into `collections`, without Ansible Galaxy.
 
 They come out of the PyPI wheel of the `ansible` package, from which only their folders are unpacked: kubernetes.core,
-which the roles use, and community.docker with the one it needs, whose connection reaches the nodes of kind. They lie
-beside the link in Git by which our own collection is found. Does nothing where all of this is in place.
+which the roles use, awx.awx of playbooks/awx.yml, and community.docker with the one it needs, whose connection reaches
+the nodes of kind. They lie beside the link in Git by which our own collection is found. Does nothing where all of this is in place.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COLLECTIONS = REPOSITORY / "collections" / "ansible_collections"
-# The newest release for Python 3.11; it carries kubernetes.core 6.2.0.
+# The newest release for Python 3.11; it carries kubernetes.core 6.2.0, and awx.awx 24.6.1, which later ones lack.
 WHEEL = "ansible==12.3.0"
-WANTED = ("kubernetes/core", "community/docker", "community/library_inventory_filtering_v1")
+WANTED = ("kubernetes/core", "awx/awx", "community/docker", "community/library_inventory_filtering_v1")
 DOWNLOAD_SECONDS = 300
 
 

@@ -28,10 +28,11 @@ class Clone:
         pack = ["tar", "--create", "--null", "--files-from=-"]
         packed = subprocess.run(pack, cwd=REPOSITORY, input=tracked, check=True, capture_output=True).stdout
         subprocess.run(["tar", "--extract"], cwd=self.folder, input=packed, check=True)
-        # Where the wheel `ansible` has kubernetes.core: on the Python path.
+        # Where the wheel `ansible` has kubernetes.core, and up to release 13 awx.awx: on the Python path.
         site = folder / "site" / "ansible_collections"
         site.mkdir(parents=True)
-        (site / "kubernetes").symlink_to(REPOSITORY / "collections" / "ansible_collections" / "kubernetes")
+        for namespace in ("kubernetes", "awx"):
+            (site / namespace).symlink_to(REPOSITORY / "collections" / "ansible_collections" / namespace)
         self._environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -64,7 +65,9 @@ def test_every_playbook_resolves_what_it_names(clone):
     assert re.findall(r"^playbook: (\S+)", printed, re.MULTILINE) == playbooks
 
 
-@pytest.mark.parametrize(("kind", "folder"), [("module", "modules"), ("filter", "filter"), ("lookup", "lookup")])
+@pytest.mark.parametrize(
+    ("kind", "folder"), [("module", "modules"), ("filter", "filter"), ("inventory", "inventory"), ("lookup", "lookup")]
+)
 def test_every_plugin_of_ours_is_found_in_the_clone(clone, kind, folder):
     names = sorted(f"{OURS}.{each.stem}" for each in (clone.folder / "plugins" / folder).glob("[!_]*.py"))
     found = clone.describe(kind, *names)
