@@ -14,7 +14,7 @@ _STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTAL
 _ALIAS = re.compile(r"^type (\w+) ([\w.*\[\]]+)$", re.MULTILINE)
 _FIELD = re.compile(r'^\s*(?:\w+\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"')
 _IMPORT = re.compile(r'^\s*(?:import )?(\w+)?\s*"([\w./-]+)"$', re.MULTILINE)
-_GATE = re.compile(r"^\s*//\s*\+featureGate=")
+_GATE = re.compile(r"^\s*//.*(\+featureGate=|\balpha field\b|\bfield is alpha\b|field can be enabled with)")
 
 
 @dataclass(frozen=True)

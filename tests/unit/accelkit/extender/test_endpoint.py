@@ -52,7 +52,7 @@ async def test_the_slice_that_is_missing_is_made_for_the_service_and_names_us_al
         "endpoints": [
             {
                 "addresses": ["10.0.0.1"],
-                "conditions": {"ready": True, "serving": True, "terminating": False},
+                "conditions": {"ready": True},
                 "targetRef": {"kind": "Pod", "namespace": "d", "name": "pod-a"},
             }
         ],
