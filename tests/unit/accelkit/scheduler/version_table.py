@@ -68,9 +68,12 @@ accelkit's scores say. A test on the real kube-scheduler shows both, batching wi
 | form | run by a test |
 |---|---|
 | static pod | kind (kubeadm); three hosts whose manifests are run by a stand-in for the kubelet |
-| unit of systemd | a real systemd, the real kube-scheduler: `make forms` |
-| inside k3s, RKE2 | a real systemd, and a script in their place that reads `config.yaml` and `config.yaml.d` by their rules and starts the real kube-scheduler: `make forms`. k3s and RKE2 themselves were not run: they cannot be built from published modules |
+| unit of systemd | `make forms`: a real systemd, the real kube-scheduler |
+| inside k3s, RKE2 | `make forms`: a real systemd, the real kube-scheduler, and a script between them |
 | second scheduler | the real kube-scheduler, seeing the files and the account of its pod alone |
+
+That script stands for k3s and RKE2, which themselves were not run: their releases are not to be had where the tests
+run. It reads `config.yaml` and `config.yaml.d` by their rules and starts kube-scheduler as they would.
 """
 
 
