@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-OF_TYPE = {
+OF_TYPE: dict[str, Callable[[Any], bool]] = {
     "any": lambda _: True,
     "string": lambda value: isinstance(value, str),
     "bytes": lambda value: isinstance(value, str),
