@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-DATA = json.loads((Path(__file__).parents[2] / "data" / "api-types.json").read_text())
+DATA = json.loads((Path(__file__).parent / "data" / "api-types.json").read_text())
 MINORS = [int(version.removeprefix("1.")) for version in DATA["releases"]]
 QUANTITY = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
 
