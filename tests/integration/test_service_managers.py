@@ -154,7 +154,7 @@ class Host:
 
     def stop(self, form: Form) -> None:
         self.run("systemctl", "disable", "--now", form.unit)
-        self.run("rm", "-r", f"/etc/systemd/system/{form.unit}", *form.files)
+        self.run("rm", "-rf", f"/etc/systemd/system/{form.unit}", "/etc/rancher")
 
     def read_files(self) -> str:
         """Modes, owners and digests of what may be changed."""
