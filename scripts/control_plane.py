@@ -4,7 +4,8 @@
     KUBEBUILDER_ASSETS=/tmp/kubernetes-1.37 pytest tests/integration/test_install.py
 
 Like the sandbox's own control plane it is made of Go modules alone. The program is the same; the module that names the
-versions is derived from the one that Kubernetes publishes. A Go as new as that module asks for must be in PATH.
+versions is derived from the one that Kubernetes publishes. kubeadm is built beside it, whose manifests a test reads. A
+Go as new as that module asks for must be in PATH.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from accelkit.sandbox.binaries import find_ldflags
 
 PROGRAM = Path(__file__).parents[1] / "src/accelkit/sandbox/controlplane/main.go"
+MODULE = "controlplane"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 DEADLINE = 3 * 60 * 60.0
 
@@ -36,12 +38,12 @@ def go(folder: Path, *arguments: str) -> str:
 def write_module(folder: Path, version: str) -> None:
     """Write go.mod and main.go, with what Kubernetes' own module requires and its staged modules as published."""
     (folder / "main.go").write_bytes(PROGRAM.read_bytes())
-    (folder / "go.mod").write_text("module control-plane\n")
+    (folder / "go.mod").write_text(f"module {MODULE}\n")
     published = Path(json.loads(go(folder, "mod", "download", "-json", f"k8s.io/kubernetes@v{version}"))["GoMod"])
     described = json.loads(go(folder, "mod", "edit", "-json", str(published)))
     staged = [each["Old"]["Path"] for each in described["Replace"] if each["New"]["Path"].startswith("./staging/")]
     release = "v0" + version[version.index(".") :]
-    lines = ["module control-plane", f"go {described['Go']}", f"require k8s.io/kubernetes v{version}"]
+    lines = [f"module {MODULE}", f"go {described['Go']}", f"require k8s.io/kubernetes v{version}"]
     lines += [
         f"require {each['Path']} {each['Version']}" for each in described["Require"] if each["Path"] not in staged
     ]
@@ -54,19 +56,21 @@ def main() -> int:
     """Build into the named folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", help="a release of Kubernetes, as 1.37.2")
-    parser.add_argument("folder", type=Path, help="gets the five programs")
+    parser.add_argument("folder", type=Path, help="gets the programs")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+    target = options.folder.absolute()
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
         folder = Path(scratch)
         write_module(folder, options.version)
         ldflags = find_ldflags(f"v{options.version}")
-        program = options.folder.absolute() / "controlplane"
-        go(folder, "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", str(program), ".")
+        build = ("build", "-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", str(target))
+        go(folder, *build, "k8s.io/kubernetes/cmd/kubeadm")
+        go(folder, *build, ".")
     for name in COMPONENTS:
-        (options.folder / name).unlink(missing_ok=True)
-        (options.folder / name).symlink_to(program.name)
-    print(f"Kubernetes {options.version}: {options.folder}")
+        (target / name).unlink(missing_ok=True)
+        (target / name).symlink_to(MODULE)
+    print(f"Kubernetes {options.version}: {target}")
     return 0
 
 
