@@ -4,7 +4,8 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads lint lint-python lint-ansible lint-collection format bench mutants build release docs lock proto clean
+.PHONY: e2e roads forms lint lint-python lint-ansible lint-collection format bench mutants build release docs lock
+.PHONY: proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -43,6 +44,10 @@ test-collection: .venv/dev ## The unit tests that are shipped, as ansible-test r
 test-cuts: .venv/dev ## The playbooks on three control-plane hosts, ended after every single change.
 	$(BIN)/accelkit sandbox build
 	CUT_OFF_EVERYWHERE=1 $(BIN)/pytest tests/integration/test_control_plane_hosts.py
+
+forms: .venv/dev ## kube-scheduler under a real systemd, and in services configured as k3s and RKE2 are. Needs Docker.
+	$(BIN)/accelkit sandbox build
+	SERVICE_MANAGERS=1 $(BIN)/pytest tests/integration/test_service_managers.py
 
 e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty minutes; needs Docker and kind.
 	$(BIN)/python scripts/e2e.py

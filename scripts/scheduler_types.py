@@ -1,29 +1,29 @@
 """Gather the types of kube-scheduler's configuration files, version by version, into tests/data/scheduler-types.json.
 
-Reads clones of kubernetes/kube-scheduler and kubernetes/component-base, which hold these types alone:
+Reads the Go modules k8s.io/kube-scheduler and k8s.io/component-base, which Go downloads where it does not have them:
 
-    python scripts/scheduler_types.py path/to/kube-scheduler path/to/component-base
+    python scripts/scheduler_types.py
 
-What is written are facts of those sources: which fields a struct has in the file, and of which type. The tests validate
-against them every configuration that we write.
+A release that the file has already is not read again. What is written are facts of those modules: which fields a struct
+has in the file, and of which type. The tests validate against them every configuration that we write.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from go_types import Package, download, read_package
+
 TARGET = Path(__file__).parents[1] / "tests" / "data" / "scheduler-types.json"
-OLDEST = 16
-FORMATS = ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3", "v1")
+# The release of each minor version, from 1.21 on, that the types are read from.
+PATCHES = (14, 17, 17, 17, 16, 15, 16, 15, 15, 14, 14, 13, 13, 10, 7, 3, 2)
+RELEASES = {minor: f"v0.{minor}.{patch}" for minor, patch in enumerate(PATCHES, 21)}
+FORMATS = ("v1beta1", "v1beta2", "v1beta3", "v1")
 CONFIGURATION = "KubeSchedulerConfiguration"
 POLICY = "Policy"
 SCALARS = {
@@ -41,26 +41,13 @@ SCALARS = {
     "runtime.Unknown": "any",
 }
 TYPE_META = {"kind": "string", "apiVersion": "string"}
-STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
-ALIAS = re.compile(r"^type (\w+) (string|int32|int64)$", re.MULTILINE)
-FIELD = re.compile(r'^\s*(?:\w+\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"')
-
-
-@dataclass(frozen=True)
-class Package:
-    """The structs of one Go package: for each its fields, as (name in the file, Go type)."""
-
-    structs: dict[str, list[tuple[str, str]]]
-    aliases: dict[str, str]
 
 
 class Release:
     """The types of one release."""
 
-    def __init__(self, scheduler: Path, component_base: Path, tag: str) -> None:
-        self._scheduler = scheduler
-        self._component_base = component_base
-        self._tag = tag
+    def __init__(self, version: str) -> None:
+        self._version = version
         self._packages: dict[str, Package | None] = {}
 
     def formats(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -92,10 +79,10 @@ class Release:
         """Yield the fields of a struct; those of embedded structs as its own, qualified by their package."""
         package = self._package(home)
         if package is None:
-            raise SystemExit(f"{self._tag}: no package {home}")
+            raise SystemExit(f"{self._version}: no package {home}")
         for tag, go_type in package.structs[name]:
-            key, *options = tag.split(",")
-            if key or "inline" not in options:
+            key = tag.partition(",")[0]
+            if key:
                 yield key, go_type
             elif go_type == "metav1.TypeMeta":
                 yield from TYPE_META.items()
@@ -124,56 +111,28 @@ class Release:
 
     def _package(self, name: str) -> Package | None:
         if name not in self._packages:
-            if name == "component-base":
-                source = git(self._component_base, "show", f"{self._tag}:config/v1alpha1/types.go")
-            else:
-                source = git(self._scheduler, "show", f"{self._tag}:config/{name}/types.go")
-            self._packages[name] = None if source is None else read_package(source)
+            base = name == "component-base"
+            module = download("k8s.io/component-base" if base else "k8s.io/kube-scheduler", self._version)
+            self._packages[name] = read_package(module / "config" / ("v1alpha1" if base else name))
         return self._packages[name]
-
-
-def read_package(source: str) -> Package:
-    """Read the structs of a Go source file."""
-    structs = {
-        name: [(match[2], match[1]) for line in body.splitlines() if (match := FIELD.match(line))]
-        for name, body in STRUCT.findall(source)
-    }
-    return Package(structs, dict(ALIAS.findall(source)))
-
-
-def git(folder: Path, *arguments: str) -> str | None:
-    """Return what git prints, None where it fails."""
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else None
-
-
-def find_newest_tags(folder: Path) -> dict[int, str]:
-    """Return the newest release tag of each minor version."""
-    newest: dict[int, tuple[int, str]] = {}
-    for tag in (git(folder, "tag") or "").split():
-        if match := re.fullmatch(r"v0\.(\d+)\.(\d+)", tag):
-            minor, patch = int(match[1]), int(match[2])
-            newest[minor] = max(newest.get(minor, (-1, "")), (patch, tag))
-    return {minor: tag for minor, (_, tag) in sorted(newest.items()) if minor >= OLDEST}
 
 
 def main() -> int:
     """Write the file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kube_scheduler", type=Path)
-    parser.add_argument("component_base", type=Path)
-    options = parser.parse_args()
+    known = json.loads(TARGET.read_text())
     releases: dict[str, Any] = {}
     types: dict[str, Any] = {}
-    for minor, tag in find_newest_tags(options.kube_scheduler).items():
-        formats: dict[str, str] = {}
-        for name, root, structs in Release(options.kube_scheduler, options.component_base, tag).formats():
-            digest = hashlib.sha256(json.dumps([root, structs]).encode()).hexdigest()[:12]
-            types[digest] = {"root": root, "structs": structs}
-            formats[name] = digest
-        releases[f"1.{minor}"] = {"module": f"k8s.io/kube-scheduler {tag}", "formats": formats}
-    if not releases:
-        parser.error(f"{options.kube_scheduler} is no clone with release tags")
+    for minor, version in RELEASES.items():
+        release = known["releases"].get(f"1.{minor}", {})
+        if release.get("module") == f"k8s.io/kube-scheduler {version}":
+            types.update({digest: known["types"][digest] for digest in release["formats"].values()})
+        else:
+            release = {"module": f"k8s.io/kube-scheduler {version}", "formats": {}}
+            for name, root, structs in Release(version).formats():
+                digest = hashlib.sha256(json.dumps([root, structs]).encode()).hexdigest()[:12]
+                types[digest] = {"root": root, "structs": structs}
+                release["formats"][name] = digest
+        releases[f"1.{minor}"] = release
     TARGET.write_text(json.dumps({"releases": releases, "types": dict(sorted(types.items()))}, indent=1) + "\n")
     print(f"{len(releases)} releases, {len(types)} sets of types: {TARGET}")
     return 0

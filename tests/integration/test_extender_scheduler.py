@@ -1,4 +1,4 @@
-"""The real kube-scheduler and the extender: over TLS with client certificates, and with whole nodes in the body."""
+"""The real kube-scheduler and the extender: over TLS, with whole nodes in the body, and with opportunistic batching."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from ports import free_port
 
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority
+from accelkit.scheduler.configuration.versions import parse_minor
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 NAME = "tls-scheduler"
+# The first minor version whose kube-scheduler places a pod by the scores of an equal one before it.
+BATCHING = 35
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +69,18 @@ def configuration(control_plane, extender, pki, *, whole_nodes: bool) -> dict:
     }
 
 
+def program() -> str:
+    return str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler)
+
+
 @contextlib.contextmanager
 def scheduler(config: dict, folder):
     """A second kube-scheduler, for the pods that name it."""
     file, log = folder / "config.json", folder / "kube-scheduler.log"
     file.write_text(json.dumps(config))
-    binaries = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print)
-    arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}"]
+    arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--v=3"]
     with log.open("wb") as out:
-        process = subprocess.Popen([str(binaries.kube_scheduler), *arguments], stdout=out, stderr=out)
+        process = subprocess.Popen([program(), *arguments], stdout=out, stderr=out)
     try:
         yield log
     finally:
@@ -113,6 +119,48 @@ async def test_scheduler_binds_over_tls(control_plane, extender, pki, tmp_path, 
             assert "1 insufficient accelkit.io/memory in one card" in await until(refused)
         await client.shows(node, lambda view: used_by_card(view) == {f"{node}-0": 12})
         assert await world.charged(node) == {f"{node}-0": 12}
+
+
+def can_be_batched(config: dict) -> dict:
+    """A configuration without the default spreading, by which kube-scheduler takes no two pods for equal."""
+    arguments = {"defaultingType": "List", "defaultConstraints": []}
+    profile = {**config["profiles"][0], "pluginConfig": [{"name": "PodTopologySpread", "args": arguments}]}
+    return {**config, "profiles": [profile]}
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_equal_pods_are_placed_by_the_extender_and_not_by_hints(control_plane, extender, pki, tmp_path, asked):
+    told = subprocess.run([program(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    if parse_minor(told.split()[-1]) < BATCHING:
+        pytest.skip(f"no opportunistic batching before Kubernetes 1.{BATCHING}")
+    tls = ssl.create_default_context(cafile=pki / "ca.crt")
+    tls.load_cert_chain(pki / "client.crt", pki / "client.key")
+    config = can_be_batched(configuration(control_plane, extender, pki, whole_nodes=False))
+    if not asked:
+        # Without an extender, this kube-scheduler places the second of two equal pods where the first one's scores say.
+        config = {**config, "extenders": []}
+    async with world_of(control_plane.kubeconfig) as world, client_of(extender, tls) as client:
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": "10", MEMORY: "16"}
+        nodes = [await world.node(1, 16, allocatable=amounts) for _ in range(3)]
+        for node in nodes:
+            await client.shows(node, lambda view: view["state"] == "shared")
+        among = {"matchExpressions": [{"key": "accelkit-test", "operator": "In", "values": nodes}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [among]}}
+        spec = {"schedulerName": NAME, "affinity": {"nodeAffinity": required}, "tolerations": [{"operator": "Exists"}]}
+        pods = [await world.pod(8 if asked else 12, spec=spec) for _ in range(4 if asked else 3)]
+
+        async def placed() -> list[str]:
+            found = [(await world.read(pod))["spec"].get("nodeName") for pod in pods]
+            return found if all(found) else []
+
+        with scheduler(config, tmp_path) as log:
+            try:
+                found = await until(placed)
+            except AssertionError as exc:
+                raise AssertionError(log.read_text()[-4000:]) from exc
+        hinted = "OpportunisticBatch provided node hint" in log.read_text()
+    # Two to a card, as the extender's scores want it, against one to a node.
+    assert (len(set(found)), hinted) == ((2, False) if asked else (3, True))
 
 
 async def ready_with(sandbox, text: bytes) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from conftest import BIN, REPOSITORY
+from fake_api.kubeconfig import write_kubeconfig
 
 pytestmark = pytest.mark.integration
 
@@ -67,3 +70,33 @@ def test_an_unanswered_survey_is_as_if_nothing_was_asked(control_plane, tmp_path
     empty = dict.fromkeys(("accelkit_policy", "accelkit_unit", "accelkit_dialects", "accelkit_metrics_port"), "")
     status, said = play(control_plane.kubeconfig, {**SECOND, **empty}, tmp_path)
     assert status == 0, said
+
+
+class Old(http.server.BaseHTTPRequestHandler):
+    """An API server of a version that is too old, as far as it is asked before it is refused."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        node = {"metadata": {"name": "a", "labels": {"node-role.kubernetes.io/master": ""}}, "status": {}}
+        nodes = {"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]}
+        answer = {"gitVersion": "v1.20.15"} if self.path == "/version" else nodes
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_cluster_that_is_too_old_is_refused(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Old) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{server.server_port}")
+        status, said = play(kubeconfig, {}, tmp_path)
+        server.shutdown()
+    assert status != 0
+    assert "this cluster runs Kubernetes v1.20.15; accelkit supports 1.21 and newer" in said

@@ -105,7 +105,6 @@ class EndpointWriter:
 
     def _slice(self, metadata: Mapping[str, object]) -> dict[str, object]:
         at = self._endpoint
-        conditions = {"ready": True, "serving": True, "terminating": False}
         labels = {
             "kubernetes.io/service-name": at.service,
             "endpointslice.kubernetes.io/managed-by": "accelkit.io",
@@ -116,7 +115,7 @@ class EndpointWriter:
             "kind": "EndpointSlice",
             "metadata": {**metadata, "labels": labels},
             "addressType": f"IPv{ipaddress.ip_address(at.address).version}",
-            "endpoints": [{"addresses": [at.address], "conditions": conditions, **self._target()}],
+            "endpoints": [{"addresses": [at.address], "conditions": {"ready": True}, **self._target()}],
             "ports": [
                 {"name": "https", "port": at.port, "protocol": "TCP"},
                 *([self._read_port()] if at.read_port is not None else []),

@@ -24,7 +24,7 @@ from typing import Literal
 
 from accelkit.errors import SandboxError
 
-__all__ = ["Binaries", "find_binaries", "find_cache_dir"]
+__all__ = ["Binaries", "find_binaries", "find_cache_dir", "find_ldflags"]
 
 _REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _NAMES = (*_REQUIRED, "kubectl")
@@ -161,12 +161,12 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
         run = functools.partial(_run_go, environ={**environ, **settings}, log=log, say=say)
 
-        version, ldflags = _read_version_and_ldflags(sources["go.mod"].decode())
+        version = re.findall(r"k8s\.io/kubernetes (v[\d.]+)", sources["go.mod"].decode())[0]
         say(f"building the Kubernetes {version} control plane: takes 5 to 15 minutes, once")
         in_module = [go, "-C", str(module)]
         run([*in_module, "mod", "download"], doing="downloading Go modules")
         packages = run([*in_module, "list", "-mod=readonly", "-deps", "."], doing="listing Go packages")
-        flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-v", "-ldflags", ldflags]
+        flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-v", "-ldflags", find_ldflags(version)]
         compilation = [*in_module, "build", *flags, "-o", str(result / "controlplane"), "."]
         run(compilation, doing="compiling", packages=packages)
         for name in _NAMES:
@@ -176,13 +176,13 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
     say(f"built the Kubernetes {version} control plane in {time.monotonic() - start:.0f} s: {target}")
 
 
-def _read_version_and_ldflags(go_mod: str) -> tuple[str, str]:
-    """The pinned Kubernetes version, and linker flags that stamp it in as Kubernetes' own build scripts do."""
-    version, major, minor = re.findall(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", go_mod)[0]
+def find_ldflags(version: str) -> str:
+    """Linker flags that stamp a Kubernetes version, as v1.34.4, in as Kubernetes' own build scripts do."""
+    major, minor, _ = version.removeprefix("v").split(".")
     # Modules do not tell their commit, and the unset value is a git placeholder that would show up in User-Agents.
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    return version, " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
+    return " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
 
 
 def _run_go(

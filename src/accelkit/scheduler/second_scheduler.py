@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from accelkit.errors import ConfigurationError
 from accelkit.scheduler.actions import build_desired_settings
 from accelkit.scheduler.arguments import Spec
 from accelkit.scheduler.configuration.component_config import build_configuration
-from accelkit.scheduler.configuration.versions import POLICY, choose_written_format, parse_minor
+from accelkit.scheduler.configuration.versions import choose_written_format, parse_minor
 
 _CREDENTIALS: Final = {"caFile": "ca.crt", "certFile": "tls.crt", "keyFile": "tls.key"}
 
@@ -24,15 +23,10 @@ def build_second_scheduler_configuration(spec: Spec, *, name: str, namespace: st
         credentials: the pod's folder with ca.crt, tls.crt and tls.key, as a Secret is mounted; read with HTTPS only.
 
     Raises:
-        ConfigurationError: the extender or the version is not given, or the version has no such configuration.
+        ConfigurationError: the extender or the version is not given, or the version is not supported.
     """
     wanted = build_desired_settings(spec)
     api_version = choose_written_format(parse_minor(wanted.kubernetes_version))
-    if api_version == POLICY:
-        raise ConfigurationError(
-            f"a kube-scheduler of Kubernetes {wanted.kubernetes_version} cannot run beside another one with extenders",
-            next_step="upgrade to 1.19 or newer",
-        )
     extender = wanted.extender
     if extender.enable_https:
         files = {key: f"{credentials}/{file}" for key, file in _CREDENTIALS.items()}

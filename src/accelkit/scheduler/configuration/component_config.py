@@ -41,8 +41,8 @@ def build_configuration(api_version: str, fields: dict[str, Any], extender: Exte
     yaml = YAML()
     yaml.width = 4096
     stream = io.StringIO()
-    entry = _entry(GROUP + api_version, extender)
-    yaml.dump({"apiVersion": GROUP + api_version, "kind": KIND, **fields, _KEY: [entry]}, stream)
+    document = {"apiVersion": GROUP + api_version, "kind": KIND, **fields, _KEY: [extender.build_entry()]}
+    yaml.dump(document, stream)
     return stream.getvalue()
 
 
@@ -57,7 +57,7 @@ def add_extender(text: str, extender: Extender) -> str:
     ours = _ours(entries, extender.url_prefix)
     others = [entry for index, entry in enumerate(entries) if index not in ours]
     check_binds_alone(others)
-    others.insert(ours[0] if ours else len(entries), _entry(str(document.root["apiVersion"]), extender))
+    others.insert(ours[0] if ours else len(entries), extender.build_entry())
     document.root[_KEY] = others
     return document.render()
 
@@ -107,10 +107,6 @@ def _read(text: str) -> Document:
     if not str(api_version or "").startswith(GROUP):
         raise ConfigurationError(f"apiVersion {api_version!r} is none of {GROUP}*")
     return document
-
-
-def _entry(api_version: str, extender: Extender) -> dict[str, Any]:
-    return extender.build_legacy_entry() if api_version == GROUP + "v1alpha2" else extender.build_entry()
 
 
 def _entries(document: Document) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ class Extender:
         return entry
 
     def build_legacy_entry(self) -> dict[str, Any]:
-        """Return the entry as a Policy, and v1alpha2, spell it: other keys for two fields, and nanoseconds."""
+        """Return the entry as a Policy spells it: other keys for two fields, and nanoseconds."""
         entry = self.build_entry()
         entry["enableHttps"] = entry.pop("enableHTTPS")
         entry["httpTimeout"] = parse_duration(self.http_timeout)

@@ -1,8 +1,8 @@
 """The flags that kube-scheduler no longer heeds once it is given --config, carried into the file.
 
-Policy files leave all other flags in force, so this matters from v1beta1 on (Kubernetes 1.19). Read in
-cmd/kube-scheduler/app/options of Kubernetes: what the file leaves out takes the file's own default, not the flag's.
-From about 1.22 on the leader election flags are heeded again beside --config; carrying them then says the same twice.
+Read in cmd/kube-scheduler/app/options of Kubernetes: what the file leaves out takes the file's own default, not the
+flag's. From about 1.22 on the leader election flags are heeded again beside --config; carrying them then says the same
+twice.
 """
 
 from __future__ import annotations

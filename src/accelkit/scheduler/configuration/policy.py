@@ -1,8 +1,7 @@
 """Our entry in a Policy, which tells kube-schedulers up to Kubernetes 1.22 of their extenders.
 
 A Policy names the same things as a KubeSchedulerConfiguration with other keys and types: `enableHttps`, and
-`httpTimeout` in nanoseconds. kube-scheduler reads its keys without regard to case, JSON and YAML alike. Predicates and
-priorities that are left out keep the defaults, so a new Policy has none.
+`httpTimeout` in nanoseconds. kube-scheduler reads its keys without regard to case, JSON and YAML alike.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from accelkit.scheduler.configuration.extender_entry import Extender, check_bind
 _KIND: Final = "Policy"
 
 
-def add_extender_to_policy(text: str | None, extender: Extender) -> str:
+def add_extender_to_policy(text: str, extender: Extender) -> str:
     """Return a Policy as JSON with our entry in it, beside those of `text`.
 
     Raises:
         ConfigurationError: `text` is no Policy, or another of its extenders binds.
     """
-    policy = {"kind": _KIND, "apiVersion": "v1"} if text is None else _read(text)
+    policy = _read(text)
     key = next((each for each in policy if each.lower() == "extenders"), "extenders")
     entries = policy.get(key) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -8,23 +8,20 @@ from typing import Final
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.component_config import GROUP
 
-OLDEST: Final = 16
-POLICY: Final = "Policy"
+OLDEST: Final = 21
 _VERSION: Final = re.compile(r"v?1\.(\d{1,3})(?:\.\d+)?(?:[-+].*)?\+?")
 
 # The minor version that first reads an apiVersion with --config, and the last one.
 _READ: Final = {
-    "v1alpha1": (0, 18),
-    "v1alpha2": (18, 18),
     "v1beta1": (19, 22),
     "v1beta2": (22, 27),
     "v1beta3": (23, 28),
     "v1": (25, None),
 }
 # From which minor version on we write a format: the one that lives longest from there, so that most upgrades of a
-# cluster keep the file. v1alpha2 lived one release, so the Policy goes on to 1.18.
-_WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"), (0, POLICY))
-LAST_WITH_POLICY: Final = 22
+# cluster keep the file.
+_WRITTEN: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"))
+_LAST_WITH_POLICY: Final = 22
 
 
 def parse_minor(version: str) -> int:
@@ -41,14 +38,14 @@ def parse_minor(version: str) -> int:
     minor = int(match[1])
     if minor < OLDEST:
         raise ConfigurationError(
-            f"Kubernetes {version} is older than 1.{OLDEST}, the oldest whose kube-scheduler is known here",
-            next_step="upgrade the cluster, or run a second scheduler of a newer version",
+            f"Kubernetes {version} is older than 1.{OLDEST}, the oldest that is supported",
+            next_step="upgrade the cluster",
         )
     return minor
 
 
 def choose_written_format(minor: int) -> str:
-    """Return what a new configuration is written as: `Policy`, or an apiVersion without its group."""
+    """Return the apiVersion, without its group, of a new configuration."""
     return next(name for first, name in _WRITTEN if minor >= first)
 
 
@@ -59,7 +56,7 @@ def read_formats(minor: int) -> tuple[str, ...]:
 
 def reads_policy(minor: int) -> bool:
     """Return whether the kube-scheduler has the policy flags."""
-    return minor <= LAST_WITH_POLICY
+    return minor <= _LAST_WITH_POLICY
 
 
 def check_readable(api_version: str, minor: int) -> str:

@@ -13,28 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.algorithm_source import merge_algorithm_source
 from accelkit.scheduler.configuration.command_line import Option, find_option_value
 from accelkit.scheduler.configuration.component_config import add_extender, build_configuration, read_api_version
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.flags import carry_flags
 from accelkit.scheduler.configuration.policy import add_extender_to_policy
-from accelkit.scheduler.configuration.versions import (
-    POLICY,
-    check_readable,
-    choose_written_format,
-    parse_minor,
-    reads_policy,
-)
+from accelkit.scheduler.configuration.versions import check_readable, choose_written_format, parse_minor, reads_policy
 from accelkit.scheduler.launch.plan import DesiredSettings, PlannedFile, Read
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _POLICY_KEY: Final = "policy.cfg"
 _DIGEST_LENGTH: Final = 12
-# From here on client-go reads certFile and keyFile again for new connections; caFile it reads once, to this day.
-_RELOADS_CERTIFICATE: Final = 18
-# kube-scheduler reads Policy options beside --config from here on; before, --config put them out of force.
-_POLICY_BESIDE_CONFIG: Final = 19
 _CONFIG_MAP_OPTIONS: Final = ("policy-configmap", "policy-configmap-namespace", "use-legacy-policy-config")
 
 
@@ -86,19 +75,15 @@ def make_replacement(
     extender, files = add_credentials(wanted, owner=owner)
     wanted = dataclasses.replace(wanted, extender=extender)
     config = find_option_value(options, "config")
-    source = _policy_source(options, minor, config)
+    source = _policy_source(options, minor)
     if source is not None:
         text = add_extender_to_policy(_policy_text(source, open_file, read), extender)
         return _replacing("policy-config-file", text, wanted, files, ())
     if config is not None:
         text = open_file(config)
-        name = check_readable(read_api_version(text), minor)
-        if name == "v1alpha1":
-            return _with_algorithm_source(text, wanted, files, open_file, read)
+        check_readable(read_api_version(text), minor)
         return _replacing("config", add_extender(text, extender), wanted, files, ())
     written = choose_written_format(minor)
-    if written == POLICY:
-        return _replacing("policy-config-file", add_extender_to_policy(None, extender), wanted, files, ())
     carry = carry_flags(options, written, minor)
     return _replacing("config", build_configuration(written, carry.fields, extender), wanted, files, carry.problems)
 
@@ -117,20 +102,8 @@ def _replacing(
     )
 
 
-def _with_algorithm_source(
-    text: str, wanted: DesiredSettings, files: dict[str, PlannedFile], open_file: Callable[[str], str], read: Read
-) -> Replacement:
-    def policy_text(source: dict[str, Any]) -> str:
-        return _policy_text(source, open_file, read)
-
-    merged = merge_algorithm_source(text, wanted.extender, policy_text)
-    path = _digest_path(wanted.folder, "scheduler", "json", merged.policy.encode())
-    files = {**files, path: PlannedFile(content=merged.policy.encode())}
-    return _replacing("config", merged.render_configuration(path), wanted, files, merged.problems)
-
-
-def _policy_source(options: Sequence[Option], minor: int, config: str | None) -> dict[str, Any] | None:
-    """Return where the Policy in force comes from, in the words of v1alpha1; None where none is."""
+def _policy_source(options: Sequence[Option], minor: int) -> dict[str, Any] | None:
+    """Return where the Policy in force comes from, None where none is."""
     file, config_map = find_option_value(options, "policy-config-file"), find_option_value(options, "policy-configmap")
     if not file and not config_map:
         return None
@@ -139,8 +112,6 @@ def _policy_source(options: Sequence[Option], minor: int, config: str | None) ->
             f"kube-scheduler is given a Policy, which Kubernetes 1.{minor} no longer reads",
             next_step="check the version given, or take the policy options out",
         )
-    if config is not None and minor < _POLICY_BESIDE_CONFIG:
-        return None
     legacy = find_option_value(options, "use-legacy-policy-config") in {"true", "True", "TRUE", "t", "T", "1"}
     if config_map and not legacy:
         namespace = find_option_value(options, "policy-configmap-namespace") or _SYSTEM_NAMESPACE
@@ -173,11 +144,8 @@ def add_credentials(wanted: DesiredSettings, *, owner: int | None) -> tuple[Exte
     given = wanted.credentials
     folder = wanted.folder
     authority = _digest_path(folder, "extender-ca", "crt", given.ca)
+    # client-go reads these two again for new connections; the authority it reads once.
     certificate, key = f"{folder}/client.crt", f"{folder}/client.key"
-    if parse_minor(wanted.kubernetes_version) < _RELOADS_CERTIFICATE:
-        # Read once at the start: another certificate then needs another name, so that the scheduler starts anew.
-        certificate = _digest_path(folder, "client", "crt", given.certificate)
-        key = _digest_path(folder, "client", "key", given.certificate)
     tls = {**(wanted.extender.tls_config or {}), "certFile": certificate, "keyFile": key, "caFile": authority}
     files = {
         authority: PlannedFile(content=given.ca),

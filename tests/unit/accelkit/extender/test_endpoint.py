@@ -5,6 +5,7 @@ import logging
 
 import pytest
 from fake_api.server import FakeApi
+from served_objects import MINORS, violations
 
 from accelkit.errors import ApiError
 from accelkit.extender import endpoint as module
@@ -52,12 +53,20 @@ async def test_the_slice_that_is_missing_is_made_for_the_service_and_names_us_al
         "endpoints": [
             {
                 "addresses": ["10.0.0.1"],
-                "conditions": {"ready": True, "serving": True, "terminating": False},
+                "conditions": {"ready": True},
                 "targetRef": {"kind": "Pod", "namespace": "d", "name": "pod-a"},
             }
         ],
         "ports": [{"name": "https", "port": 32766, "protocol": "TCP"}],
     }
+
+
+@pytest.mark.parametrize("minor", MINORS)
+async def test_every_version_knows_what_is_written(world, minor):
+    endpoint = LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a", read_port=32764)
+    await EndpointWriter(world.api, endpoint).write()
+    for path in (SLICE, "/api/v1/namespaces/d/endpoints/s"):
+        assert violations(world.api.objects[path], minor) == []
 
 
 async def test_what_is_right_is_not_written_again(world):

@@ -66,7 +66,7 @@ def indented_lists(manifest: str) -> str:
 
 
 EXISTING = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/opt/scheduler.yaml", "/etc/own.yaml")
-OLD = kubeadm_manifest(18)
+OLD = kubeadm_manifest(21)
 COMMENTED = "# kube-scheduler of this host\n---\n" + PLAIN.replace(
     "    - --leader-elect=true\n", "    - --leader-elect=true  # one of three\n    # end of options\n"
 ).replace("  hostNetwork: true\n", "\n  # the host's network\n  hostNetwork: true\n").replace(
@@ -90,7 +90,7 @@ HOSTS = {
             "    - kube-scheduler\n", "    - /go-runner\n    - --log-file=/a.log\n    - /usr/local/bin/kube-scheduler\n"
         )
     ),
-    "hyperkube": Host(OLD.replace("    - kube-scheduler\n", "    - /hyperkube\n    - kube-scheduler\n"), "v1.18.0"),
+    "hyperkube": Host(OLD.replace("    - kube-scheduler\n", "    - /hyperkube\n    - kube-scheduler\n"), "v1.21.0"),
     "flow command": Host(
         PLAIN.replace(
             "  - command:\n" + PLAIN[PLAIN.index("    - kube-scheduler\n") : PLAIN.index("    image:")],
@@ -140,12 +140,12 @@ HOSTS = {
     ),
     "policy file beside a configuration": Host(
         with_mount(
-            with_options(kubeadm_manifest(20), "--config=/etc/own/c.yaml", "--policy-config-file=/etc/own/p.json"),
+            with_options(OLD, "--config=/etc/own/c.yaml", "--policy-config-file=/etc/own/p.json"),
             "/opt/s",
             "/etc/own",
             "Directory",
         ),
-        "v1.20.15",
+        "v1.21.14",
         {"/opt/s/p.json": POLICY},
     ),
     "existing policy file": Host(
@@ -154,21 +154,12 @@ HOSTS = {
             "/opt/p.json",
             "/etc/policy.json",
         ),
-        "v1.18.20",
+        "v1.21.14",
         {"/opt/p.json": POLICY},
     ),
     "existing policy in a ConfigMap": Host(
-        with_options(kubeadm_manifest(21), "--policy-configmap=own", "--policy-configmap-namespace", "team"),
+        with_options(OLD, "--policy-configmap=own", "--policy-configmap-namespace", "team"),
         "v1.21.14",
         {"configmap:team/own/policy.cfg": POLICY},
-    ),
-    "v1alpha1 with a policy": Host(
-        with_mount(with_options(OLD, "--config=/etc/own/c.yaml"), "/opt/s", "/etc/own", "Directory"),
-        "v1.18.20",
-        {
-            "/opt/s/c.yaml": "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n"
-            "algorithmSource:\n  policy:\n    file:\n      path: /etc/own/p.json\n",
-            "/opt/s/p.json": POLICY,
-        },
     ),
 }

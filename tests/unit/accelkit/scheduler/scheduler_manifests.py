@@ -1,8 +1,8 @@
-"""kube-scheduler's static-pod manifests as kubeadm writes them, from 1.16 to 1.36."""
+"""kube-scheduler's static-pod manifests as kubeadm writes them, from 1.21 to 1.37."""
 
 from __future__ import annotations
 
-MINORS = range(16, 37)
+MINORS = range(21, 38)
 
 
 def kubeadm_manifest(minor: int, patch: int = 0) -> str:
@@ -10,7 +10,6 @@ def kubeadm_manifest(minor: int, patch: int = 0) -> str:
     created = "  creationTimestamp: null\n" if minor <= 33 else ""
     registry = "k8s.gcr.io" if minor <= 24 else "registry.k8s.io"
     priority = "  priority: 2000001000\n" if minor >= 24 else ""
-    priority_class = "system-node-critical" if minor >= 20 else "system-cluster-critical"
     security = "  securityContext:\n    seccompProfile:\n      type: RuntimeDefault\n" if minor >= 22 else ""
     ports = (
         "    ports:\n    - containerPort: 10259\n      name: probe-port\n      protocol: TCP\n" if minor >= 34 else ""
@@ -24,9 +23,9 @@ def kubeadm_manifest(minor: int, patch: int = 0) -> str:
         f"{_probe('liveness', minor)}    name: kube-scheduler\n{ports}"
         f"{_probe('readiness', minor) if minor >= 33 else ''}"
         "    resources:\n      requests:\n        cpu: 100m\n"
-        f"{_probe('startup', minor) if minor >= 19 else ''}"
+        f"{_probe('startup', minor)}"
         "    volumeMounts:\n    - mountPath: /etc/kubernetes/scheduler.conf\n      name: kubeconfig\n"
-        f"      readOnly: true\n  hostNetwork: true\n{priority}  priorityClassName: {priority_class}\n{security}"
+        f"      readOnly: true\n  hostNetwork: true\n{priority}  priorityClassName: system-node-critical\n{security}"
         "  volumes:\n  - hostPath:\n      path: /etc/kubernetes/scheduler.conf\n      type: FileOrCreate\n"
         "    name: kubeconfig\nstatus: {}\n"
     )
@@ -45,29 +44,25 @@ def short_manifest() -> str:
 
 def kubeadm_command(minor: int) -> list[str]:
     """Return the words by which kubeadm starts kube-scheduler."""
-    authentication = [
-        "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
-        "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
-    ]
     return [
         "kube-scheduler",
-        *(authentication if minor >= 17 else []),
+        "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
+        "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
         "--bind-address=127.0.0.1",
         "--kubeconfig=/etc/kubernetes/scheduler.conf",
         "--leader-elect=true",
-        *(["--port=0"] if 19 <= minor <= 22 else []),
+        *(["--port=0"] if minor <= 22 else []),
     ]
 
 
 def _probe(kind: str, minor: int) -> str:
     failures = {"liveness": 8, "readiness": 3, "startup": 24}[kind]
     path = {"liveness": "livez", "readiness": "readyz", "startup": "livez"}[kind] if minor >= 33 else "healthz"
-    secure = minor >= 17
-    port = "probe-port" if minor >= 34 else 10259 if secure else 10251
-    delay = "" if kind == "readiness" else f"      initialDelaySeconds: {10 if minor >= 19 else 15}\n"
-    period = f"      periodSeconds: {1 if kind == 'readiness' else 10}\n" if minor >= 19 else ""
+    port = "probe-port" if minor >= 34 else 10259
+    delay = "" if kind == "readiness" else "      initialDelaySeconds: 10\n"
+    period = f"      periodSeconds: {1 if kind == 'readiness' else 10}\n"
     return (
         f"    {kind}Probe:\n      failureThreshold: {failures}\n      httpGet:\n        host: 127.0.0.1\n"
-        f"        path: /{path}\n        port: {port}\n        scheme: {'HTTPS' if secure else 'HTTP'}\n"
+        f"        path: /{path}\n        port: {port}\n        scheme: HTTPS\n"
         f"{delay}{period}      timeoutSeconds: 15\n"
     )

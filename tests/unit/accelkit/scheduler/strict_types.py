@@ -18,13 +18,7 @@ def read_formats(minor: int) -> set[str]:
 
 
 def types_of(minor: int, form: str) -> tuple[str, dict[str, Any]]:
-    """Return the module that the types are from, and the types.
-
-    The Policy of 1.16 is not in the module yet; that of the next release stands for it.
-    """
-    while form not in DATA["releases"][f"1.{minor}"]["formats"]:
-        minor += 1
-        assert (form, minor) == ("Policy", 17), (form, minor)
+    """Return the module that the types are from, and the types."""
     release = DATA["releases"][f"1.{minor}"]
     return release["module"], DATA["types"][release["formats"][form]]
 

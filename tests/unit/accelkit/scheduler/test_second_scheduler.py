@@ -46,15 +46,15 @@ def test_https_names_the_files_of_the_secret_and_the_server():
 
 @pytest.mark.parametrize(
     ("version", "api_version"),
-    [("v1.19.0", "v1beta1"), ("v1.24.1", "v1beta3"), ("v1.33.5-gke.100", "v1"), ("v1.34.4", "v1")],
+    [("v1.21.0", "v1beta1"), ("v1.24.1", "v1beta3"), ("v1.33.5-gke.100", "v1"), ("v1.34.4", "v1")],
 )
 def test_the_version_decides_the_format(version, api_version):
     assert written(version=version)[1]["apiVersion"] == f"kubescheduler.config.k8s.io/{api_version}"
 
 
-def test_a_version_without_such_a_configuration_is_refused():
-    with pytest.raises(ConfigurationError, match=r"v1\.18\.2 .* upgrade to 1\.19"):
-        written(version="v1.18.2")
+def test_a_version_that_is_too_old_is_refused():
+    with pytest.raises(ConfigurationError, match=r"v1\.20\.2 is older than 1\.21"):
+        written(version="v1.20.2")
 
 
 def test_the_version_must_be_given():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from scheduler_manifests import MINORS
 from strict_types import violations
 
 from accelkit.errors import ConfigurationError
@@ -35,7 +36,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("minor", range(19, 37))
+@pytest.mark.parametrize("minor", MINORS)
 def test_every_overridden_flag_goes_to_its_field(minor):
     form = choose_written_format(minor)
     fields = carry_flags(parse(ALL).options, form, minor).fields
@@ -74,7 +75,7 @@ def test_every_overridden_flag_goes_to_its_field(minor):
 
 def test_former_names_of_flags_are_heeded_where_the_present_ones_are_not_given():
     options = parse(["kube-scheduler", "--lock-object-name=old", "--lock-object-namespace=team"]).options
-    election = carry_flags(options, "v1beta1", 20).fields["leaderElection"]
+    election = carry_flags(options, "v1beta1", 21).fields["leaderElection"]
     assert election == {"resourceName": "old", "resourceNamespace": "team"}
 
 
@@ -83,7 +84,7 @@ def test_no_flag_no_field():
 
 
 def test_a_closed_insecure_port_stays_closed():
-    fields = carry_flags(parse(["kube-scheduler", "--port=0"]).options, "v1beta1", 20).fields
+    fields = carry_flags(parse(["kube-scheduler", "--port=0"]).options, "v1beta1", 21).fields
     assert fields == {"healthzBindAddress": "0.0.0.0:0", "metricsBindAddress": "0.0.0.0:0"}
 
 
@@ -97,16 +98,16 @@ def test_a_closed_insecure_port_stays_closed():
     ],
 )
 def test_the_insecure_port_and_its_address_are_carried_over(flags, bind):
-    fields = carry_flags(parse(["kube-scheduler", *flags]).options, "v1beta1", 20).fields
+    fields = carry_flags(parse(["kube-scheduler", *flags]).options, "v1beta1", 21).fields
     assert fields == {"healthzBindAddress": bind, "metricsBindAddress": bind}
 
 
 def test_what_no_field_can_say_is_said_to_the_reader():
     options = parse(["kube-scheduler", "--algorithm-provider=ClusterAutoscalerProvider"]).options
-    (problem,) = carry_flags(options, "v1beta1", 20).problems
+    (problem,) = carry_flags(options, "v1beta1", 21).problems
     assert "ClusterAutoscalerProvider" in problem
     assert (
-        carry_flags(parse(["kube-scheduler", "--algorithm-provider=DefaultProvider"]).options, "v1beta1", 20).problems
+        carry_flags(parse(["kube-scheduler", "--algorithm-provider=DefaultProvider"]).options, "v1beta1", 21).problems
         == ()
     )
 
@@ -137,4 +138,4 @@ def test_a_flag_whose_value_is_refused_is_named(flag):
     with pytest.raises(
         ConfigurationError, match=f"kube-scheduler's flag --{flag} has the value 'many', which it refuses"
     ):
-        carry_flags(options, "v1beta1", 20)
+        carry_flags(options, "v1beta1", 21)

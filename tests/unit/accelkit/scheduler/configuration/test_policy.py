@@ -6,7 +6,6 @@ import pytest
 from strict_types import violations
 
 from accelkit.errors import ConfigurationError
-from accelkit.scheduler.configuration.algorithm_source import merge_algorithm_source
 from accelkit.scheduler.configuration.extender_entry import Extender
 from accelkit.scheduler.configuration.policy import add_extender_to_policy
 
@@ -16,13 +15,6 @@ YAML_POLICY = "kind: Policy\napiVersion: v1\n# ranking\npriorities:\n- name: Lea
 
 def merged(text):
     return json.loads(add_extender_to_policy(text, OURS))
-
-
-def test_a_new_policy_leaves_the_defaults_alone():
-    policy = merged(None)
-    assert set(policy) == {"kind", "apiVersion", "extenders"}
-    assert policy["extenders"] == [OURS.build_legacy_entry()]
-    assert violations(policy, 18) == []
 
 
 def test_a_policy_in_yaml_is_merged_into():
@@ -48,24 +40,3 @@ def test_a_foreign_extender_that_binds_is_refused_however_its_key_is_written():
 def test_what_is_no_policy_is_refused(text):
     with pytest.raises(ConfigurationError, match="Policy"):
         merged(text)
-
-
-CONFIGURATION = (
-    "# ours\napiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n"
-    "algorithmSource:\n  provider: {}\nleaderElection:\n  leaderElect: true  # three of us\n"
-)
-
-
-@pytest.mark.parametrize(("provider", "problems"), [("DefaultProvider", 0), ("ClusterAutoscalerProvider", 1)])
-def test_an_algorithm_provider_makes_way_for_a_policy(provider, problems):
-    source = merge_algorithm_source(CONFIGURATION.format(provider), OURS, pytest.fail)
-    text = source.render_configuration("/a/scheduler-1.json")
-    assert "leaderElect: true  # three of us\n" in text
-    assert "    file:\n      path: /a/scheduler-1.json\n" in text
-    assert "provider" not in text
-    assert len(source.problems) == problems
-
-
-def test_an_algorithm_source_that_is_none_is_refused():
-    with pytest.raises(ConfigurationError, match="no mapping"):
-        merge_algorithm_source(CONFIGURATION.replace("\n  provider: {}", " [1]"), OURS, pytest.fail)

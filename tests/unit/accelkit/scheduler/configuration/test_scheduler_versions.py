@@ -11,7 +11,6 @@ from version_table import DOCUMENT, row, table
 from accelkit.errors import ConfigurationError
 from accelkit.scheduler.configuration.versions import (
     check_readable,
-    choose_written_format,
     parse_minor,
     read_formats,
     reads_policy,
@@ -28,22 +27,19 @@ def test_the_document_says_what_the_code_does():
 def test_what_is_written_is_valid_for_the_version_and_no_more_than_that(minor):
     document = row(minor).document
     assert violations(document, minor) == []
-    legacy = choose_written_format(minor) == "Policy"
     (entry,) = document["extenders"]
-    assert entry["enableHttps" if legacy else "enableHTTPS"] is True
-    assert entry["httpTimeout"] == (10_000_000_000 if legacy else "10s")
+    assert (entry["enableHTTPS"], entry["httpTimeout"]) == (True, "10s")
     assert entry["tlsConfig"]["serverName"] == "accelkit-extender.kube-system.svc"
-    if not legacy:
-        assert document["clientConnection"] == {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
-        assert document["leaderElection"] == {"leaderElect": True}
-    assert ("healthzBindAddress" in document) == (19 <= minor <= 22)
+    assert document["clientConnection"] == {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
+    assert document["leaderElection"] == {"leaderElect": True}
+    assert ("healthzBindAddress" in document) == (minor <= 22)
 
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_the_table_of_formats_agrees_with_the_released_types(minor):
     released = released_formats(minor)
     assert set(read_formats(minor)) == released - {"Policy"}
-    assert reads_policy(minor) == ("Policy" in released or minor == 16)
+    assert reads_policy(minor) == ("Policy" in released)
 
 
 def test_the_strict_reading_finds_what_kube_scheduler_would_refuse():
@@ -64,9 +60,7 @@ def test_the_strict_reading_finds_what_kube_scheduler_would_refuse():
         assert len(violations(bad, 34)) == 1, name
 
 
-@pytest.mark.parametrize(
-    ("version", "minor"), [("v1.34.4", 34), ("1.16.0", 16), ("v1.21", 21), ("v1.27.3-gke.100", 27), ("1.22+", 22)]
-)
+@pytest.mark.parametrize(("version", "minor"), [("v1.34.4", 34), ("v1.21", 21), ("v1.27.3-gke.100", 27), ("1.22+", 22)])
 def test_versions_are_read_as_servers_say_them(version, minor):
     assert parse_minor(version) == minor
 
@@ -78,8 +72,8 @@ def test_what_is_no_version_is_refused(version):
 
 
 def test_a_version_that_is_too_old_is_refused():
-    with pytest.raises(ConfigurationError, match=r"older than 1\.16"):
-        parse_minor("v1.15.12")
+    with pytest.raises(ConfigurationError, match=r"v1\.20\.15 is older than 1\.21"):
+        parse_minor("v1.20.15")
 
 
 def test_a_format_that_the_version_does_not_read_is_named_with_those_it_does():

@@ -29,13 +29,6 @@ def test_our_entry_is_put_in_and_taken_out():
     assert not FILE.is_switched(CONFIGURATION)
 
 
-def test_v1alpha2_spells_extenders_as_policies_do():
-    head = "apiVersion: kubescheduler.config.k8s.io/v1alpha2\nkind: KubeSchedulerConfiguration\n"
-    document = YAML(typ="safe", pure=True).load(planned(head, "v1.18.20").launch_text)
-    assert violations(document, 18) == []
-    assert document["extenders"][0]["enableHttps"] is True
-
-
 def test_a_format_that_the_version_does_not_read_is_refused():
     with pytest.raises(ConfigurationError, match="itself refuses"):
         planned(CONFIGURATION, "v1.22.0")

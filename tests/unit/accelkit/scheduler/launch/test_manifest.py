@@ -124,27 +124,20 @@ def test_what_is_there_is_merged_not_replaced():
     assert "--config=/etc/own.yaml" not in words(plan.launch_text)
 
 
-@pytest.mark.parametrize("name", ["existing policy file", "existing policy in a ConfigMap", "v1alpha1 with a policy"])
+@pytest.mark.parametrize("name", ["existing policy file", "existing policy in a ConfigMap"])
 def test_a_policy_stays_a_policy(name):
     plan = planned(HOSTS[name])
     (path,) = [path for path in plan.files if path.endswith(".json")]
     policy = json.loads(plan.files[path].content)
     assert policy["predicates"] == json.loads(POLICY)["predicates"]
     assert [each["enableHttps"] for each in policy["extenders"]] == [True]
-    if name.startswith("v1alpha1"):
-        assert written(plan)["algorithmSource"] == {"policy": {"file": {"path": path}}}
-    else:
-        assert not any("configmap" in word or "legacy" in word for word in words(plan.launch_text))
-        assert plan.marker == f"--policy-config-file={path}"
+    assert not any("configmap" in word or "legacy" in word for word in words(plan.launch_text))
+    assert plan.marker == f"--policy-config-file={path}"
 
 
-def test_a_policy_beside_a_configuration_is_what_names_extenders_from_1_19_on():
+def test_a_policy_beside_a_configuration_is_what_names_extenders():
     host = HOSTS["policy file beside a configuration"]
     assert "--config=/etc/own/c.yaml" in words(planned(host).launch_text)
-    files = {"/opt/s/c.yaml": CONFIGURATION.replace("/v1\n", "/v1alpha1\n")}
-    older = planned(Host(host.manifest, "v1.18.20", files))
-    assert older.marker.startswith("--config=")
-    assert "--policy-config-file=/etc/own/p.json" in words(older.launch_text)
 
 
 def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
@@ -153,8 +146,6 @@ def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
     assert planned(Host(PLAIN), credentials=leaf).launch_text == plan.launch_text
     authority = wanted("v1.34.4").credentials.__class__(ca=b"both", certificate=b"certificate", key=b"key")
     assert planned(Host(PLAIN), credentials=authority).marker != plan.marker
-    old = Host(kubeadm_manifest(17), "v1.17.17")
-    assert planned(old, credentials=leaf).marker != planned(old).marker
 
 
 def test_the_key_belongs_to_the_user_that_the_scheduler_runs_as():
@@ -204,7 +195,7 @@ REFUSED = {
     ),
     "a date that is none": (PLAIN.replace("status: {}", "status: 2020-13-45"), "cannot be read as YAML"),
     "a policy from a ConfigMap without its key": (
-        with_options(kubeadm_manifest(20), "--policy-configmap=own"),
+        with_options(kubeadm_manifest(21), "--policy-configmap=own"),
         r"ConfigMap kube-system/own, .* has no key policy\.cfg",
     ),
     "aliases": (ALIASED, "uses a YAML alias"),
@@ -225,7 +216,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_edited_is_refused_with_one_sentence(text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
-        planned(Host(text, "v1.20.0" if "v1.20." in text else "v1.34.4"), current=text)
+        planned(Host(text, "v1.21.0" if "v1.21." in text else "v1.34.4"), current=text)
     assert "\n" not in str(caught.value)
 
 

@@ -12,7 +12,7 @@ from accelkit.scheduler.launch.manifest import StaticPod
 from accelkit.scheduler.switch.gcushare import BACKUP, CONFIGURATIONS, FILES, find_leftovers
 
 JSON_FILE, YAML_FILE = CONFIGURATIONS
-OLD = kubeadm_manifest(20)
+OLD = kubeadm_manifest(21)
 POLICY = {
     "kind": "Policy",
     "apiVersion": "v1",

@@ -1,0 +1,151 @@
+"""Every object that the roles render is one that the API server of the cluster's version serves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from served_objects import MINORS, violations
+
+from accelkit.scheduler.arguments import ExtenderSpec, PodImage, Spec
+from accelkit.scheduler.configuration.versions import OLDEST
+from accelkit.scheduler.node_pod.objects import build_objects
+from accelkit.vendors.dialects import list_dialect_names
+
+ROOT = Path(__file__).resolve().parents[3]
+TEMPLATES = sorted((ROOT / "roles").glob("*/templates/*.yaml.j2"))
+PLACE = {"image_pull_secrets": ["registry"], "node_selector": {"a": "b"}, "affinity": {"nodeAffinity": {}}}
+# Where the templates take another turn. With settings beside the defaults they are rendered for these versions alone,
+# and the result is read as each of the versions up to the next one reads it.
+DECISIVE = (MINORS[0], 30)
+# Settings by role that change which objects or fields there are, beside the defaults.
+SETTINGS: dict[str, list[dict[str, object]]] = {
+    "certificates": [{**PLACE, "tolerations": []}],
+    "device_plugin": [
+        *({"dialect": name} for name in list_dialect_names(advertised=True)),
+        {"corrections": False, "simulated": True, "cgroups": True, "mps_folder": "/mps", "cdi_folders": ["/etc/cdi"]},
+        {**PLACE, "metrics_port": 0, "processes": False},
+    ],
+    "extender": [
+        *({"dialects": [name]} for name in list_dialect_names()),
+        {"expose": "host", "log_folder": ""},
+        {**PLACE, "wake": False, "replicas": 3, "policy": "spread"},
+    ],
+    "second_scheduler": [
+        {"extender_url": "http://10.0.0.1:1"},
+        {**PLACE, "tolerations": [{"operator": "Exists"}]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """All objects, as Ansible renders them, by minor version."""
+    folder = tmp_path_factory.mktemp("rendered")
+    home = folder / "ansible_collections" / "accelkit" / "kubernetes"
+    home.mkdir(parents=True)
+    for name in ("plugins", "meta", "roles"):
+        (home / name).symlink_to(ROOT / name)
+    cases = []
+    for minor in MINORS:
+        for template in TEMPLATES:
+            role = template.parents[1].name
+            for settings in ({}, *(SETTINGS[role] if minor in DECISIVE else ())):
+                given = {f"{role}_{name}": value for name, value in settings.items()}
+                given["__accelkit_kubernetes_version"] = f"v1.{minor}.3"
+                lookup = f"lookup('ansible.builtin.template', '{template}', template_vars={given})"
+                cases.append({"minor": minor, "objects": "{{ " + lookup + " | from_yaml_all | list }}"})
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [
+            str(ROOT / "roles" / role / of / "main.yml") for role in SETTINGS for of in ("defaults", "vars")
+        ],
+        "vars": {"ansible_python_interpreter": sys.executable, "cases": cases},
+        "tasks": [
+            {"ansible.builtin.copy": {"content": "{{ cases | to_json }}", "dest": str(folder / "rendered.json")}}
+        ],
+    }
+    (folder / "play.json").write_text(json.dumps([play]))
+    command = [sys.executable, "-m", "ansible.cli.playbook", str(folder / "play.json")]
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_COLLECTIONS_PATH": str(folder),
+    }
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((folder / "rendered.json").read_text())
+    return {
+        minor: [
+            each
+            for case in found
+            if case["minor"] in (minor, max(one for one in DECISIVE if one <= minor))
+            for each in case["objects"]
+            if each
+        ]
+        for minor in MINORS
+    }
+
+
+def test_the_versions_are_those_that_the_code_accepts():
+    assert list(range(OLDEST, MINORS[-1] + 1)) == MINORS
+
+
+def test_every_role_with_manifests_is_looked_at():
+    assert {path.parents[1].name for path in TEMPLATES} == set(SETTINGS)
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_every_object_is_served(rendered, minor):
+    found = {each for document in rendered[minor] for each in violations(document, minor)}
+    assert found == set()
+
+
+def test_admission_policies_are_there_from_1_30_on(rendered):
+    for minor, documents in rendered.items():
+        kinds = {each["kind"] for each in documents}
+        assert {"CronJob", "PodDisruptionBudget", "DaemonSet", "Deployment"} <= kinds
+        assert ("ValidatingAdmissionPolicy" in kinds) == (minor >= 30), minor
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_what_the_playbooks_and_programs_create_is_served(minor):
+    installer = YAML(typ="safe", pure=True).load((ROOT / "playbooks/files/installer.yml").read_text())
+    assert violations(installer, minor) == []
+    spec = Spec(
+        node="n",
+        kubernetes_version=f"v1.{minor}.0",
+        extender=ExtenderSpec(url_prefix="https://a:1"),
+        dns_policy="Default",
+    )
+    created = build_objects("apply", spec, PodImage(image="i", pull_secrets=("s",)))
+    for (path, body), kind in zip(created, ("ServiceAccount", "Role", "RoleBinding", "Secret", "Pod"), strict=True):
+        version = path.removeprefix("/apis/").removeprefix("/api/").partition("/namespaces/")[0]
+        assert violations({"apiVersion": version, "kind": kind, **body}, minor) == []
+
+
+def test_the_strict_reading_finds_what_an_api_server_would_not_know():
+    policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "spec": {}}
+    assert violations(policy, 29) == ["admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy is not served"]
+    assert violations(policy, 30) == []
+    budget = {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget"}
+    assert violations(budget, 21) == ["policy/v1beta1 PodDisruptionBudget is not served"]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": 1, "labels": {"a": True}}}
+    assert violations(account, 34) == [
+        "ServiceAccount.metadata.name: 1 is no string",
+        "ServiceAccount.metadata.labels.a: True is no string",
+    ]
+    container = {"name": "c", "restartPolicy": "Always", "ports": {}, "resources": {"limits": {"cpu": "much"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"initContainers": [container]}}
+    assert len(violations(pod, 37)) == 2
+    assert "Pod.spec.initContainers[0].restartPolicy is not served" in violations(pod, 27)
