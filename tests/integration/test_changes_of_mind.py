@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 PASSING = ("/pods ", "/replicasets ", "/controllerrevisions ", "/secrets default/")
 OTHER = {
     "accelkit_shared_nodes": ["node-1"],
-    "accelkit_dialects": ["gcushare", "aliyun"],
+    # Intel's plugin serves the first, so nodes advertise the second.
+    "accelkit_dialects": ["gas", "gcushare", "aliyun"],
     "accelkit_image_pull_secrets": ["registry"],
 }
 SECOND = {"second_scheduler_name": "former", "second_scheduler_extender_url": "http://127.0.0.1:1"}
