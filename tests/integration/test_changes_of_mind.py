@@ -19,7 +19,14 @@ from accelkit.scheduler.arguments import decode_spec
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 # What the choices below add, wherever it is; pods and what makes them have other names each time.
-PASSING = ("/pods ", "/replicasets ", "/controllerrevisions ", "/secrets default/")
+PASSING = (
+    "/pods ",
+    "/replicasets ",
+    "/controllerrevisions ",
+    "/secrets default/",
+    "/endpoints",
+    "/configmaps accelkit/node-",
+)
 OTHER = {
     "accelkit_shared_nodes": ["node-1"],
     # Intel's plugin serves the first, so nodes advertise the second.
@@ -102,6 +109,7 @@ async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_pa
         assert "accelkit.io/memory" not in allocatable
         assert labels["enflame.com/gcushare"] == "true"
         assert "accelkit.io" not in json.dumps(with_others[f"{NODES} /node-2"])
+        assert "/api/v1/configmaps accelkit/node-2" not in await objects(installed)
         assert changed(installed.playbook("site.yml", "-e", json.dumps(OTHER)).stdout) == 0
     finally:
         installed.playbook("site.yml")
