@@ -13,18 +13,33 @@ from conftest import BIN, REPOSITORY, Sandbox
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.paths import NODES, build_leases_path, build_node_path
+from accelkit.kube.paths import NODES, build_config_maps_path, build_leases_path, build_node_path
+from accelkit.scheduler.arguments import decode_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 # What the choices below add, wherever it is; pods and what makes them have other names each time.
-PASSING = ("/pods ", "/replicasets ", "/controllerrevisions ", "/secrets default/")
+PASSING = (
+    "/pods ",
+    "/replicasets ",
+    "/controllerrevisions ",
+    "/secrets default/",
+    "/endpoints",
+    "/configmaps accelkit/node-",
+)
 OTHER = {
     "accelkit_shared_nodes": ["node-1"],
-    "accelkit_dialects": ["gcushare", "aliyun"],
+    # Intel's plugin serves the first, so nodes advertise the second.
+    "accelkit_dialects": ["gas", "gcushare", "aliyun"],
     "accelkit_image_pull_secrets": ["registry"],
 }
-SECOND = {"second_scheduler_name": "former", "second_scheduler_extender_url": "http://127.0.0.1:1"}
+MORE = {
+    "second_scheduler_name": "former",
+    "second_scheduler_extender_url": "http://127.0.0.1:1",
+    "scheduler_extender_url": "https://192.0.2.1:32766",
+    "scheduler_launch": {},
+    "scheduler_backup_dir": "/var/lib/accelkit/backup",
+}
 
 
 async def lasting(sandbox: Sandbox) -> dict[str, object]:
@@ -45,23 +60,38 @@ async def lasting(sandbox: Sandbox) -> dict[str, object]:
     return found
 
 
-async def install_second_scheduler(sandbox: Sandbox, folder: Path) -> None:
-    """Apply its objects as the role does, and the Lease that its replicas would make."""
-    role = {"name": "accelkit.kubernetes.second_scheduler", "tasks_from": "apply"}
-    play = {"hosts": "accelkit_api", "gather_facts": False, "vars": SECOND}
-    defaults = {"kubeconfig": str(sandbox.kubeconfig)}
-    play["module_defaults"] = {"group/kubernetes.core.k8s": defaults, "group/accelkit.kubernetes.api": defaults}
-    playbook = folder / "second.yml"
-    playbook.write_text(json.dumps([{**play, "tasks": [{"ansible.builtin.import_role": role}]}]))
+async def install_more(sandbox: Sandbox, folder: Path) -> None:
+    """Apply what a sandbox cannot run: a second scheduler, the Lease of its replicas, and the keeper."""
+    entries = {"second_scheduler": "apply", "scheduler": "keep"}
+    roles = [{"name": f"accelkit.kubernetes.{role}", "tasks_from": entry} for role, entry in entries.items()]
+    connection = {"kubeconfig": str(sandbox.kubeconfig)}
+    play = {
+        "hosts": "accelkit_api",
+        "gather_facts": False,
+        "vars": MORE,
+        "module_defaults": {f"group/{name}": connection for name in ("kubernetes.core.k8s", "accelkit.kubernetes.api")},
+        "tasks": [{"ansible.builtin.import_role": role} for role in roles],
+    }
+    playbook = folder / "more.yml"
+    playbook.write_text(json.dumps([play]))
     await asyncio.to_thread(sandbox.playbook, str(playbook))
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         await api.post(build_leases_path("accelkit"), {"metadata": {"name": "former"}})
+        kept = json.loads(await api.get(f"{build_config_maps_path('accelkit')}/accelkit-scheduler-keeper"))
+        spec = decode_spec(json.loads(kept["data"]["spec.json"]))
+        assert (spec.extender.url_prefix, spec.launch.kind) == (MORE["scheduler_extender_url"], "static_pod")
+        keeper = json.loads(await api.get("/apis/apps/v1/namespaces/accelkit/daemonsets/accelkit-scheduler-keeper"))
+        mounts = keeper["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        written = {mount["mountPath"] for mount in mounts if not mount.get("readOnly")}
+        # Neither /etc/kubernetes with its keys, nor all of /var/lib.
+        folders = ("etc/kubernetes/manifests", "etc/kubernetes/accelkit", "var/lib/accelkit/backup")
+        assert written == {f"/host/{folder}" for folder in folders}
 
 
 async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_path):
     await create_pull_secret(installed)
     before = await lasting(installed)
-    await install_second_scheduler(installed, tmp_path)
+    await install_more(installed, tmp_path)
     added = {name for name in await lasting(installed) if name not in before}
     assert {name.rpartition(" ")[2] for name in added} >= {
         "/former",
@@ -71,7 +101,7 @@ async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_pa
     try:
         assert changed(installed.playbook("site.yml", "-e", json.dumps(OTHER)).stdout) > 0
         with_others = await lasting(installed)
-        assert not [name for name in with_others if "/former" in name]
+        assert not [name for name in with_others if "/former" in name or "scheduler-keeper" in name]
         assert await find_pull_secrets(installed) == ["accelkit", "default", "kube-system"]
         assert any(name.endswith("/roles kube-system/accelkit-extender") for name in with_others)
         labels, _, _, allocatable = with_others[f"{NODES} /node-1"]
@@ -79,6 +109,7 @@ async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_pa
         assert "accelkit.io/memory" not in allocatable
         assert labels["enflame.com/gcushare"] == "true"
         assert "accelkit.io" not in json.dumps(with_others[f"{NODES} /node-2"])
+        assert "/api/v1/configmaps accelkit/node-2" not in await objects(installed)
         assert changed(installed.playbook("site.yml", "-e", json.dumps(OTHER)).stdout) == 0
     finally:
         installed.playbook("site.yml")

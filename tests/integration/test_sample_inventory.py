@@ -49,6 +49,10 @@ def test_a_kubeconfig_is_all_that_the_sample_inventory_needs(control_plane, tmp_
     ("given", "sentence"),
     [
         ({}, "set accelkit_mode to second-scheduler, which starts a second kube-scheduler"),
+        (
+            {"accelkit_mode": "second-scheduler"},
+            "registry.example.org/accelkit is an example; set accelkit_images_registry",
+        ),
         ({"accelkit_mode": "second_scheduler"}, "value of accelkit_mode must be one of: second-scheduler"),
         ({"accelkit_policy": "sprad"}, "value of accelkit_policy must be one of: binpack, spread"),
         ({"accelkit_unit": "3GiB"}, "accelkit_unit: "),

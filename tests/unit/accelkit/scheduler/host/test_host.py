@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,14 @@ def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch)
 def test_a_command_that_is_not_there_is_told_as_a_shell_tells_it(host):
     assert host.run(["no-such-command"])[0] == 127
     assert host.run(["sh", "-c", "echo no; exit 3"]) == (3, "no\n")
+
+
+def test_a_folder_that_is_mounted_is_left_to_who_can_delete_it(tmp_path, host, monkeypatch):
+    (tmp_path / "root/etc/mounted").mkdir()
+
+    def refuse(_path):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    host.remove_empty_folder("/etc/mounted")
+    assert host.list_names("/etc") == ["mounted"]

@@ -47,6 +47,15 @@ def test_apply_again_update_and_remove(tmp_path, host):
     assert switch(host).remove().changes == ()
 
 
+def test_folders_that_a_mount_of_a_pod_has_made_go_with_the_removal(tmp_path, host):
+    before = tree(tmp_path)
+    for folder in ("etc/kubernetes/accelkit", "var/lib/accelkit/backup"):
+        (tmp_path / folder).mkdir(parents=True)
+    switch(host).apply(wanted())
+    switch(host).remove()
+    assert tree(tmp_path) == before
+
+
 def test_a_scheduler_is_restarted_when_its_launch_file_changes_and_only_then(host):
     runner = Runner()
     assert restarts(runner, switch(host, runner).apply, wanted()) == 1
