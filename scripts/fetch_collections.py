@@ -2,7 +2,8 @@
 
 They come out of the PyPI wheel of the `ansible` package, from which only their folders are unpacked: kubernetes.core,
 which the roles use, awx.awx of playbooks/awx.yml, and community.docker with the one it needs, whose connection reaches
-the nodes of kind. They lie beside the link in Git by which our own collection is found. Does nothing where all of this is in place.
+the nodes of kind. They lie beside the link in Git by which our own collection is found. Does nothing where all of this
+is in place.
 """
 
 from __future__ import annotations
