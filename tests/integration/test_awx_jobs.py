@@ -38,10 +38,10 @@ def collections(tmp_path_factory):
     """What an execution environment has: our collection as its tarball brings it, and kubernetes.core."""
     folder = tmp_path_factory.mktemp("collections")
     galaxy = [sys.executable, "-m", "ansible", "galaxy", "collection"]
-    kwargs = {"check": True, "capture_output": True, "timeout": DEADLINE}
-    subprocess.run([*galaxy, "build", "--output-path", folder], cwd=REPOSITORY, **kwargs)
+    build, install = ("build", "--output-path", folder), ("install", "--offline", "--no-deps", "-p", folder)
+    subprocess.run([*galaxy, *build], cwd=REPOSITORY, check=True, capture_output=True, timeout=DEADLINE)
     (tarball,) = folder.glob("*.tar.gz")
-    subprocess.run([*galaxy, "install", "--offline", "--no-deps", "-p", folder, tarball], cwd=folder, **kwargs)
+    subprocess.run([*galaxy, *install, tarball], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
     theirs = REPOSITORY / "collections" / "ansible_collections" / "kubernetes"
     (folder / "ansible_collections" / "kubernetes").symlink_to(theirs)
     return folder
@@ -143,8 +143,13 @@ class Awx:
         options = ["--cmdline", "--check --diff"] if template in CHECKED else []
         done = subprocess.run(
             [*command, *options],
-            **{"env": self.environ(), "cwd": self._folder, "stdin": subprocess.DEVNULL, "timeout": DEADLINE},
-            **{"capture_output": True, "text": True, "check": False},
+            env=self.environ(),
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
         )
         assert _list_files(private / "project") == before
         job = private / "artifacts" / "7"
