@@ -122,11 +122,12 @@ class Awx:
         assert "WARNING" not in done.stderr
         return json.loads(done.stdout)
 
-    def run(self, template: str, answers: dict) -> Job:
-        """Run the playbook of a template with these answers of its survey."""
+    def run(self, template: str, answers: dict, *, away: str | None = None) -> Job:
+        """Run the playbook of a template with these answers of its survey; `away` is a host that is not reached."""
         private = Path(tempfile.mkdtemp(dir=self._folder))
         inventory = self.read_inventory()
-        inventory["accelkit_control_plane"] = {"hosts": ["api"]}
+        inventory["accelkit_control_plane"] = {"hosts": ["api", *([away] if away else [])]}
+        inventory["_meta"]["hostvars"][str(away)] = {"ansible_host": "127.0.0.1", "ansible_port": free_port()}
         inventory["all"]["vars"] = self._settings
         environ = {**self._credential, "ACCELKIT_SANDBOX": self._root, "AWX_PRIVATE_DATA_DIR": str(private)}
         extra = {**answers, "awx_job_id": 7, "awx_user_name": "admin", "tower_job_id": 7}
@@ -200,8 +201,15 @@ def test_the_inventory_source_has_the_nodes_by_their_accelerators(awx):
     assert "accelkit_nodes" not in inventory
 
 
-def test_preflight_changes_nothing(awx):
-    job = awx.run("preflight", {"accelkit_policy": "", "accelkit_dialects": [], "accelkit_shared_nodes": ""})
+def test_preflight_changes_nothing_and_finds_the_nodes_that_the_inventory_has(awx):
+    # As AWX's inventory says it; the embedded cluster has no control-plane nodes.
+    cluster = {
+        "accelkit_cluster": "kubernetes",
+        "accelkit_mode": "second-scheduler",
+        "accelkit_image": "example.org/a:1",
+    }
+    unanswered = {"accelkit_policy": "", "accelkit_dialects": [], "accelkit_shared_nodes": "", "accelkit_unit": ""}
+    job = awx.run("preflight", {**cluster, **unanswered})
     assert (job.status, job.changed) == ("successful", 0), job.said
 
 
@@ -232,10 +240,11 @@ def test_verify_goes_on_and_tells_all_faults(awx):
         "scheduler_extender_weight": 7,
         "extender_url": f"http://[::1]:{free_port()}",
     }
-    job = awx.run("verify", given)
+    job = awx.run("verify", given, away="master-2")
     assert (job.status, job.changed) == ("failed", 0)
     faults = job.artifacts["accelerators_report"]["faults"]
-    assert len(faults) == 3, faults
+    assert len(faults) == 4, faults
+    assert faults[3].startswith("master-2 is not reached: ")
     assert "Connection refused" in faults[0]
     assert "kube-scheduler's configuration differs" in faults[1]
     assert "10 cards are inconsistent" in faults[2]
