@@ -34,16 +34,8 @@ def create(tmp_path):
         (tmp_path / "dist").mkdir()
         for name in names:
             (tmp_path / "dist" / name).write_text(name)
-        run(
-            "create",
-            "--container-runtime",
-            "docker",
-            "-f",
-            "awx/execution-environment.yml",
-            "-c",
-            "context",
-            cwd=tmp_path,
-        )
+        output = ("--output-filename", "Dockerfile", "--context", "context")
+        run("create", "--file", "awx/execution-environment.yml", *output, cwd=tmp_path)
         return tmp_path / "context"
 
     return made
