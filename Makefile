@@ -119,7 +119,7 @@ proto: .venv/dev ## Generate the messages of the kubelet's interfaces anew.
 	$(BIN)/python scripts/generate_proto.py
 
 clean: ## Delete what was built and installed here.
-	rm -rf .venv .cache collections/ansible_collections/awx collections/ansible_collections/community collections/ansible_collections/kubernetes build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache $(addprefix collections/ansible_collections/,awx community kubernetes) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The lock files name hashes, so what is installed is what was tested.
 .venv/demo: requirements.lock pyproject.toml galaxy.yml

@@ -49,9 +49,11 @@ options:
 """
 
 EXAMPLES = r"""
+---
 # accelkit.accelerators.yml: found as kubernetes.core finds its cluster
 plugin: accelkit.kubernetes.accelerators
 
+---
 # Groups accelerators_free_8gib and accelerators_free_40gib, and some of your own
 plugin: accelkit.kubernetes.accelerators
 kubeconfig: ~/.kube/config

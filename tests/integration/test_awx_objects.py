@@ -221,10 +221,19 @@ async def test_the_credential_types_give_files_and_settings(awx, tmp_path):
     assert (login.username, login.password) == ("robot", 'a"b\\c')
 
 
-def test_without_its_variables_the_playbook_says_which(tmp_path):
-    done = apply("http://127.0.0.1:9", {"awx_image": "x"}, tmp_path)
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"awx_image": "x"}, "missing required arguments: awx_project_url, awx_settings"),
+        ({**GIVEN, "awx_settings": {}}, "missing required arguments: accelkit_image found in awx_settings"),
+        ({**GIVEN, "awx_settings": {**SETTINGS, "accelkit_polcy": "spread"}}, "accelkit_polcy"),
+        ({**GIVEN, "awx_settings": {**SETTINGS, "accelkit_policy": "sprad"}}, "must be one of: binpack, spread"),
+    ],
+)
+def test_wrong_variables_are_named_before_anything_is_applied(given, sentence, tmp_path):
+    done = apply("http://127.0.0.1:9", given, tmp_path)
     assert done.returncode != 0
-    assert "awx_project_url, awx_settings" in done.stdout
+    assert sentence in " ".join(done.stdout.split())
 
 
 def test_every_item_is_applied_whole_and_with_options_that_there_are(tmp_path):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"(?<![\w/])accelkit_[a-z0-9_]+")
 # Groups of the inventory.
 GROUPS = {"accelkit_api", "accelkit_control_plane", "accelkit_nodes"}
-FOLDERS = ("playbooks", "roles", "inventories", "extensions")
+FOLDERS = ("playbooks", "roles", "inventories", "extensions", "awx")
 
 
 def load(path):
