@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -97,14 +98,21 @@ class Stage:
         return None if answer is None else json.loads(answer)
 
     @contextlib.asynccontextmanager
-    async def run_second_scheduler(self):
-        """Run what the simulated kubelet only reports: the container of one of the second scheduler's pods."""
+    async def run_second_scheduler(self, site: asyncio.Task):
+        """Run what the simulated kubelet only reports: the container of one of the second scheduler's pods.
+
+        It is there as soon as site.yml has made the pod, which waits for it.
+        """
+        selector = f"labelSelector=app.kubernetes.io/name={SCHEDULER}"
+        path = f"{build_collection_path('v1', 'pods', 'accelkit')}?{selector}"
+        while not (pods := (await self.cluster.get(path))["items"]):
+            if site.done():
+                raise AssertionError(await site)
+            await asyncio.sleep(0.2)
         deployment = await self.get("deployments", SCHEDULER, "apps/v1")
         configuration = (await self.get("configmaps", SCHEDULER))["data"]
         accounts = build_collection_path("v1", "serviceaccounts", "accelkit")
         answer = await self.cluster.api.post(f"{accounts}/{SCHEDULER}/token", {"spec": {}})
-        selector = f"labelSelector=app.kubernetes.io/name={SCHEDULER}"
-        pods = await self.cluster.get(f"{build_collection_path('v1', 'pods', 'accelkit')}?{selector}")
         connection = load_connection(self.sandbox.kubeconfig)
         root, server = self.make_root("pod"), urlsplit(connection.server)
         (root / "etc/accelkit").mkdir()
@@ -116,7 +124,7 @@ class Stage:
         # All of this machine's pods share its ports.
         command = [word for word in container["command"] if "--secure-port" not in word]
         command += [f"--secure-port={free_port()}", "--bind-address=127.0.0.1"]
-        pod = pods["items"][0]["metadata"]["name"]
+        pod = pods[0]["metadata"]["name"]
         environ = {
             "PATH": "/bin",
             "KUBERNETES_SERVICE_HOST": server.hostname,
@@ -150,18 +158,17 @@ async def test_settings_do_what_they_say(sandbox, tmp_path):
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         stage = Stage(sandbox, api, tmp_path)
         await install_gcushare(api)
-        stage.play("site.yml")
-
-        # accelkit_adopt_gcushare
-        assert await stage.get("configmaps", "gcushare", namespace="default") is None
-        assert await stage.get("secrets", "sh.helm.release.v1.plugin.v1", namespace="default") is None
-        labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in (await nodes(stage))}
-        assert not any("enflame.com/gcushare" in of_node for of_node in labels.values())
-        # accelkit_shared_nodes
-        assert [name for name, of_node in labels.items() if "accelkit.io/share" in of_node] == ["node-1"]
-
-        async with stage.run_second_scheduler() as log:
-            stage.play("playbooks/verify.yml")
+        site = asyncio.create_task(asyncio.to_thread(stage.play, "site.yml"))
+        async with stage.run_second_scheduler(site) as log:
+            await site
+            # accelkit_adopt_gcushare
+            assert await stage.get("configmaps", "gcushare", namespace="default") is None
+            assert await stage.get("secrets", "sh.helm.release.v1.plugin.v1", namespace="default") is None
+            labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in (await nodes(stage))}
+            assert not any("enflame.com/gcushare" in of_node for of_node in labels.values())
+            # accelkit_shared_nodes
+            assert [name for name, of_node in labels.items() if "accelkit.io/share" in of_node] == ["node-1"]
+            # accelkit_mode
             for name in ("one", "two"):
                 await stage.cluster.create_pod(name, memory=4, node=None, schedulerName=SCHEDULER)
                 try:
@@ -170,11 +177,12 @@ async def test_settings_do_what_they_say(sandbox, tmp_path):
                     raise AssertionError(log.read_text()[-4000:]) from exc
             await stage.cluster.create_pod("large", memory=20, node=None, schedulerName=SCHEDULER)
             assert "1 insufficient accelkit.io/memory in one card" in await stage.cluster.refused("large")
+            assert Path(sandbox.facts.scheduler_config).read_bytes() == first
             # accelkit_policy: the emptiest card that fits
             used = [card["used_bytes"] for node in sandbox.inspect()["nodes"] for card in node["cards"]]
             assert sorted(used)[-3:] == [0, 4 * 2**30, 4 * 2**30]
+            await asyncio.to_thread(stage.play, "playbooks/verify.yml")
         await stage.cluster.delete_pods()
-        assert Path(sandbox.facts.scheduler_config).read_bytes() == first
 
         # accelkit_purge_logs
         logs = stage.host / "var/log/accelkit"

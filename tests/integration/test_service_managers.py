@@ -187,7 +187,7 @@ def docker(*arguments: str, check: bool = True, given: str = "") -> str:
 def sandbox():
     if not os.environ.get("SERVICE_MANAGERS"):
         pytest.skip("run by `make forms`, which needs Docker")
-    sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}]}]")
+    sandbox = Sandbox("nodes: [{name: node-1, cards: [{memory: 16GiB}, {memory: 16GiB}]}]")
     try:
         yield sandbox
     finally:
@@ -240,22 +240,27 @@ async def test_a_service_is_switched_and_put_back(sandbox, host, tmp_path, kind)
     form = make_forms(free_port())[kind]
     empty = host.read_files()
     host.start(form)
+    try:
+        await switch_and_put_back(sandbox, host, write_inventory(tmp_path, host, kind))
+    finally:
+        host.stop(form)
+    assert host.read_files() == empty
+
+
+async def switch_and_put_back(sandbox: Sandbox, host: Host, inventory: Path) -> None:
     before = host.read_files()
-    inventory = write_inventory(tmp_path, host, kind)
     assert play(sandbox, inventory, "site.yml") > 0
     assert host.read_options()[-1].startswith("--config=/etc/kubernetes/accelkit/scheduler-")
     assert play(sandbox, inventory, "site.yml") == 0
     assert play(sandbox, inventory, "playbooks/verify.yml") == 0
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         cluster = Cluster(api, sandbox)
-        await cluster.create_pod(f"fits-{kind}", memory=4, schedulerName=NAME)
-        await cluster.running(f"fits-{kind}")
-        await cluster.create_pod(f"large-{kind}", memory=20, schedulerName=NAME)
+        await cluster.create_pod("fits", memory=4, schedulerName=NAME)
+        await cluster.running("fits")
+        await cluster.create_pod("large", memory=20, schedulerName=NAME)
         # In the extender's words: it is this kube-scheduler that asked it.
-        assert "1 insufficient accelkit.io/memory in one card" in await cluster.refused(f"large-{kind}")
+        assert "1 insufficient accelkit.io/memory in one card" in await cluster.refused("large")
         await cluster.delete_pods()
     assert play(sandbox, inventory, "playbooks/remove.yml") > 0
     assert host.read_files() == before
     assert "accelkit" not in " ".join(host.read_options())
-    host.stop(form)
-    assert host.read_files() == empty
