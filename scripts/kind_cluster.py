@@ -88,14 +88,11 @@ class KindCluster:
             self.kubectl("apply", "--filename=-", stdin=json.dumps(build_pod(name, units, worker)))
             if units <= PODS["share-12"]:
                 self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={POD_SECONDS}s")
-                seen[name] = self.kubectl(
-                    "exec", name, "--", "sh", "-c", "ls /dev/accelkit*; echo $ACCELKIT_MEMORY_BYTES"
-                )
+                seen[name] = self.kubectl("exec", name, "--", "sh", "-c", LOOK)
         cards = {name: found.split()[:-1] for name, found in seen.items()}
         granted = {name: int(found.split()[-1]) for name, found in seen.items()}
-        if not (cards["share-4"] == cards["share-8"] != cards["share-12"]) or {
-            len(each) for each in cards.values()
-        } != {1}:
+        shared = cards["share-4"] == cards["share-8"] != cards["share-12"]
+        if not shared or any(len(each) != 1 for each in cards.values()):
             raise KindError(f"these are not the cards that the pods should share: {cards}")
         if granted != {name: units * 2**30 for name, units in PODS.items() if name in cards}:
             raise KindError(f"these are not the bytes that were asked for: {granted}")
@@ -108,6 +105,10 @@ class KindCluster:
             if time.monotonic() > deadline:
                 raise KindError(f"the scheduler does not refuse {pod} with {sentence!r}: {said or 'it says nothing'}")
             time.sleep(1)
+
+    def read_phase(self, pod: str) -> str:
+        """Return the phase of a pod."""
+        return self.kubectl("get", "pod", pod, "--output=jsonpath={.status.phase}")
 
     def list_containers(self) -> dict[str, str]:
         """Return the container of each pod that shares a card, by which a restart would be seen."""

@@ -186,7 +186,7 @@ def build_image(traveller: Traveller) -> str:
     ]
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
     said = traveller.run("ansible-playbook", str(playbook), "-e", f"images_source={REPOSITORY}")
-    return re.findall(r"reference=(\S+)=", said)[-1]
+    return str(re.findall(r"reference=(\S+)=", said)[-1])
 
 
 def make_credential(cluster: KindCluster, authority: Path) -> dict[str, str]:

@@ -55,6 +55,9 @@ def walk(road: str, *, keep: bool) -> None:
         traveller.play("remove", changes=True)
         if cluster.list_containers() != containers:
             raise KindError("a pod that shares a card was restarted")
+        # Nobody counts any more, so it must not have been put onto the node in the meantime.
+        if (phase := cluster.read_phase("share-20")) != "Pending":
+            raise KindError(f"the pod that waits for memory is {phase} after the removal")
         cluster.kubectl("delete", "pods", "--all", "--wait")
         cluster.compare_snapshot(*traveller.kept_images)
         print("  the cluster is as it was", flush=True)

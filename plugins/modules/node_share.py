@@ -35,9 +35,12 @@ options:
   state:
     description:
       - V(present) labels the nodes.
+      - V(withdrawn) takes the label off all nodes, so that the node agents leave them, and waits until no kubelet
+        offers their resources to new pods. Do so before anything else is removed, since a pod that is placed when
+        nobody counts fails on its node. Where a kubelet does not follow in O(grace_seconds), it warns.
       - V(absent) removes accelkit's metadata from them. Remove the node agent before, or with it.
     type: str
-    choices: [present, absent]
+    choices: [present, withdrawn, absent]
     default: present
   nodes:
     description:
@@ -83,7 +86,8 @@ options:
   grace_seconds:
     description:
       - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
-        minutes after the device plugin is gone.
+        minutes after the device plugin is gone. With O(state=withdrawn), how long to wait until they offer none, which
+        takes them some seconds.
     type: int
     default: 420
   confirm_seconds:
@@ -102,6 +106,11 @@ EXAMPLES = r"""
 - name: Share two nodes
   accelkit.kubernetes.node_share:
     nodes: [node-1, node-2]
+
+- name: Let no pod be placed any more that asks for a share
+  accelkit.kubernetes.node_share:
+    state: withdrawn
+    grace_seconds: 90
 
 - name: Take everything off again
   accelkit.kubernetes.node_share:
@@ -133,14 +142,15 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
-    from accelkit.install.sharing import share, unshare
+    from accelkit.errors import ServiceError
+    from accelkit.install.sharing import Sharing, share, unshare, withdraw
     from accelkit.model.units import parse_unit
     from accelkit.vendors.dialects import load_dialect
 
 
 def main():
     module = api_module(
-        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        state={"type": "str", "choices": ["present", "withdrawn", "absent"], "default": "present"},
         nodes={"type": "list", "elements": "str", "default": []},
         exclusive={"type": "bool", "default": False},
         keep={"type": "list", "elements": "str", "default": []},
@@ -173,6 +183,12 @@ async def _apply(api, module):
             unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
             dialect=load_dialect(given["dialect"]),
         )
+    if given["state"] == "withdrawn":
+        try:
+            return await withdraw(api, grace_seconds=given["grace_seconds"], check=module.check_mode)
+        except ServiceError as exc:
+            module.warn(str(exc))
+            return Sharing(changed=True)
     return await unshare(
         api,
         nodes=given["nodes"],

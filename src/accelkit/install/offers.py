@@ -1,12 +1,14 @@
-"""What a shared node offers to pods."""
+"""Which nodes have cards to offer, and what a shared one offers to pods."""
 
 from __future__ import annotations
 
 from accelkit.errors import InventoryError, ServiceError
+from accelkit.install.owned_metadata import read_share_label
 from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_unit
 from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.profiles import list_presence_labels
 
 
 def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> str | None:
@@ -32,3 +34,20 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
     resources = (dialect.resources.memory, dialect.resources.cards)
     absent = [name for name in resources if allocatable.get(name, "0") == "0"]
     return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None
+
+
+def wants_sharing(node: Node) -> bool:
+    """Tell whether a node's cards are shared unless somebody names other nodes."""
+    label = read_share_label(node)
+    return label != "false" and (label is not None or has_cards(node))
+
+
+def has_cards(node: Node) -> bool:
+    """Tell whether a label or an inventory says that a node has cards."""
+    labels = node.metadata.labels or {}
+    if any(labels.get(label) == "true" for label in list_presence_labels()):
+        return True
+    try:
+        return bool(decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").cards)
+    except InventoryError:
+        return False

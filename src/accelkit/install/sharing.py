@@ -15,16 +15,14 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.errors import ApiError, ConfigurationError, InventoryError, ServiceError
-from accelkit.install.offers import find_offer_problem
+from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.install.offers import find_offer_problem, has_cards, wants_sharing
 from accelkit.install.owned_metadata import SHARE_LABEL, SHARED, TABLES, OwnedMetadata, read_share_label
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.kube.reflector import list_all
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import Dialect, load_dialect
-from accelkit.vendors.profiles import list_presence_labels
 
 NATIVE: Final = load_dialect("native")
 _POLL_SECONDS: Final = 1.0
@@ -75,7 +73,7 @@ async def share(
         ApiError: the API server refused or did not answer.
     """
     listed = await _list(api)
-    chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if _wants_sharing(node)]
+    chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
     owned = OwnedMetadata(dialect)
     patches: dict[str, Mapping[str, Mapping[str, str | None]]] = {
@@ -106,7 +104,7 @@ async def list_unlabelled(api: ApiClient) -> list[str]:
         ApiError: the API server refused or did not answer.
     """
     listed = await _list(api)
-    return sorted(name for name, node in listed.items() if read_share_label(node) is None and not _has_cards(node))
+    return sorted(name for name, node in listed.items() if read_share_label(node) is None and not has_cards(node))
 
 
 async def unshare(
@@ -158,6 +156,37 @@ async def unshare(
     return result
 
 
+async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> Sharing:
+    """Have the node agents leave all nodes, and wait until no kubelet offers our resources to new pods.
+
+    Whoever then stops counting leaves no node to pods that nobody counts. The rest of what is ours goes by `unshare`.
+
+    Args:
+        api: an open client.
+        grace_seconds: how long to wait for the kubelets.
+        check: write nothing.
+
+    Raises:
+        ServiceError: a kubelet still offers our resources after the grace; the labels are gone all the same.
+        ApiError: the API server refused or did not answer.
+    """
+    listed = await _list(api)
+    owned = OwnedMetadata(NATIVE)
+    shared = {name: node for name, node in listed.items() if read_share_label(node) == SHARED}
+    before = {name: owned.find(node) for name, node in shared.items()}
+    unlabelled: dict[str, Mapping[str, str | None]] = {"labels": {SHARE_LABEL: None}}
+    after = {name: _merge(before[name], unlabelled) for name in shared}
+    if not check:
+        await _for_each(shared, lambda name: _patch_metadata(api, name, unlabelled))
+
+        def find_problem(node: Node) -> str | None:
+            return _find_resources_left(node, owned, ["allocatable"])
+
+        still = "{count} of {all} nodes still offer our resources to pods: {list}"
+        await _wait_until_no_problem(api, listed, grace_seconds, find_problem, still)
+    return Sharing(bool(shared), before, after, tuple(sorted(shared)))
+
+
 async def _list(api: ApiClient) -> dict[str, Node]:
     nodes, _ = await list_all(api, NODES, Node)
     return {node.metadata.name: node for node in nodes}
@@ -173,21 +202,6 @@ def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
     return [listed[name] for name in wanted]
 
 
-def _wants_sharing(node: Node) -> bool:
-    label = read_share_label(node)
-    return label != "false" and (label is not None or _has_cards(node))
-
-
-def _has_cards(node: Node) -> bool:
-    labels = node.metadata.labels or {}
-    if any(labels.get(label) == "true" for label in list_presence_labels()):
-        return True
-    try:
-        return bool(decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").cards)
-    except InventoryError:
-        return False
-
-
 def _merge(
     metadata: Mapping[str, Mapping[str, str]], patch: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, Mapping[str, str]]:
@@ -196,9 +210,9 @@ def _merge(
     return {kind: table for kind, table in left.items() if table}
 
 
-def _find_resources_left(node: Node, owned: OwnedMetadata) -> str | None:
-    left = [f"{name}: {n}" for table in TABLES for name, n in owned.find_resources(node, table).items() if n != "0"]
-    return f"its kubelet still has {', '.join(sorted(set(left)))}" if left else None
+def _find_resources_left(node: Node, owned: OwnedMetadata, tables: Iterable[str] = TABLES) -> str | None:
+    left = {f"{name}: {n}" for table in tables for name, n in owned.find_resources(node, table).items() if n != "0"}
+    return f"its kubelet still has {', '.join(sorted(left))}" if left else None
 
 
 async def _clear_metadata(api: ApiClient, name: str, owned: OwnedMetadata) -> None:

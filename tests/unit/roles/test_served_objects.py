@@ -36,6 +36,10 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"expose": "host", "log_folder": ""},
         {**PLACE, "wake": False, "replicas": 3, "policy": "spread"},
     ],
+    "scheduler": [
+        {"extender_url": "https://10.0.0.1:1", "image_pull_secrets": ["registry"]},
+        {"dns_policy": "Default", "host_folders": ["/etc/ssl"]},
+    ],
     "second_scheduler": [
         {"extender_url": "http://10.0.0.1:1"},
         {**PLACE, "tolerations": [{"operator": "Exists"}]},

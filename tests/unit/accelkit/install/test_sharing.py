@@ -6,10 +6,10 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.install import sharing
-from accelkit.install.sharing import list_unlabelled, share, unshare
+from accelkit.install.sharing import list_unlabelled, share, unshare, withdraw
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory, encode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.vendors.dialects import load_dialect
 
 INVENTORY = encode_inventory(Inventory(2**30, (Card(id="card-0", vendor="v", model="m", memory_bytes=2**34),)))
@@ -36,7 +36,7 @@ def cluster(*nodes, polls=()):
 
 
 def node(name, *, labels=None, inventory=None, offer=None):
-    annotations = {"other": "kept"} | ({sharing.INVENTORY_ANNOTATION: inventory} if inventory else {})
+    annotations = {"other": "kept"} | ({INVENTORY_ANNOTATION: inventory} if inventory else {})
     tables = {table: {"cpu": "4", **(offer or {})} for table in ("capacity", "allocatable")}
     return {"metadata": {"name": name, "labels": {"zone": "a", **(labels or {})}, "annotations": annotations}} | {
         "status": tables
@@ -280,3 +280,33 @@ async def test_names_of_resources_are_kept_until_these_are_gone():
         table.update(THEIRS)
     await unshare(api, grace_seconds=0, confirm_seconds=0)
     assert api.objects[A] == node("a")
+
+
+async def test_withdrawn_nodes_lose_the_label_and_keep_the_rest_until_pods_are_offered_nothing():
+    def kubelet(nodes):
+        nodes[A]["status"]["allocatable"].update(GONE)
+
+    api = cluster(shared("a", OFFER), node("b", labels={"accelkit.io/share": "false"}), polls=[lambda _: None, kubelet])
+    result = await withdraw(api, grace_seconds=5)
+    left = api.objects[A]
+    assert "accelkit.io/share" not in left["metadata"]["labels"]
+    assert INVENTORY_ANNOTATION in left["metadata"]["annotations"]
+    assert left["status"]["capacity"]["accelkit.io/memory"] == "16"
+    assert (result.changed, result.nodes) == (True, ("a",))
+    assert "labels" in result.before["a"]
+    assert "labels" not in result.after["a"]
+    assert api.objects[build_node_path("b")]["metadata"]["labels"]["accelkit.io/share"] == "false"
+    assert not (await withdraw(api, grace_seconds=5)).changed
+
+
+async def test_a_kubelet_that_keeps_offering_shares_to_pods_is_named():
+    with pytest.raises(
+        ServiceError, match=r"1 of 2 nodes still offer our resources to pods: a: .*accelkit.io/memory: 16"
+    ):
+        await withdraw(cluster(shared("a", OFFER), node("b")), grace_seconds=0)
+
+
+async def test_a_check_withdraws_nothing():
+    api = cluster(shared("a", OFFER))
+    assert (await withdraw(api, grace_seconds=0, check=True)).changed
+    assert api.writes == []
