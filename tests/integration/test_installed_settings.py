@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from conftest import BIN, REPOSITORY, Cluster, Sandbox
-from control_plane_host import make_root
 from ports import free_port
 from test_gcushare_adoption import secret, stored
 
@@ -44,8 +43,6 @@ ENTER = 'hostname "$1" && shift && exec chroot "$@"'
 def sandbox():
     if os.geteuid() != 0:
         pytest.skip("chroot needs root")
-    if not shutil.which("ldd"):
-        pytest.skip("a root folder is made of programs and the libraries that ldd names")
     sandbox = Sandbox()
     try:
         yield sandbox
@@ -54,7 +51,7 @@ def sandbox():
 
 
 class Stage:
-    """The sandbox, and an inventory without a control-plane host, whose one node has its logs in a folder of the test."""
+    """The sandbox, and an inventory without a control-plane host; its node has its logs in a folder of the test."""
 
     def __init__(self, sandbox: Sandbox, api: ApiClient, folder: Path) -> None:
         self.sandbox, self.folder, self.cluster = sandbox, folder, Cluster(api, sandbox)
@@ -106,10 +103,10 @@ class Stage:
         answer = await self.cluster.api.post(f"{accounts}/{SCHEDULER}/token", {"spec": {}})
         connection = load_connection(self.sandbox.kubeconfig)
         root, server = self.folder / "pod", urlsplit(connection.server)
-        make_root(root, self.scheduler, self.sandbox.paths.build_kubeconfig_path("kube-scheduler"), 0)
-        (root / "etc/accelkit").mkdir()
+        for folder in ("bin", "etc/accelkit", ACCOUNT):
+            (root / folder).mkdir(parents=True)
+        shutil.copy(self.scheduler, root / "bin/kube-scheduler")
         (root / "etc/accelkit/scheduler.yaml").write_text(configuration["scheduler.yaml"])
-        (root / ACCOUNT).mkdir(parents=True)
         (root / ACCOUNT / "token").write_text(json.loads(answer)["status"]["token"])
         (root / ACCOUNT / "ca.crt").write_bytes((await self.authority()).encode())
         container = deployment["spec"]["template"]["spec"]["containers"][0]
