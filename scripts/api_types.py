@@ -181,7 +181,12 @@ def span(minors: list[int]) -> str:
 def main() -> int:
     """Write the file."""
     found = collect()
-    TARGET.write_text(json.dumps(found, indent=1) + "\n")
+    # A line for each kind and each struct, so that differences can be read.
+    parts = [
+        f"{json.dumps(part)}: {{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in of.items()) + "\n}"
+        for part, of in found.items()
+    ]
+    TARGET.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     print(f"{len(found['releases'])} releases, {len(found['kinds'])} kinds, {len(found['structs'])} structs: {TARGET}")
     return 0
 

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from conftest import BIN, REPOSITORY, Cluster, Sandbox
-from control_plane_host import make_root
 from ports import free_port
 from test_gcushare_adoption import secret, stored
 
@@ -44,8 +43,6 @@ ENTER = 'hostname "$1" && shift && exec chroot "$@"'
 def sandbox():
     if os.geteuid() != 0:
         pytest.skip("chroot needs root")
-    if not shutil.which("ldd"):
-        pytest.skip("a root folder is made of programs and the libraries that ldd names")
     sandbox = Sandbox()
     try:
         yield sandbox
@@ -54,16 +51,13 @@ def sandbox():
 
 
 class Stage:
-    """The sandbox, an inventory without a control-plane host, and one node whose host is a folder."""
+    """The sandbox, and an inventory without a control-plane host; its node has its logs in a folder of the test."""
 
     def __init__(self, sandbox: Sandbox, api: ApiClient, folder: Path) -> None:
         self.sandbox, self.folder, self.cluster = sandbox, folder, Cluster(api, sandbox)
         self.scheduler = find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler
-        self.host = self.make_root("host")
-        enter = folder / "enter"
-        enter.write_text(f'#!/bin/sh\nexec chroot {self.host} /bin/sh "$@"\n')
-        enter.chmod(0o755)
-        node = {"ansible_shell_executable": str(enter), "device_plugin_log_folder": "/var/log/accelkit"}
+        self.logs = folder / "logs"
+        node = {"device_plugin_log_folder": str(self.logs)}
         groups = {"accelkit_api": {"hosts": {"sandbox": {}}}, "accelkit_nodes": {"hosts": {"node-1": node}}}
         local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
         (folder / "inventory").mkdir()
@@ -71,12 +65,6 @@ class Stage:
             json.dumps({"all": {"children": groups, "vars": {**local, **SETTINGS}}})
         )
         (folder / "inventory/group_vars").symlink_to(REPOSITORY / "inventories/sandbox/group_vars")
-
-    def make_root(self, name: str) -> Path:
-        root = self.folder / name
-        credentials = self.sandbox.paths.build_kubeconfig_path("kube-scheduler")
-        make_root(root, self.scheduler, credentials, free_port())
-        return root
 
     def play(self, name: str) -> str:
         command = [BIN / "ansible-playbook", name, "-i", self.folder / "inventory"]
@@ -114,10 +102,11 @@ class Stage:
         accounts = build_collection_path("v1", "serviceaccounts", "accelkit")
         answer = await self.cluster.api.post(f"{accounts}/{SCHEDULER}/token", {"spec": {}})
         connection = load_connection(self.sandbox.kubeconfig)
-        root, server = self.make_root("pod"), urlsplit(connection.server)
-        (root / "etc/accelkit").mkdir()
+        root, server = self.folder / "pod", urlsplit(connection.server)
+        for folder in ("bin", "etc/accelkit", ACCOUNT):
+            (root / folder).mkdir(parents=True)
+        shutil.copy(self.scheduler, root / "bin/kube-scheduler")
         (root / "etc/accelkit/scheduler.yaml").write_text(configuration["scheduler.yaml"])
-        (root / ACCOUNT).mkdir(parents=True)
         (root / ACCOUNT / "token").write_text(json.loads(answer)["status"]["token"])
         (root / ACCOUNT / "ca.crt").write_bytes((await self.authority()).encode())
         container = deployment["spec"]["template"]["spec"]["containers"][0]
@@ -185,12 +174,11 @@ async def test_settings_do_what_they_say(sandbox, tmp_path):
         await stage.cluster.delete_pods()
 
         # accelkit_purge_logs
-        logs = stage.host / "var/log/accelkit"
-        logs.mkdir(parents=True)
+        stage.logs.mkdir()
         for name in ("accelkit-node-agent.log", "accelkit-extender.log.1", "of-others.log"):
-            (logs / name).write_text("x")
+            (stage.logs / name).write_text("x")
         stage.play("playbooks/remove.yml")
-        assert [path.name for path in logs.iterdir()] == ["of-others.log"]
+        assert [path.name for path in stage.logs.iterdir()] == ["of-others.log"]
         assert await stage.get("deployments", SCHEDULER, "apps/v1") is None
         assert not any("accelkit.io/share" in each["metadata"]["labels"] for each in await nodes(stage))
 
