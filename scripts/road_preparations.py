@@ -56,6 +56,7 @@ class Traveller:
         environment: beside PATH, HOME, the Docker daemon and pip's settings.
         kept_images: beginnings of names of images that stay on the nodes.
         inspect_options: by which `accelkit inspect` finds the cluster.
+        python: what makes their environment.
     """
 
     cluster: KindCluster
@@ -65,6 +66,7 @@ class Traveller:
     environment: dict[str, str] = field(default_factory=dict)
     kept_images: tuple[str, ...] = ()
     inspect_options: tuple[str, ...] = ()
+    python: str = sys.executable
 
     def run(self, *command: str, seconds: float = SETUP_SECONDS) -> str:
         """Run a command as they would."""
@@ -99,7 +101,7 @@ class Traveller:
 
     def make_environment(self, *requirements: str) -> None:
         """Make a Python environment and install into it."""
-        run(sys.executable, "-m", "venv", str(self.home / "venv"))
+        run(self.python, "-m", "venv", str(self.home / "venv"), seconds=SETUP_SECONDS)
         self.run("pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
 
     def play(self, playbook: str, *, changes: bool | None = None) -> None:
@@ -144,6 +146,7 @@ def install_packages(traveller: Traveller) -> Path:
 
 def prepare_awx(traveller: Traveller) -> None:
     """Install what the execution environment holds; the project, the inventory and the credential come from AWX."""
+    traveller.python = find_common_python()
     install_packages(traveller)
     run(str(traveller.home / "venv/bin/pip"), "install", "--quiet", "ansible-runner", seconds=SETUP_SECONDS)
     image = build_image(traveller)
@@ -174,6 +177,14 @@ def prepare_awx(traveller: Traveller) -> None:
         *(*as_nobody, "ansible-runner", "run", str(job), "--playbook", f"{names.get(playbook, playbook)}.yml"),
     ]
     traveller.inspect_options = ()
+
+
+def find_common_python() -> str:
+    """Return an interpreter that any user may run, for what runs as nobody."""
+    for candidate in (Path(sys.executable).resolve(), Path("/usr/bin/python3")):
+        if candidate.is_file() and all(folder.stat().st_mode & 0o001 for folder in candidate.parents):
+            return str(candidate)
+    raise KindError(f"other users may not run {sys.executable}, and there is no /usr/bin/python3")
 
 
 def build_image(traveller: Traveller) -> str:
