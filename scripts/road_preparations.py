@@ -101,8 +101,15 @@ class Traveller:
 
     def make_environment(self, *requirements: str) -> None:
         """Make a Python environment and install into it."""
-        run(self.python, "-m", "venv", str(self.home / "venv"), seconds=SETUP_SECONDS)
-        self.run("pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+        venv = self.home / "venv"
+        if self.python == sys.executable:
+            run(self.python, "-m", "venv", str(venv))
+            self.run("pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+        else:
+            # A system's own Python may lack pip.
+            run(self.python, "-m", "venv", "--without-pip", str(venv))
+            pip = (sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"))
+            run(*pip, "install", "--quiet", *requirements, seconds=SETUP_SECONDS)
 
     def play(self, playbook: str, *, changes: bool | None = None) -> None:
         """Run a playbook; `changes` says whether it has to change something, or must not."""
@@ -127,8 +134,8 @@ def prepare_packages(traveller: Traveller) -> None:
     traveller.commands = lambda playbook: ["ansible-playbook", f"accelkit.kubernetes.{playbook}", "-i", "mine"]
 
 
-def install_packages(traveller: Traveller) -> Path:
-    """Build wheel and collection and install them into an empty environment; return the collection's folder."""
+def install_packages(traveller: Traveller, *more: str) -> Path:
+    """Build wheel and collection and install them, and more; return the collection's folder."""
     packages = traveller.home / "packages"
     packages.mkdir()
     traveller.folder = traveller.home / "empty"
@@ -137,7 +144,7 @@ def install_packages(traveller: Traveller) -> Path:
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
     run(galaxy, "collection", "build", "--output-path", str(packages), str(REPOSITORY), seconds=300)
     [wheel], [tarball] = packages.glob("*.whl"), packages.glob("*.tar.gz")
-    traveller.make_environment(f"{wheel}[ansible]")
+    traveller.make_environment(f"{wheel}[ansible]", *more)
     traveller.run("ansible-galaxy", "collection", "install", str(tarball))
     [installed] = traveller.home.glob(".ansible/collections/ansible_collections/accelkit/kubernetes")
     traveller.kept_images = (f"{REGISTRY}/accelkit/",)
@@ -147,8 +154,7 @@ def install_packages(traveller: Traveller) -> Path:
 def prepare_awx(traveller: Traveller) -> None:
     """Install what the execution environment holds; the project, the inventory and the credential come from AWX."""
     traveller.python = find_common_python()
-    install_packages(traveller)
-    run(str(traveller.home / "venv/bin/pip"), "install", "--quiet", "ansible-runner", seconds=SETUP_SECONDS)
+    install_packages(traveller, "ansible-runner")
     image = build_image(traveller)
     job = traveller.home / "job"
     shutil.copytree(REPOSITORY / "awx" / "project", job / "project")
