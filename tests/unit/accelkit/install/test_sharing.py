@@ -280,3 +280,14 @@ async def test_names_of_resources_are_kept_until_these_are_gone():
         table.update(THEIRS)
     await unshare(api, grace_seconds=0, confirm_seconds=0)
     assert api.objects[A] == node("a")
+
+
+async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_node_that_is_new():
+    api = await share_by_a_dialect(shared("a", {**OFFER, **THEIRS}))
+    api.store(NODES, node("b", labels={PRESENT: "true"}, offer={**OFFER, **THEIRS}))
+    await share(api)
+    await unshare(api, keep=["a", "b"], grace_seconds=0, confirm_seconds=0)
+    left = api.objects[build_node_path("b")]
+    assert left["status"]["capacity"] == {"cpu": "4", **OFFER}
+    assert left["metadata"]["annotations"] == {"other": "kept"}
+    assert not (await share(api)).changed
