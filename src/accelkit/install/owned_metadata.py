@@ -41,16 +41,23 @@ class OwnedMetadata:
         native = load_dialect("native").resources
         self._native = (native.memory, native.cards)
 
-    def find_missing(self, node: Node) -> dict[str, dict[str, str]]:
-        """Return the metadata that a shared node lacks; empty where it lacks none."""
+    def find_missing(self, node: Node, former: Collection[str] = ()) -> dict[str, dict[str, str]]:
+        """Return the metadata that a shared node lacks; empty where it lacks none.
+
+        Args:
+            node: as it is.
+            former: resources that agents advertise on other nodes, with which one may start here before it is replaced.
+        """
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
             missing["labels"] = {SHARE_LABEL: SHARED}
         if self._label and self._label not in (node.metadata.labels or {}):
             missing.setdefault("labels", {})[self._label] = "true"
             missing["annotations"] = {SHARED_AS: self._label}
-        if foreign := set(self.resources) - {*self._native, *_read_advertised(node)}:
-            missing.setdefault("annotations", {})[ADVERTISED] = ",".join(sorted(foreign | _read_advertised(node)))
+        advertised = read_advertised(node)
+        foreign = {*self.resources, *(former if read_share_label(node) != SHARED else ())} - {*self._native}
+        if foreign - advertised:
+            missing.setdefault("annotations", {})[ADVERTISED] = ",".join(sorted(foreign | advertised))
         return missing
 
     def find(self, node: Node) -> dict[str, dict[str, str]]:
@@ -78,7 +85,7 @@ class OwnedMetadata:
     def find_resources(self, node: Node, table: str) -> dict[str, str]:
         """Return our resources in the node's capacity or allocatable."""
         quantities: Mapping[str, str] = getattr(node.status, table) or {}
-        names = {*self._native, *_read_advertised(node)}
+        names = {*self._native, *read_advertised(node)}
         if node.metadata.name in self._keep:
             names -= set(self.resources)
         return {name: quantities[name] for name in sorted(names) if name in quantities}
@@ -91,7 +98,7 @@ class OwnedMetadata:
             present = {key: None for key in _ANNOTATIONS if node.find_annotation(key) is not None}
         elif node.find_annotation(SHARED_AS) not in {None, self._label}:
             present = {SHARED_AS: None}
-        advertised = _read_advertised(node)
+        advertised = read_advertised(node)
         still = advertised & set(self.resources) if kept else set()
         if advertised != still:
             present[ADVERTISED] = ",".join(sorted(still)) or None
@@ -108,5 +115,6 @@ class OwnedMetadata:
         return find_owned_labels(node) | shared | owned
 
 
-def _read_advertised(node: Node) -> set[str]:
+def read_advertised(node: Node) -> set[str]:
+    """Return the resources of other systems that our agents advertise, or have advertised, on a node."""
     return set(filter(None, (node.find_annotation(ADVERTISED) or "").split(",")))

@@ -17,7 +17,14 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.install.offers import find_offer_problem, has_cards, wants_sharing
-from accelkit.install.owned_metadata import SHARE_LABEL, SHARED, TABLES, OwnedMetadata, read_share_label
+from accelkit.install.owned_metadata import (
+    SHARE_LABEL,
+    SHARED,
+    TABLES,
+    OwnedMetadata,
+    read_advertised,
+    read_share_label,
+)
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.kube.reflector import list_all
@@ -76,8 +83,9 @@ async def share(
     chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
     owned = OwnedMetadata(dialect)
+    former = {resource for node in listed.values() for resource in read_advertised(node)}
     patches: dict[str, Mapping[str, Mapping[str, str | None]]] = {
-        node.metadata.name: missing for node in chosen if (missing := owned.find_missing(node))
+        node.metadata.name: missing for node in chosen if (missing := owned.find_missing(node, former))
     }
     if exclusive and nodes:
         dropped = [name for name, node in listed.items() if name not in names and read_share_label(node) == SHARED]

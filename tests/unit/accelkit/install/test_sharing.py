@@ -300,9 +300,7 @@ async def test_withdrawn_nodes_lose_the_label_and_keep_the_rest_until_pods_are_o
 
 
 async def test_a_kubelet_that_keeps_offering_shares_to_pods_is_named():
-    with pytest.raises(
-        ServiceError, match=r"1 of 2 nodes still offer our resources to pods: a: .*accelkit.io/memory: 16"
-    ):
+    with pytest.raises(ServiceError, match=r"1 of 2 nodes still offer our resources to pods: a: .*/memory: 16"):
         await withdraw(cluster(shared("a", OFFER), node("b")), grace_seconds=0)
 
 
@@ -310,3 +308,14 @@ async def test_a_check_withdraws_nothing():
     api = cluster(shared("a", OFFER))
     assert (await withdraw(api, grace_seconds=0, check=True)).changed
     assert api.writes == []
+
+
+async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_node_that_is_new():
+    api = await share_by_a_dialect(shared("a", {**OFFER, **THEIRS}))
+    api.store(NODES, node("b", labels={PRESENT: "true"}, offer={**OFFER, **THEIRS}))
+    await share(api)
+    await unshare(api, keep=["a", "b"], grace_seconds=0, confirm_seconds=0)
+    left = api.objects[build_node_path("b")]
+    assert left["status"]["capacity"] == {"cpu": "4", **OFFER}
+    assert left["metadata"]["annotations"] == {"other": "kept"}
+    assert not (await share(api)).changed
