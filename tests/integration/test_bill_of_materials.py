@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from release import LOCK_OF_IMAGE, describe_image
+
+pytestmark = pytest.mark.integration
+
+PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
+
+
+def test_the_bill_of_the_image_has_every_package_of_its_lock_with_hashes():
+    name, text = describe_image("1.2.3")
+    bill = json.loads(text)
+    assert (name, bill["bomFormat"]) == ("image.cdx.json", "CycloneDX")
+    assert (bill["metadata"]["component"]["name"], bill["metadata"]["component"]["version"]) == ("accelkit", "1.2.3")
+    assert {(each["name"], each["version"]) for each in bill["components"]} == set(
+        PIN.findall(LOCK_OF_IMAGE.read_text())
+    )
+    assert all(reference["hashes"] for each in bill["components"] for reference in each["externalReferences"])
