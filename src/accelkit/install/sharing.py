@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
+from accelkit.install.nodes import POLL_SECONDS, for_each_node, list_named, list_nodes, wait_until_no_problem
 from accelkit.install.offers import find_offer_problem, has_cards, wants_sharing
 from accelkit.install.owned_metadata import (
     SHARE_LABEL,
@@ -26,14 +27,11 @@ from accelkit.install.owned_metadata import (
     read_share_label,
 )
 from accelkit.kube.client import ApiClient
-from accelkit.kube.paths import NODES, build_node_path
-from accelkit.kube.reflector import list_all
+from accelkit.kube.paths import build_node_path
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import Dialect, load_dialect
 
 NATIVE: Final = load_dialect("native")
-_POLL_SECONDS: Final = 1.0
-_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ async def share(
         ServiceError: a node does not offer anything in time, or its agent cannot take the unit over.
         ApiError: the API server refused or did not answer.
     """
-    listed = await _list(api)
+    listed = await list_nodes(api)
     chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
     owned = OwnedMetadata(dialect)
@@ -93,13 +91,13 @@ async def share(
     before = {name: owned.find(listed[name]) for name in patches}
     after = {name: _merge(before[name], patch) for name, patch in patches.items()}
     if not check:
-        await _for_each(patches, lambda name: _patch_metadata(api, name, patches[name]))
+        await for_each_node(patches, lambda name: _patch_metadata(api, name, patches[name]))
     if wait_seconds > 0 and not (check and patches):
 
         def find_problem(node: Node) -> str | None:
             return find_offer_problem(node, unit_bytes, dialect)
 
-        await _wait_until_no_problem(
+        await wait_until_no_problem(
             api, names, wait_seconds, find_problem, "{count} of {all} nodes do not offer their cards: {list}"
         )
     return Sharing(bool(patches), before, after, names)
@@ -111,7 +109,7 @@ async def list_unlabelled(api: ApiClient) -> list[str]:
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    listed = await _list(api)
+    listed = await list_nodes(api)
     return sorted(name for name, node in listed.items() if read_share_label(node) is None and not has_cards(node))
 
 
@@ -143,7 +141,7 @@ async def unshare(
         ServiceError: a kubelet still offers our resources after the grace, or they came back.
         ApiError: the API server refused or did not answer.
     """
-    listed = await _list(api)
+    listed = await list_nodes(api)
     chosen = _choose(listed, nodes) if nodes else list(listed.values())
     owned = OwnedMetadata(dialect, keep)
     to_clear = {node.metadata.name: node for node in chosen if owned.find(node)}
@@ -152,14 +150,14 @@ async def unshare(
     result = Sharing(bool(to_clear), before, {name: {} for name in to_clear}, names)
     if check or not to_clear:
         return result
-    await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
+    await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     still = "{count} of {all} nodes still offer our resources: {list}"
-    await _wait_until_no_problem(api, to_clear, grace_seconds, lambda node: _find_resources_left(node, owned), still)
+    await wait_until_no_problem(api, to_clear, grace_seconds, lambda node: _find_resources_left(node, owned), still)
     # An agent on its way out may have published its inventory once more.
-    await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
-    await _for_each(to_clear, lambda name: _delete_keys(api, name, owned))
+    await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
+    await for_each_node(to_clear, lambda name: _delete_keys(api, name, owned))
     # Names of resources are kept until these are gone.
-    await _for_each(to_clear, lambda name: _clear_metadata(api, name, owned))
+    await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     await _confirm_removal(api, to_clear, confirm_seconds, owned)
     return result
 
@@ -178,26 +176,21 @@ async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False)
         ServiceError: a kubelet still offers our resources after the grace; the labels are gone all the same.
         ApiError: the API server refused or did not answer.
     """
-    listed = await _list(api)
+    listed = await list_nodes(api)
     owned = OwnedMetadata(NATIVE)
     shared = {name: node for name, node in listed.items() if read_share_label(node) == SHARED}
     before = {name: owned.find(node) for name, node in shared.items()}
     unlabelled: dict[str, Mapping[str, str | None]] = {"labels": {SHARE_LABEL: None}}
     after = {name: _merge(before[name], unlabelled) for name in shared}
     if not check:
-        await _for_each(shared, lambda name: _patch_metadata(api, name, unlabelled))
+        await for_each_node(shared, lambda name: _patch_metadata(api, name, unlabelled))
 
         def find_problem(node: Node) -> str | None:
             return _find_resources_left(node, owned, ["allocatable"])
 
         still = "{count} of {all} nodes still offer our resources to pods: {list}"
-        await _wait_until_no_problem(api, listed, grace_seconds, find_problem, still)
+        await wait_until_no_problem(api, listed, grace_seconds, find_problem, still)
     return Sharing(bool(shared), before, after, tuple(sorted(shared)))
-
-
-async def _list(api: ApiClient) -> dict[str, Node]:
-    nodes, _ = await list_all(api, NODES, Node)
-    return {node.metadata.name: node for node in nodes}
 
 
 def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
@@ -256,7 +249,7 @@ async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
 async def _confirm_removal(api: ApiClient, names: Collection[str], seconds: float, owned: OwnedMetadata) -> None:
     deadline = time.monotonic() + seconds
     while True:
-        back = sorted(name for name, node in (await _list_named(api, names)).items() if owned.find(node))
+        back = sorted(name for name, node in (await list_named(api, names)).items() if owned.find(node))
         if back:
             raise ServiceError(
                 f"labels, annotations or resources of ours came back on {', '.join(back)}",
@@ -264,48 +257,4 @@ async def _confirm_removal(api: ApiClient, names: Collection[str], seconds: floa
             )
         if time.monotonic() >= deadline:
             return
-        await asyncio.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
-
-
-async def _wait_until_no_problem(
-    api: ApiClient, names: Collection[str], seconds: float, find_problem: Callable[[Node], str | None], sentence: str
-) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        found = await _list_named(api, names)
-        problems = {name: text for name, node in sorted(found.items()) if (text := find_problem(node))}
-        if not problems:
-            return
-        if time.monotonic() >= deadline:
-            listing = "; ".join(f"{name}: {text}" for name, text in problems.items())
-            raise ServiceError(
-                f"after {seconds:g} s {sentence.format(count=len(problems), all=len(names), list=listing)}",
-                next_step="look at the node agent's pods there and at the node's Ready condition",
-            )
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
-    wanted = set(names)
-    return {name: node for name, node in (await _list(api)).items() if name in wanted}
-
-
-async def _for_each(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    limit = asyncio.Semaphore(_AT_ONCE)
-
-    async def act_once(name: str) -> None:
-        async with limit:
-            try:
-                await act(name)
-            except ApiError as exc:
-                # A node that was deleted in the meantime has nothing of ours.
-                if not exc.not_found:
-                    raise
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(act_once(name))
-    except ExceptionGroup as failures:
-        # One failure is what the caller can act on; the others were cancelled, or say the same.
-        raise failures.exceptions[0] from failures
+        await asyncio.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))

@@ -5,7 +5,7 @@ import pytest
 from fake_api.server import FakeApi
 
 from accelkit.errors import ConfigurationError, ServiceError
-from accelkit.install import sharing
+from accelkit.install import nodes, sharing
 from accelkit.install.sharing import list_unlabelled, share, unshare, withdraw
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
@@ -58,7 +58,8 @@ def offers(value):
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(sharing, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(sharing, "POLL_SECONDS", 0.0)
 
 
 async def test_all_nodes_with_cards_are_shared_by_default():
