@@ -109,7 +109,7 @@ class Traveller:
             # A system's own Python may lack pip.
             run(self.python, "-m", "venv", "--without-pip", str(venv))
             pip = (sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"))
-            run(*pip, "install", "--quiet", *requirements, seconds=SETUP_SECONDS)
+            run(*pip, "install", "--quiet", "pip", *requirements, seconds=SETUP_SECONDS)
 
     def play(self, playbook: str, *, changes: bool | None = None) -> None:
         """Run a playbook; `changes` says whether it has to change something, or must not."""
