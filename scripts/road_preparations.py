@@ -172,6 +172,7 @@ def prepare_awx(traveller: Traveller) -> None:
         **make_credential(traveller.cluster, job / "ca.crt"),
         "ANSIBLE_COLLECTIONS_PATH": str(traveller.home / ".ansible" / "collections"),
         "ANSIBLE_HOME": str(job / "ansible"),
+        "ANSIBLE_REMOTE_TMP": str(job / "ansible" / "tmp"),
         "HOME": "/nonexistent",
     }
     run("chmod", "0755", str(traveller.home))

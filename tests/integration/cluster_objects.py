@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
-from conftest import Cluster, Sandbox
 from ruamel.yaml import YAML
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path, build_group_path, build_secrets_path
+
+Json = dict[str, Any]
 
 RBAC = build_group_path("rbac.authorization.k8s.io/v1")
 # What kubelets and controllers change all the time.
@@ -28,28 +30,28 @@ VOLATILE = (
 PASSING = ("Event", "ComponentStatus", "Lease")
 
 
-async def objects(sandbox: Sandbox) -> dict[str, dict]:
+async def objects(sandbox: Any) -> dict[str, Json]:
     """All objects of all kinds that the API server lists, whole."""
-    found: dict[str, dict] = {}
+    found: dict[str, Json] = {}
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
-        cluster = Cluster(api, sandbox)
-        groups = (await cluster.get("/apis"))["groups"]
+        groups = json.loads(await api.get("/apis"))["groups"]
         for version in ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]:
-            for resource in (await cluster.get(version))["resources"]:
+            for resource in json.loads(await api.get(version))["resources"]:
                 if "list" not in resource["verbs"] or resource["kind"] in PASSING:
                     continue
-                for item in (await cluster.get(f"{version}/{resource['name']}"))["items"]:
+                for item in json.loads(await api.get(f"{version}/{resource['name']}"))["items"]:
                     metadata = item["metadata"]
                     name = f"{version}/{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
                     found[name] = stable(item)
     return found
 
 
-def load_yaml(path: Path) -> dict:
-    return YAML(typ="safe", pure=True).load(path.read_text())
+def load_yaml(path: Path) -> Json:
+    document: Json = YAML(typ="safe", pure=True).load(path.read_text())
+    return document
 
 
-async def kubeconfig_of(sandbox: Sandbox, name: str, role: dict) -> Path:
+async def kubeconfig_of(sandbox: Any, name: str, role: Json) -> Path:
     """Make a user with the rules of this role and nothing else; return its kubeconfig."""
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         accounts = build_collection_path("v1", "serviceaccounts", "default")
@@ -62,25 +64,26 @@ async def kubeconfig_of(sandbox: Sandbox, name: str, role: dict) -> Path:
         token = json.loads(await api.post(f"{accounts}/{name}/token", {"spec": {}}))["status"]["token"]
     document = load_yaml(sandbox.kubeconfig)
     document["users"][0]["user"] = {"token": token}
-    path = sandbox.paths.root.parent / f"{name}.kubeconfig"
+    path: Path = sandbox.paths.root.parent / f"{name}.kubeconfig"
     path.write_text(json.dumps(document))
     return path
 
 
-async def create_pull_secret(sandbox: Sandbox) -> None:
+async def create_pull_secret(sandbox: Any) -> None:
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         secret = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": '{"auths": {}}'}}
         await api.post(build_secrets_path("default"), {"metadata": {"name": "registry"}, **secret})
 
 
-async def find_pull_secrets(sandbox: Sandbox) -> list[str]:
+async def find_pull_secrets(sandbox: Any) -> list[str]:
     """The namespaces that have the Secret."""
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         found = json.loads(await api.get("/api/v1/secrets"))["items"]
     return sorted(each["metadata"]["namespace"] for each in found if each["metadata"]["name"] == "registry")
 
 
-def stable(value):
+def stable(value: Any) -> Any:
+    """A value without what changes all the time."""
     if isinstance(value, dict):
         return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
     return [stable(entry) for entry in value] if isinstance(value, list) else value

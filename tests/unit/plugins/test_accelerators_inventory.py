@@ -74,7 +74,7 @@ def parse(tmp_path):
 
 
 def test_nodes_are_grouped_by_vendor_model_and_sharing(parse):
-    groups, _ = parse()
+    groups = parse()[0]
     assert {name: hosts for name, hosts in groups.items() if name not in ("all", "ungrouped")} == {
         "accelerators": ["a", "b", "c", "d"],
         "accelerators_vendor_nvidia": ["a", "c"],
@@ -100,7 +100,7 @@ def test_a_group_of_free_memory_has_nodes_with_one_such_card_that_takes_shares(p
 
 
 def test_hosts_have_their_amounts_and_cards(parse):
-    _, variables = parse()
+    variables = parse()[1]
     assert variables["a"]["ansible_host"] == "192.0.2.1"
     assert "ansible_host" not in variables["b"]
     assert variables["a"]["accelkit_node_name"] == "a"
