@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,29 +56,37 @@ class Traveller:
         environment: beside PATH, HOME, the Docker daemon and pip's settings.
         kept_images: beginnings of names of images that stay on the nodes.
         inspect_options: by which `accelkit inspect` finds the cluster.
+        check: the command that shows what site would change, and changes nothing.
         python: what makes their environment.
+        venv: their Python environment, there or yet to be made.
     """
 
     cluster: KindCluster
     home: Path
-    commands: Callable[[str], list[str]] = field(init=False)
+    commands: Callable[[str], Sequence[str]] = field(init=False)
     folder: Path = field(init=False)
     environment: dict[str, str] = field(default_factory=dict)
     kept_images: tuple[str, ...] = ()
     inspect_options: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
     python: str = sys.executable
+    venv: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Stand at home, where the Python environment is to be."""
+        self.folder, self.venv = self.home, self.home / "venv"
 
     def run(self, *command: str, seconds: float = SETUP_SECONDS) -> str:
         """Run a command as they would."""
         print(f"  $ {' '.join(command)}", flush=True)
         kept = {name: value for name, value in os.environ.items() if name == "DOCKER_HOST" or name.startswith("PIP_")}
         system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        venv = self.home / "venv"
+        docker = Path(shutil.which("docker") or "/usr/bin/docker").parent
         environment = {
             **kept,
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
-            "PATH": f"{venv / 'bin'}:{Path(shutil.which('docker') or '/usr/bin/docker').parent}:{system}",
+            "PATH": f"{self.venv}/bin:{sys.base_prefix}/bin:{docker}:{system}",
             **self.environment,
         }
         log = self.home / "log"
@@ -101,14 +109,13 @@ class Traveller:
 
     def make_environment(self, *requirements: str) -> None:
         """Make a Python environment and install into it."""
-        venv = self.home / "venv"
         if self.python == sys.executable:
-            run(self.python, "-m", "venv", str(venv))
+            run(self.python, "-m", "venv", str(self.venv))
             self.run("pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
         else:
             # A system's own Python may lack pip.
-            run(self.python, "-m", "venv", "--without-pip", str(venv))
-            pip = (sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"))
+            run(self.python, "-m", "venv", "--without-pip", str(self.venv))
+            pip = (sys.executable, "-m", "pip", "--python", str(self.venv / "bin" / "python"))
             run(*pip, "install", "--quiet", "pip", *requirements, seconds=SETUP_SECONDS)
 
     def play(self, playbook: str, *, changes: bool | None = None) -> None:
@@ -122,15 +129,16 @@ class Traveller:
 
 
 def prepare_checkout(traveller: Traveller) -> None:
-    """Clone the repository and follow the README."""
-    clone_and_copy_sample(traveller, **{SAMPLE_REGISTRY: f"accelkit_images_registry: {REGISTRY}/accelkit"})
+    """Follow docs/installation.md in a clone."""
+    follow_document(traveller, {"accelkit_images_registry": f"{REGISTRY}/accelkit"})
     traveller.kept_images = (f"{REGISTRY}/accelkit/",)
 
 
 def prepare_packages(traveller: Traveller) -> None:
     """Install wheel and collection; there is no checkout."""
     installed = install_packages(traveller)
-    copy_sample(traveller, installed, **{SAMPLE_REGISTRY: f"accelkit_images_registry: {REGISTRY}/accelkit"})
+    shutil.copytree(installed / "inventories" / "sample", traveller.folder / "mine")
+    adapt_sample(traveller, traveller.folder / "mine", {"accelkit_images_registry": f"{REGISTRY}/accelkit"})
     traveller.commands = lambda playbook: ["ansible-playbook", f"accelkit.kubernetes.{playbook}", "-i", "mine"]
 
 
@@ -237,34 +245,37 @@ def prepare_ssh(traveller: Traveller) -> None:
         "ansible_ssh_private_key_file": key,
         "ansible_ssh_common_args": f"-o StrictHostKeyChecking=no -o UserKnownHostsFile={traveller.home}/known_hosts",
     }
-    lines = "\n".join(f"{name}: {value}" for name, value in settings.items())
-    clone_and_copy_sample(traveller, **{SAMPLE_REGISTRY: lines})
+    follow_document(traveller, settings)
 
 
-def clone_and_copy_sample(traveller: Traveller, **changes: str) -> None:
-    """Do what README and docs/installation.md say, in a clone."""
+def follow_document(traveller: Traveller, settings: Mapping[str, object]) -> None:
+    """Run the first commands of docs/installation.md, word for word, in a clone."""
     clone = traveller.home / "clone"
     run("git", "clone", "--quiet", str(REPOSITORY), str(clone))
-    traveller.folder = clone
-    traveller.make_environment(".[ansible]")
-    copy_sample(traveller, clone, **changes)
-    files = {"site": "site.yml"}
-    traveller.commands = lambda playbook: [
-        *("ansible-playbook", files.get(playbook, f"playbooks/{playbook}.yml"), "-i", "mine"),
-    ]
+    traveller.folder, traveller.venv = clone, clone / ".venv"
+    block = (clone / "docs/installation.md").read_text().split("```console\n")[1].partition("```")[0]
+    install, copy, traveller.check, *playbooks = (("bash", "-ec", line) for line in block.splitlines())
+    traveller.run(*install)
+    traveller.run(*copy)
+    adapt_sample(traveller, clone / "inventories" / "mine", settings)
+    commands = dict(zip(("site", "verify", "remove"), playbooks, strict=True))
+    traveller.commands = commands.__getitem__
 
 
-def copy_sample(traveller: Traveller, source: Path, **changes: str) -> None:
-    """Copy the sample inventory and change lines of its variables, and nothing else but the cards' file."""
-    mine = traveller.folder / "mine"
-    shutil.copytree(source / "inventories" / "sample", mine)
-    settings = mine / "group_vars" / "all.yml"
-    text = settings.read_text()
-    for old, new in {SAMPLE_KUBECONFIG: f"accelkit_kubeconfig: {traveller.cluster.kubeconfig}", **changes}.items():
+def adapt_sample(traveller: Traveller, inventory: Path, settings: Mapping[str, object]) -> None:
+    """Name the kubeconfig in a copy of the sample inventory, put settings in place of its registry, and no more.
+
+    But for the one variable that lets the node agent read the file of cards.
+    """
+    file = inventory / "group_vars" / "all.yml"
+    text = file.read_text()
+    lines = "\n".join(f"{name}: {value}" for name, value in settings.items())
+    changes = {SAMPLE_KUBECONFIG: f"accelkit_kubeconfig: {traveller.cluster.kubeconfig}", SAMPLE_REGISTRY: lines}
+    for old, new in changes.items():
         if old not in text:
             raise KindError(f"the sample inventory has no line {old!r} any more")
         text = text.replace(old, new)
-    settings.write_text(text + CARDS_FILE)
+    file.write_text(text + CARDS_FILE)
     traveller.inspect_options = ("--kubeconfig", str(traveller.cluster.kubeconfig))
 
 

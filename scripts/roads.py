@@ -5,7 +5,7 @@ cluster with what it was. The nodes have no label and none is named; their cards
 variable device_plugin_simulated lets the node agent read. Where the default base image cannot be pulled, an image of
 its name is made of Debian packages.
 
-checkout: a clone, the README's commands, the sample inventory with its kubeconfig and its registry changed
+checkout: a clone, the commands of docs/installation.md, the sample inventory with its kubeconfig and registry changed
 packages: wheel and collection in an empty environment, playbooks by their full names, from an empty folder
 awx:      ansible-runner as AWX runs it: a credential's variables, no kubeconfig, a read-only project, no terminal
 ssh:      a clone; nodes that are reached by SSH, have no Python, and import the image, since no registry answers
@@ -36,13 +36,14 @@ def walk(road: str, *, keep: bool) -> None:
     home = Path(tempfile.mkdtemp(prefix=f"accelkit-road-{road}-"))
     cluster = KindCluster(f"accelkit-road-{road}", home)
     traveller = Traveller(cluster, home)
-    traveller.folder = home
     reached = False
     try:
         print("  a cluster of kind, with cards", flush=True)
         cluster.create()
         ROADS[road](traveller)
         cluster.take_snapshot()
+        if traveller.check:
+            traveller.run(*traveller.check)
         traveller.play("site", changes=True)
         traveller.play("verify", changes=False)
         cluster.share()
