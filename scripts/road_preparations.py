@@ -191,7 +191,8 @@ def prepare_awx(traveller: Traveller) -> None:
     traveller.commands = lambda playbook: [
         *(*as_nobody, "ansible-runner", "run", str(job), "--playbook", f"{names.get(playbook, playbook)}.yml"),
     ]
-    traveller.inspect_options = ()
+    # The rights of the installation are not those to inspect.
+    traveller.inspect_options = ("--kubeconfig", str(traveller.cluster.kubeconfig))
 
 
 def find_common_python() -> str:
