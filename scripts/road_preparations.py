@@ -18,7 +18,7 @@ from base_image import MIRROR
 from kind_cluster import KindCluster, KindError, run
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-REGISTRY = os.environ.get("TESTBED_REGISTRY", "localhost:5001")
+REGISTRY = os.environ.get("ACCELKIT_REGISTRY", "localhost:5001")
 # Nothing listens there.
 NO_REGISTRY = "localhost:9"
 PLAYBOOK_SECONDS = 1500

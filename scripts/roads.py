@@ -10,6 +10,8 @@ packages: wheel and collection in an empty environment, playbooks by their full 
 awx:      ansible-runner as AWX runs it: a credential's variables, no kubeconfig, a read-only project, no terminal
 ssh:      a clone; nodes that are reached by SSH, have no Python, and import the image, since no registry answers
 
+ACCELKIT_REGISTRY names a registry that this machine and the nodes reach, localhost:5001 without it.
+
 Usage: roads.py [--keep] ROAD…
 """
 

@@ -45,9 +45,9 @@ that the version does not serve, and a field that it lacks or has behind a featu
 policies, and with them the waking of waiting pods and the correction of assignments, are applied from 1.30 on.
 
 A control plane of another version than the sandbox's is built by `scripts/control_plane.py`, for instance
-`scripts/control_plane.py 1.37.2 /tmp/kubernetes-1.37`; with `KUBEBUILDER_ASSETS=/tmp/kubernetes-1.37` the integration
-tests run on it, and that version's kube-scheduler reads its configuration, strictly, in
-tests/integration/test_scheduler_configuration.py.
+`.venv/bin/python scripts/control_plane.py 1.37.2 /tmp/kubernetes-1.37`; with
+`KUBEBUILDER_ASSETS=/tmp/kubernetes-1.37` the integration tests run on it, and that version's kube-scheduler reads its
+configuration, strictly, in tests/integration/test_scheduler_configuration.py.
 
 ## The configuration
 
