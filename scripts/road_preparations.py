@@ -151,6 +151,8 @@ def install_packages(traveller: Traveller, *more: str) -> Path:
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(packages), str(REPOSITORY), seconds=300)
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
     run(galaxy, "collection", "build", "--output-path", str(packages), str(REPOSITORY), seconds=300)
+    # In place of the index, on which a release will be.
+    traveller.environment = {"PIP_FIND_LINKS": str(packages)}
     [wheel], [tarball] = packages.glob("*.whl"), packages.glob("*.tar.gz")
     traveller.make_environment(f"{wheel}[ansible]", *more)
     traveller.run("ansible-galaxy", "collection", "install", str(tarball))
@@ -176,7 +178,7 @@ def prepare_awx(traveller: Traveller) -> None:
         "device_plugin_simulated": True,
     }
     (job / "env" / "extravars").write_text(json.dumps(extra))
-    traveller.environment = {
+    traveller.environment |= {
         **make_credential(traveller.cluster, job / "ca.crt"),
         "ANSIBLE_COLLECTIONS_PATH": str(traveller.home / ".ansible" / "collections"),
         "ANSIBLE_HOME": str(job / "ansible"),
