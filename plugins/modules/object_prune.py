@@ -14,9 +14,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Finds objects in all namespaces by their labels C(app.kubernetes.io/part-of=accelkit) and
-    C(app.kubernetes.io/managed-by=ansible), whatever variables they were made with, deletes those that are not wanted,
-    and waits until they are gone.
+  - Finds objects by their labels C(app.kubernetes.io/part-of=accelkit) and C(app.kubernetes.io/managed-by=ansible),
+    whatever variables they were made with, deletes those that are not wanted, and waits until they are gone.
+  - It looks in C(kube-system), in the namespaces whose ServiceAccounts have rights by ClusterRoleBindings with these
+    labels, in those of O(keep), and in O(namespaces). In other namespaces anybody could have written such labels.
   - The Lease by which the replicas of a deleted Deployment chose their leader goes with it.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -42,6 +43,12 @@ options:
     type: list
     elements: dict
     default: []
+  namespaces:
+    description:
+      - Further namespaces to look in.
+    type: list
+    elements: str
+    default: []
   timeout:
     description:
       - How long, in seconds, to wait until the objects are gone.
@@ -62,6 +69,12 @@ deleted:
   type: list
   elements: str
   sample: [Deployment accelkit/accelkit-scheduler, ClusterRoleBinding accelkit-scheduler]
+namespaces:
+  description: Where it looked.
+  returned: success
+  type: list
+  elements: str
+  sample: [accelkit, kube-system]
 """
 
 from contextlib import suppress
@@ -78,6 +91,7 @@ def main():
         component={"type": "str", "default": ""},
         # Only names are read, and a value in them is no reason to hide them.
         keep={"type": "list", "elements": "dict", "default": [], "no_log": False},
+        namespaces={"type": "list", "elements": "str", "default": []},
         timeout={"type": "int", "default": 120},
     )
     given = module.params
@@ -88,12 +102,16 @@ def main():
             component=given["component"],
             keep=list_keys(given["keep"]),
             timeout_seconds=given["timeout"],
+            namespaces=given["namespaces"],
             check=module.check_mode,
         )
 
-    deleted = [str(key) for key in call(module, act)]
+    pruned = call(module, act)
+    deleted = [str(key) for key in pruned.deleted]
     before = "".join(f"{key}\n" for key in deleted)
-    module.exit_json(changed=bool(deleted), deleted=deleted, diff={"before": before, "after": ""})
+    module.exit_json(
+        changed=bool(deleted), deleted=deleted, namespaces=pruned.namespaces, diff={"before": before, "after": ""}
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Deletes objects of the cluster that an installation made and wants no longer, found by their labels.
 
-What a run of the playbooks applies has the labels below. So what an earlier run made is found without its variables.
+What a run of the playbooks applies has our labels. So what an earlier run made is found without its variables. Labels
+in namespaces of others are not believed: who may edit one could stop every run by an object that never goes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -15,12 +17,11 @@ import msgspec
 from accelkit.errors import ApiError, ServiceError, raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_if_present, get_if_present
+from accelkit.kube.ownership import build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.kube.reflector import list_all
 from accelkit.model.object_meta import ObjectMeta
 
-OWNER_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
-COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 _POLL_SECONDS: Final = 1.0
 # A workload is gone when its pods are.
 _FOREGROUND: Final = {"propagationPolicy": "Foreground"}
@@ -43,6 +44,7 @@ class Kind(msgspec.Struct, frozen=True):
 _RBAC: Final = ("rbac.authorization.k8s.io/v1",)
 _ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
 _LEASE: Final = Kind("Lease", "leases", ("coordination.k8s.io/v1",))
+_NAMESPACE: Final = Kind("Namespace", "namespaces", ("v1",))
 # In the order of deletion: nothing loses what it needs while it runs, and a right goes before what bounds it.
 _STEPS: Final = (
     (
@@ -67,7 +69,7 @@ _STEPS: Final = (
     ),
     (
         Kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies", _ADMISSION),
-        Kind("Namespace", "namespaces", ("v1",)),
+        _NAMESPACE,
     ),
 )
 KINDS: Final = tuple(kind for step in _STEPS for kind in step)
@@ -99,10 +101,29 @@ def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKe
     return frozenset(ObjectKey(each.kind, each.metadata.namespace, each.metadata.name) for each in given)
 
 
+@dataclass(frozen=True)
+class Pruned:
+    """What a pruning found.
+
+    Attributes:
+        deleted: what was (in check mode: would be) deleted, sorted.
+        namespaces: in which it looked, sorted.
+    """
+
+    deleted: list[ObjectKey]
+    namespaces: list[str]
+
+
 async def prune(
-    api: ApiClient, *, component: str, keep: Collection[ObjectKey], timeout_seconds: float, check: bool = False
-) -> list[ObjectKey]:
-    """Delete the objects of a component that are not to be kept, in all namespaces; wait until they are gone.
+    api: ApiClient,
+    *,
+    component: str,
+    keep: Collection[ObjectKey],
+    timeout_seconds: float,
+    namespaces: Collection[str] = (),
+    check: bool = False,
+) -> Pruned:
+    """Delete the objects of a component that are not to be kept, and wait until they are gone.
 
     A Lease by which the replicas of a deleted Deployment chose their leader goes with it.
 
@@ -111,16 +132,15 @@ async def prune(
         component: the value of COMPONENT_LABEL; empty for all objects with OWNER_LABELS.
         keep: what is still wanted.
         timeout_seconds: how long to wait until they are gone.
+        namespaces: where to look beside those that `find_namespaces` finds, and those of what is kept.
         check: delete nothing.
-
-    Returns:
-        What was (in check mode: would be) deleted, sorted.
 
     Raises:
         ApiError: the API server refused or did not answer.
         ServiceError: an object is still there after the timeout.
     """
-    found = await _find(api, component, keep)
+    places = await find_namespaces(api, {*namespaces, *(key.namespace for key in keep)})
+    found = await _find(api, component, keep, places)
     if not check:
         deadline = time.monotonic() + timeout_seconds
         for step in _STEPS:
@@ -129,17 +149,23 @@ async def prune(
                 async with asyncio.TaskGroup() as group:
                     for key, path in paths.items():
                         group.create_task(_delete(api, key, path, deadline))
-    return sorted(found)
+    return Pruned(sorted(found), sorted(places))
 
 
-async def _find(api: ApiClient, component: str, keep: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
+async def _find(
+    api: ApiClient, component: str, keep: Collection[ObjectKey], places: Collection[str]
+) -> Mapping[ObjectKey, str]:
     """Return the objects to delete, with their paths."""
-    labels = OWNER_LABELS | ({COMPONENT_LABEL: component} if component else {})
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    selector = build_selector(component)
     with raise_first(Exception):
         async with asyncio.TaskGroup() as group:
             lists = [group.create_task(_list(api, kind, selector)) for kind in KINDS]
-    found = {key: path for listed in lists for key, path in listed.result().items() if key not in keep}
+    found = {
+        key: path
+        for listed in lists
+        for key, path in listed.result().items()
+        if key not in keep and (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *places}
+    }
     leases = [ObjectKey(_LEASE.name, key.namespace, key.name) for key in found if key.kind == "Deployment"]
     for key in leases:
         path = build_object_path(build_collection_path(_LEASE.versions[0], _LEASE.plural, key.namespace), key.name)

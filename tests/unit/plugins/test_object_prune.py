@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from ansible_collections.accelkit.kubernetes.plugins.modules import object_prune
 
-from accelkit.install.pruning import ObjectKey
+from accelkit.install.pruning import ObjectKey, Pruned
 
 
 def test_what_is_deleted_is_told_by_name(run_module, kubeconfig, monkeypatch):
@@ -10,13 +10,16 @@ def test_what_is_deleted_is_told_by_name(run_module, kubeconfig, monkeypatch):
 
     async def record(_api, **arguments):
         made.append(arguments)
-        return [ObjectKey("Secret", "a", "former")]
+        return Pruned([ObjectKey("Secret", "a", "former")], ["a", "kube-system"])
 
     monkeypatch.setattr(object_prune, "prune", record)
     wanted = {"kind": "Secret", "metadata": {"name": "s", "namespace": "a"}, "data": {"x": "eA=="}}
-    answer = run_module(object_prune, {"component": "c", "keep": [wanted], "timeout": 7}, check=True)
+    answer = run_module(
+        object_prune, {"component": "c", "keep": [wanted], "timeout": 7, "namespaces": ["b"]}, check=True
+    )
     keep = frozenset({ObjectKey("Secret", "a", "s")})
-    assert made == [{"component": "c", "keep": keep, "timeout_seconds": 7, "check": True}]
+    assert made == [{"component": "c", "keep": keep, "timeout_seconds": 7, "namespaces": ["b"], "check": True}]
     assert answer["changed"]
+    assert answer["namespaces"] == ["a", "kube-system"]
     assert answer["deleted"] == ["Secret a/former"]
     assert answer["diff"] == {"before": "Secret a/former\n", "after": ""}

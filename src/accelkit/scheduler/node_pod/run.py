@@ -13,6 +13,7 @@ from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.objects import delete_and_wait, get_if_present
+from accelkit.kube.ownership import build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
 from accelkit.kube.pods import read_progress, wait_until_ended
 from accelkit.scheduler.arguments import PodImage, Spec
@@ -20,8 +21,6 @@ from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, build_
 
 log = logging.getLogger(__name__)
 
-_AGENTS: Final = build_collection_path("apps/v1", "daemonsets")
-_AGENT_LABELS: Final = "app.kubernetes.io/part-of=accelkit"
 _DELETE_SECONDS: Final = 60.0
 
 
@@ -133,9 +132,17 @@ async def _wait_for_other_run(api: ApiClient, path: str, spec: Spec, image: str)
 
 
 async def _find_installed_image(api: ApiClient) -> str | None:
-    """Return the image of the node agents; None where none are installed."""
-    found = msgspec.json.decode(await api.get(_AGENTS, query={"labelSelector": _AGENT_LABELS}), type=_Agents)
-    return next((each.image for item in found.items for each in item.spec.template.spec.containers), None)
+    """Return the image of the node agents; None where none are installed.
+
+    It runs as root on the control plane, so it must not come from an object that anybody may write.
+    """
+    for namespace in sorted(await find_namespaces(api)):
+        agents = build_collection_path("apps/v1", "daemonsets", namespace)
+        query = {"labelSelector": build_selector("node-agent")}
+        found = msgspec.json.decode(await api.get(agents, query=query), type=_Agents)
+        for agent in found.items:
+            return agent.spec.template.spec.containers[0].image
+    return None
 
 
 async def _explain_nothing_to_run(api: ApiClient, spec: Spec) -> str:

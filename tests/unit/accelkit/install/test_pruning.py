@@ -5,12 +5,14 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, ServiceError
 from accelkit.install import pruning
-from accelkit.install.pruning import KINDS, OWNER_LABELS, ObjectKey, list_keys, prune
+from accelkit.install.pruning import KINDS, ObjectKey, list_keys, prune
+from accelkit.kube.ownership import OWNER_LABELS
 from accelkit.kube.paths import build_collection_path
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 SECRETS = "/api/v1/secrets"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +25,14 @@ def made(name, namespace="accelkit", component="extender", **labels):
     return {"metadata": {"name": name, "labels": labels} | ({"namespace": namespace} if namespace else {})}
 
 
-async def run(api, component="extender", keep=(), **options):
-    return [str(key) for key in await prune(api, component=component, keep=keep, timeout_seconds=5, **options)]
+async def run(api, component="extender", keep=(), namespaces=("accelkit",), **options):
+    pruned = await prune(api, component=component, keep=keep, timeout_seconds=5, namespaces=namespaces, **options)
+    return [str(key) for key in pruned.deleted]
+
+
+def bind(namespace):
+    """A ClusterRoleBinding of ours, which only administrators can write."""
+    return {**made("agents", namespace="", component="node-agent"), "subjects": [{"namespace": namespace}, {}]}
 
 
 async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_it_is():
@@ -34,12 +42,25 @@ async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_
     api.store(DEPLOYMENTS, made("other", component="node-agent"))
     api.store(DEPLOYMENTS, made("foreign", **{"app.kubernetes.io/managed-by": "Helm"}))
     api.store("/apis/rbac.authorization.k8s.io/v1/clusterroles", made("role", namespace=""))
+    api.store(BINDINGS, bind("elsewhere"))
     keep = list_keys([{"apiVersion": "apps/v1", "kind": "Deployment", **made("wanted")}])
     assert await run(api, keep=keep) == ["ClusterRole role", "Deployment elsewhere/former"]
+    del api.objects[f"{BINDINGS}/agents"]
     assert sorted(api.objects) == [
         f"/apis/apps/v1/namespaces/accelkit/deployments/{name}" for name in ("foreign", "other", "wanted")
     ]
     assert await run(api, keep=keep) == []
+
+
+async def test_labels_that_a_tenant_has_written_are_not_believed():
+    api = FakeApi()
+    api.store(BINDINGS, bind("accelkit"))
+    api.store("/apis/rbac.authorization.k8s.io/v1/rolebindings", bind("a-team") | made("mine", namespace="a-team"))
+    api.store("/api/v1/configmaps", made("never-goes", namespace="a-team"))
+    api.store(DEPLOYMENTS, made("extender"))
+    pruned = await prune(api, component="", keep=(), timeout_seconds=5)
+    assert pruned.namespaces == ["accelkit", "kube-system"]
+    assert [str(key) for key in pruned.deleted] == ["ClusterRoleBinding agents", "Deployment accelkit/extender"]
 
 
 async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay():
@@ -56,7 +77,7 @@ async def test_every_kind_is_found_without_a_component_and_rights_go_before_what
     for kind in KINDS:
         api.store(build_collection_path(kind.versions[0], kind.plural), made(f"a-{kind.plural}", namespace=""))
     api.store(SECRETS, {"metadata": {"name": "registry", "namespace": "default"}})
-    assert len(await run(api, component="")) == len(KINDS)
+    assert len(await run(api, component="", namespaces=["a-namespaces"])) == len(KINDS)
     assert list(api.objects) == ["/api/v1/namespaces/default/secrets/registry"]
     order = [request.path.rpartition("/a-")[2] for request in api.done if request.method == "DELETE"]
     for first, second in (
@@ -89,7 +110,7 @@ async def test_what_does_not_go_is_named():
     api.store(SECRETS, made("held"))
     api.lingering["secrets"] = -1
     with pytest.raises(ServiceError, match=r"^Secret accelkit/held is not gone in time; see what its finalizers"):
-        await prune(api, component="extender", keep=(), timeout_seconds=0)
+        await prune(api, component="extender", keep=(), timeout_seconds=0, namespaces=["accelkit"])
 
 
 async def test_a_refused_list_is_an_error_and_nothing_is_deleted():

@@ -9,6 +9,7 @@ from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.kube import objects as kube_objects
 from accelkit.kube import pods as kube_pods
 from accelkit.kube.connection import Connection
+from accelkit.kube.ownership import OWNER_LABELS
 from accelkit.kube.paths import build_collection_path, build_pod_path
 from accelkit.scheduler.arguments import LaunchSpec, PodImage, Spec
 from accelkit.scheduler.node_pod import run as pod_run
@@ -18,7 +19,8 @@ from accelkit.scheduler.node_pod.run import compare_without_pod, run_in_pod
 NAME = build_pod_name("master")
 POD = build_pod_path("kube-system", NAME)
 DAEMON_SETS = build_collection_path("apps/v1", "daemonsets")
-AGENT_LABELS = {"app.kubernetes.io/part-of": "accelkit"}
+AGENT_LABELS = {**OWNER_LABELS, "app.kubernetes.io/component": "node-agent"}
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 RESULT = {"changed": True, "restored": True, "problems": [], "diff": []}
 SPEC = Spec(node="master", timeout=0)
 IMAGE = PodImage("accelkit.io/accelkit:1")
@@ -134,14 +136,25 @@ def test_a_refusal_leaves_nothing(api):
 
 
 def test_the_image_is_that_of_the_node_agents(api):
-    container = {"image": "accelkit.io/accelkit:2"}
-    agent = {"metadata": {"name": "accelkit-node-agent", "namespace": "accelkit", "labels": AGENT_LABELS}}
-    api.store(DAEMON_SETS, {**agent, "spec": {"template": {"spec": {"containers": [container]}}}})
+    binding = {"metadata": {"name": "agents", "labels": AGENT_LABELS}, "subjects": [{"namespace": "gpu-sharing"}]}
+    api.store(BINDINGS, binding)
+    # Whoever may edit a namespace can have an object there that looks like ours.
+    for namespace, image in (("a-team", "evil/x"), ("gpu-sharing", "accelkit.io/accelkit:2")):
+        meta = {"name": "accelkit-node-agent", "namespace": namespace, "labels": AGENT_LABELS}
+        api.store(DAEMON_SETS, {"metadata": meta, "spec": {"template": {"spec": {"containers": [{"image": image}]}}}})
     api.status, api.log = {"phase": "Failed"}, json.dumps({"failed": True, "msg": "seen"})
     with pytest.raises(ServiceError, match="seen"):
         run(api, source=PodImage(""))
     (pod,) = [request.body for request in api.writes if request.method == "POST" and request.path.endswith("/pods")]
     assert pod["spec"]["containers"][0]["image"] == "accelkit.io/accelkit:2"
+
+
+def test_the_image_is_never_that_of_a_tenant(api):
+    meta = {"name": "accelkit-node-agent", "namespace": "a-team", "labels": AGENT_LABELS}
+    api.store(DAEMON_SETS, {"metadata": meta, "spec": {"template": {"spec": {"containers": [{"image": "evil/x"}]}}}})
+    with pytest.raises(ConfigurationError, match="a pod needs an image"):
+        run(api, source=PodImage(""))
+    assert not api.writes
 
 
 def test_without_an_image_a_removal_looks_at_the_scheduler_alone(api):

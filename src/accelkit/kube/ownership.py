@@ -1,0 +1,49 @@
+"""Where an installation's objects lie, told by what only administrators can write.
+
+Labels alone prove nothing: whoever may edit a namespace can put ours on objects there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.paths import build_collection_path
+from accelkit.kube.reflector import list_all
+from accelkit.model.object_meta import ObjectMeta
+
+OWNER_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+_BINDINGS: Final = build_collection_path("rbac.authorization.k8s.io/v1", "clusterrolebindings")
+_SYSTEM: Final = "kube-system"
+
+
+class _Subject(msgspec.Struct):
+    namespace: str = ""
+
+
+class _Binding(msgspec.Struct):
+    metadata: ObjectMeta
+    subjects: list[_Subject] | None = None
+
+
+def build_selector(component: str = "") -> str:
+    """Return the label selector of our objects, of one component or of all."""
+    labels = OWNER_LABELS | ({COMPONENT_LABEL: component} if component else {})
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+async def find_namespaces(api: ApiClient, known: Collection[str] = ()) -> frozenset[str]:
+    """Return the namespaces in which our labels are to be believed.
+
+    These are kube-system, those to whose ServiceAccounts our ClusterRoleBindings give rights, and the known ones.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    bindings, _ = await list_all(api, _BINDINGS, _Binding, query={"labelSelector": build_selector()})
+    found = {subject.namespace for each in bindings for subject in each.subjects or ()}
+    return frozenset({_SYSTEM, *known, *found} - {""})
