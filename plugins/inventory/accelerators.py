@@ -70,6 +70,7 @@ import re
 
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
+from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._connection import read_options
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
 
@@ -140,7 +141,10 @@ def build_variables(node):
         f"{GROUP}_largest_free_bytes": find_largest_free(node),
         f"{GROUP}_cards": msgspec.to_builtins(node.cards),
     }
-    return {"ansible_host": node.address, **variables} if node.address else variables
+    if node.address:
+        variables["ansible_host"] = node.address
+    # Users and kubelets write some of these texts: older releases of Ansible would take them for templates.
+    return wrap_var(variables)
 
 
 def find_largest_free(node):

@@ -14,7 +14,7 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import CardUse, Holding, NodeEntry, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health
-from accelkit.model.pod import Node, Pod
+from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
 
@@ -157,7 +157,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     feed = LedgerFeed(ledger, load_dialects(list_dialect_names(advertised=True)))
     nodes, _ = await list_all(api, NODES, Node)
     feed.replace_nodes(nodes)
-    addresses = {each.metadata.name: _address(each) for each in nodes}
+    addresses = {each.metadata.name: find_address(each.status.addresses or ()) for each in nodes}
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
     feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
     if node is None:
@@ -168,10 +168,6 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     if entry is None:
         raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
     return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))])
-
-
-def _address(node: Node) -> str:
-    return next((each.address for each in node.status.addresses or () if each.type == "InternalIP"), "")
 
 
 def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:

@@ -9,7 +9,7 @@ import msgspec
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import NODES
 from accelkit.kube.reflector import list_all
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Node, find_address
 
 # The second is what Kubernetes before 1.20 writes.
 _CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -47,20 +47,6 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str
 
 
-class _Address(msgspec.Struct):
-    type: str
-    address: str
-
-
-class _Status(msgspec.Struct):
-    addresses: list[_Address] | None = None
-
-
-class _Node(msgspec.Struct):
-    metadata: ObjectMeta
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 async def read_cluster(api: ApiClient) -> Cluster:
     """Read the version of the API server, and its nodes.
 
@@ -68,7 +54,7 @@ async def read_cluster(api: ApiClient) -> Cluster:
         ApiError: the API server refused or did not answer.
     """
     version = msgspec.json.decode(await api.get("/version"), type=_Version)
-    nodes, _ = await list_all(api, NODES, _Node)
+    nodes, _ = await list_all(api, NODES, Node)
     return Cluster(
         server=api.server,
         version=version.git_version,
@@ -76,10 +62,9 @@ async def read_cluster(api: ApiClient) -> Cluster:
     )
 
 
-def _summarize(node: _Node) -> ClusterNode:
-    addresses = {each.type: each.address for each in reversed(node.status.addresses or ())}
+def _summarize(node: Node) -> ClusterNode:
     return ClusterNode(
         name=node.metadata.name,
-        address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
+        address=find_address(node.status.addresses or ()),
         control_plane=any(label in (node.metadata.labels or ()) for label in _CONTROL_PLANE_LABELS),
     )

@@ -15,7 +15,7 @@ from accelkit.errors import ServiceError, raise_first
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import delete_and_wait
 from accelkit.kube.paths import build_collection_path, build_pod_path
-from accelkit.kube.pods import wait_until_ended
+from accelkit.kube.pods import LOG_BYTES, wait_until_ended
 
 _AT_ONCE: Final = 16
 _DELETE_SECONDS: Final = 60.0
@@ -100,7 +100,7 @@ async def _look_at(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float
 
 
 async def _read_count(api: ApiClient, path: str) -> int:
-    log = await api.get(f"{path}/log")
+    log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
     try:
         return len(msgspec.json.decode(log, type=_Found).cards)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Final
 
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.dialects import Dialect, list_dialect_names, load_dialect
 
 SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")
@@ -116,5 +117,14 @@ class OwnedMetadata:
 
 
 def read_advertised(node: Node) -> set[str]:
-    """Return the resources of other systems that our agents advertise, or have advertised, on a node."""
-    return set(filter(None, (node.find_annotation(ADVERTISED) or "").split(",")))
+    """Return the resources of other systems that our agents advertise, or have advertised, on a node.
+
+    A kubelet may write the annotation of its own node, so names that no agent of ours advertises are nothing to it.
+    """
+    return set((node.find_annotation(ADVERTISED) or "").split(",")) & _list_advertisable()
+
+
+@cache
+def _list_advertisable() -> frozenset[str]:
+    dialects = map(load_dialect, list_dialect_names(advertised=True))
+    return frozenset(name for each in dialects for name in (each.resources.memory, each.resources.cards))

@@ -14,6 +14,8 @@ from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.objects import POLL_SECONDS
 
+# Of a pod's log; a kubelet that lies must not fill the memory of who reads it.
+LOG_BYTES: Final = 4 * 2**20
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 # The kubelet tries these again and again, without anything changing by it.
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})

@@ -5,9 +5,15 @@ Fields not named here are skipped while decoding: that is most of a pod, and wha
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
+
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
 
 class PodRef(msgspec.Struct, frozen=True):
@@ -103,6 +109,15 @@ class NodeAddress(msgspec.Struct):
 
     type: str
     address: str
+
+
+def find_address(addresses: Sequence[NodeAddress]) -> str:
+    """Return the address at which a node is reached: its InternalIP, else its Hostname; empty where it has neither.
+
+    A kubelet writes them, and they end in commands: what is neither an IP address nor a host's name is none.
+    """
+    found = {each.type: each.address for each in reversed(addresses) if _HOST.fullmatch(each.address)}
+    return found.get("InternalIP") or found.get("Hostname") or ""
 
 
 class NodeStatus(msgspec.Struct, omit_defaults=True):

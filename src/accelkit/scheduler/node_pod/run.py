@@ -15,7 +15,7 @@ from accelkit.kube.connection import Connection
 from accelkit.kube.objects import delete_and_wait, get_if_present
 from accelkit.kube.ownership import build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path, build_pod_path
-from accelkit.kube.pods import read_progress, wait_until_ended
+from accelkit.kube.pods import LOG_BYTES, read_progress, wait_until_ended
 from accelkit.scheduler.arguments import PodImage, Spec
 from accelkit.scheduler.node_pod.objects import NAMESPACE, build_objects, build_pod_name, compute_deadline_seconds
 
@@ -184,7 +184,9 @@ async def _wait_until_ended(api: ApiClient, path: str, spec: Spec, image: str) -
 
 async def _read_result(api: ApiClient, path: str) -> dict[str, Any]:
     # What is logged beside it lies in the same stream.
-    log = (await api.get(f"{path}/log", query={"container": "config-manager"})).decode(errors="replace")
+    log = (await api.get(f"{path}/log", query={"container": "config-manager", "limitBytes": str(LOG_BYTES)})).decode(
+        errors="replace"
+    )
     for line in reversed(log.splitlines()):
         if line.startswith("{"):
             return msgspec.json.decode(line, type=dict[str, Any])
