@@ -320,3 +320,10 @@ async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_no
     assert left["status"]["capacity"] == {"cpu": "4", **OFFER}
     assert left["metadata"]["annotations"] == {"other": "kept"}
     assert not (await share(api)).changed
+
+
+async def test_a_kubelet_that_claims_other_resources_for_us_is_not_believed():
+    api = cluster(shared("a", OFFER), polls=[offers("0")])
+    api.objects[A]["metadata"]["annotations"]["accelkit.io/advertised"] = "cpu,enflame.com/gcu-memory"
+    await unshare(api, grace_seconds=5, confirm_seconds=0)
+    assert api.objects[A] == node("a")
