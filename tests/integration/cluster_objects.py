@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,17 @@ async def objects(sandbox: Any) -> dict[str, Json]:
                     name = f"{version}/{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
                     found[name] = stable(item)
     return found
+
+
+async def settled_objects(sandbox: Any) -> dict[str, Json]:
+    """All objects, once controllers change no more of them: they write rights and annotations after the start."""
+    deadline = time.monotonic() + 60
+    before = await objects(sandbox)
+    while (now := await objects(sandbox)) != before:
+        assert time.monotonic() < deadline, "the cluster's objects change all the time"
+        before = now
+        await asyncio.sleep(1)
+    return now
 
 
 def load_yaml(path: Path) -> Json:

@@ -10,7 +10,16 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_objects import changed, create_pull_secret, find_pull_secrets, kubeconfig_of, load_yaml, objects, stable
+from cluster_objects import (
+    changed,
+    create_pull_secret,
+    find_pull_secrets,
+    kubeconfig_of,
+    load_yaml,
+    objects,
+    settled_objects,
+    stable,
+)
 from conftest import PODS, REPOSITORY, Cluster, Sandbox
 
 from accelkit.install.run_lease import hold_run_lease
@@ -71,7 +80,7 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
     await create_pull_secret(sandbox)
     # A check writes nothing, and so goes through with a user who may only read.
     reader = await kubeconfig_of(sandbox, "reader", {"rules": [{**ANYTHING, "verbs": ["get", "list"]}]})
-    objects_before = await objects(sandbox)
+    objects_before = await settled_objects(sandbox)
 
     preview = sandbox.playbook("site.yml", "--check", "--diff", "-e", f"accelkit_kubeconfig={reader}")
     assert changed(preview.stdout) > 0
@@ -111,7 +120,7 @@ async def test_who_lacks_a_right_is_told_before_anything_is_changed(sandbox):
     role = load_yaml(REPOSITORY / "playbooks/files/installer.yml")
     rules = [rule for rule in role["rules"] if "daemonsets" not in rule["resources"]]
     config = await kubeconfig_of(sandbox, "poor", {"rules": rules})
-    before = await objects(sandbox)
+    before = await settled_objects(sandbox)
     done = sandbox.playbook("site.yml", "-e", f"accelkit_kubeconfig={config}", check=False)
     said = " ".join(done.stdout.split())
     assert "may not create daemonsets.apps in accelkit" in said
