@@ -17,10 +17,8 @@ import msgspec
 from accelkit.errors import AccelkitError, ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.lease import RUN_LEASE, RUN_LEASE_SECONDS, Elector
-from accelkit.kube.objects import delete_if_present
+from accelkit.kube.lease import Elector, build_run_elector, delete_run_lease
 from accelkit.kube.options import ConnectionOptions
-from accelkit.kube.paths import build_leases_path, build_object_path
 
 _RENEW_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 2.0
@@ -48,7 +46,7 @@ async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
     Raises:
         ApiError: the API server refused or did not answer.
     """
-    elector = _build_elector(api, identity)
+    elector = build_run_elector(api, identity)
     await elector.observe()
     return _describe(elector, identity)
 
@@ -65,7 +63,7 @@ async def hold_run_lease(api: ApiClient, identity: str, process: int, tell: Call
         process: the run's; of this machine.
         tell: called with the outcome.
     """
-    elector = _build_elector(api, identity)
+    elector = build_run_elector(api, identity)
     ended = asyncio.Event()
     # Unlike its number, it never stands for another process.
     descriptor = os.pidfd_open(process)
@@ -73,8 +71,7 @@ async def hold_run_lease(api: ApiClient, identity: str, process: int, tell: Call
     try:
         if await _acquire(elector, tell, identity):
             await _renew(elector, ended)
-        if elector.leads():
-            await delete_if_present(api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name))
+        await delete_run_lease(api, elector)
     finally:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
@@ -107,17 +104,6 @@ async def _renew(elector: Elector, ended: asyncio.Event) -> None:
             await asyncio.wait_for(ended.wait(), _RENEW_SECONDS)
         except TimeoutError:
             continue
-
-
-def _build_elector(api: ApiClient, identity: str) -> Elector:
-    return Elector(
-        api,
-        RUN_LEASE,
-        identity,
-        on_acquired=lambda: None,
-        on_lost=lambda: None,
-        lease_seconds=RUN_LEASE_SECONDS,
-    )
 
 
 def _describe(elector: Elector, identity: str) -> RunLease:

@@ -21,7 +21,7 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.objects import get_if_present
+from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_leases_path, build_object_path
 from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.object_meta import ObjectMeta
@@ -261,3 +261,25 @@ class Elector:
         if self._observed is None or lease.spec != self._observed.spec:
             self._observed_at = self._clock()
         self._observed = lease
+
+
+def build_run_elector(api: ApiClient, identity: str) -> Elector:
+    """Return what asks for the Lease of runs that change the cluster."""
+    return Elector(
+        api,
+        RUN_LEASE,
+        identity,
+        on_acquired=lambda: None,
+        on_lost=lambda: None,
+        lease_seconds=RUN_LEASE_SECONDS,
+    )
+
+
+async def delete_run_lease(api: ApiClient, elector: Elector) -> None:
+    """Delete the Lease of runs where this elector holds it; nobody else's is touched.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+    """
+    if elector.leads():
+        await delete_if_present(api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name))

@@ -19,9 +19,7 @@ from accelkit.errors import AccelkitError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.kube.events import Events, ObjectReference
-from accelkit.kube.lease import RUN_LEASE, RUN_LEASE_SECONDS, Elector
-from accelkit.kube.objects import delete_if_present
-from accelkit.kube.paths import build_leases_path, build_object_path
+from accelkit.kube.lease import Elector, build_run_elector, delete_run_lease
 from accelkit.scheduler.actions import perform
 from accelkit.scheduler.arguments import Spec
 from accelkit.scheduler.host.host import Host
@@ -128,21 +126,11 @@ class Keeper:
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
-            if self._elector.leads():
-                await delete_if_present(
-                    self._api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name)
-                )
+            await delete_run_lease(self._api, self._elector)
             self._elector = self._make_elector()
 
     def _make_elector(self) -> Elector:
-        return Elector(
-            self._api,
-            RUN_LEASE,
-            f"{COMPONENT} on {self._node}",
-            on_acquired=lambda: None,
-            on_lost=lambda: None,
-            lease_seconds=RUN_LEASE_SECONDS,
-        )
+        return build_run_elector(self._api, f"{COMPONENT} on {self._node}")
 
     async def _complain(self, sentence: str) -> None:
         if sentence != self._told:

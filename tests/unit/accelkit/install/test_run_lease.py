@@ -10,6 +10,7 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError
 from accelkit.install import run_lease
 from accelkit.install.run_lease import RunLease, hold_run_lease, read_run_lease
+from accelkit.kube import lease
 from accelkit.kube.lease import RUN_LEASE
 from accelkit.kube.paths import build_leases_path, build_object_path
 
@@ -77,7 +78,7 @@ async def test_the_same_run_asks_twice_and_holds_it_once(process):
 
 
 async def test_a_run_that_died_is_followed_when_its_lease_is_over(process, monkeypatch):
-    monkeypatch.setattr(run_lease, "RUN_LEASE_SECONDS", 1)
+    monkeypatch.setattr(lease, "RUN_LEASE_SECONDS", 1)
     api, told = FakeApi(), []
     dead = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}
     api.store(build_leases_path(RUN_LEASE.namespace), {"metadata": {"name": RUN_LEASE.name}, "spec": dead})
