@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rendering import run_play
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,34 +20,15 @@ def load(path):
 @pytest.fixture
 def objects(tmp_path):
     """Render the objects with some variables changed; return them by kind and name."""
-    home = tmp_path / "ansible_collections" / "accelkit" / "kubernetes"
-    home.mkdir(parents=True)
-    for name in ("plugins", "meta", "roles"):
-        (home / name).symlink_to(ROOT / name)
 
     def render(**changed):
         source, rendered = ROLE / "templates/objects.yaml.j2", tmp_path / "objects.yaml"
         play = {
-            "hosts": "localhost",
-            "connection": "local",
-            "gather_facts": False,
             "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
-            "vars": {"ansible_python_interpreter": sys.executable},
             "tasks": [{"ansible.builtin.template": {"src": str(source), "dest": str(rendered)}}],
         }
-        (tmp_path / "play.json").write_text(json.dumps([play]))
-        extra = json.dumps({"second_scheduler_kubernetes_version": "v1.34.4-eks-1", **changed})
-        command = [sys.executable, "-m", "ansible.cli.playbook", str(tmp_path / "play.json"), "-e", extra]
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "LC_ALL": "C.UTF-8",
-            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
-        }
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        extra = {"second_scheduler_kubernetes_version": "v1.34.4-eks-1", **changed}
+        run_play(tmp_path, play, extra=extra, seconds=100)
         documents = YAML(typ="safe", pure=True).load_all(rendered.read_text())
         return {(each["kind"], each["metadata"]["name"]): each for each in documents if each}
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rendering import run_play
 from ruamel.yaml import YAML
 from served_objects import MINORS, violations
 
@@ -52,10 +50,6 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
 def rendered(tmp_path_factory):
     """All objects, as Ansible renders them, by minor version."""
     folder = tmp_path_factory.mktemp("rendered")
-    home = folder / "ansible_collections" / "accelkit" / "kubernetes"
-    home.mkdir(parents=True)
-    for name in ("plugins", "meta", "roles"):
-        (home / name).symlink_to(ROOT / name)
     cases = []
     for minor in MINORS:
         for template in TEMPLATES:
@@ -66,27 +60,13 @@ def rendered(tmp_path_factory):
                 lookup = f"lookup('ansible.builtin.template', '{template}', template_vars={given})"
                 cases.append({"minor": minor, "objects": "{{ " + lookup + " | from_yaml_all | list }}"})
     play = {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
         "vars_files": [str(ROOT / "roles" / role / of / "main.yml") for role in ROLES for of in ("defaults", "vars")],
-        "vars": {"ansible_python_interpreter": sys.executable, "cases": cases},
+        "vars": {"cases": cases},
         "tasks": [
             {"ansible.builtin.copy": {"content": "{{ cases | to_json }}", "dest": str(folder / "rendered.json")}}
         ],
     }
-    (folder / "play.json").write_text(json.dumps([play]))
-    command = [sys.executable, "-m", "ansible.cli.playbook", str(folder / "play.json")]
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "HOME": str(folder),
-        "LC_ALL": "C.UTF-8",
-        "ANSIBLE_COLLECTIONS_PATH": str(folder),
-    }
-    done = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_play(folder, play, seconds=300)
     found = json.loads((folder / "rendered.json").read_text())
     return {
         minor: [
