@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads forms lint lint-python lint-ansible lint-collection format bench mutants build release docs lock
+.PHONY: e2e roads forms fuzz lint lint-python lint-ansible lint-collection format bench mutants build release docs lock
 .PHONY: proto clean
 
 help: ## Show this.
@@ -79,11 +79,16 @@ format: .venv/dev ## Rewrite the Python files as the linter wants them.
 
 bench: .venv/dev ## Speed and memory as ratios, JSON; says which fall short of their aim.
 	$(BIN)/python bench/filter.py
+	$(BIN)/python bench/search.py
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/cache.py
+	$(BIN)/python bench/devices.py
 
 mutants: .venv/dev ## Change the code a little, and count how many of the changes the unit tests notice.
 	$(BIN)/python scripts/mutants.py
+
+fuzz: .venv/dev ## A million hostile objects of each kind for the extender and the node agent. FUZZ has its options.
+	$(BIN)/python scripts/fuzz.py $(FUZZ)
 
 build: .venv/dev ## Wheel and collection tarball, into dist/.
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -22,11 +22,10 @@ import uvloop
 import world
 from figures import Figure, report
 
-from accelkit.extender.listen import Listen
-from accelkit.extender.routes import Reply
-from accelkit.extender.server import HttpServer
 from accelkit.extender.wire import Args
 from accelkit.model.pod import PodRef
+from accelkit.serving.server import HttpServer, Reply
+from accelkit.serving.tls import Listen
 
 NODES = (1000, 5000)
 ROUNDS = 200
@@ -39,7 +38,7 @@ def serve(nodes: int, port: int) -> None:
     decode, encode = msgspec.json.Decoder(Args).decode, msgspec.json.Encoder().encode
     names = [world.format_node_name(number) for number in range(nodes)]
     sample = decode(json.dumps({"Pod": world.build_pod(24), "NodeNames": names}).encode())
-    replies = {"/floor/filter": verbs.filter(sample), "/floor/prioritize": verbs.prioritize(sample)}
+    replies = {"/floor/filter": asyncio.run(verbs.filter(sample)), "/floor/prioritize": verbs.prioritize(sample)}
     ref, pending = PodRef("default", "churn", "churn"), verbs._feed.read_pending(sample.Pod)  # noqa: SLF001
 
     assert pending is not None
@@ -58,7 +57,7 @@ def serve(nodes: int, port: int) -> None:
         args = decode(body)
         if path in replies:
             return Reply(200, encode(replies[path]))
-        return Reply(200, encode(verbs.filter(args) if path == "/filter" else verbs.prioritize(args)))
+        return Reply(200, encode(await verbs.filter(args) if path == "/filter" else verbs.prioritize(args)))
 
     async def run() -> None:
         await HttpServer(Listen("127.0.0.1", port), handle).run(asyncio.Event())

@@ -33,6 +33,7 @@ KINDS = {
     "batch/v1": "CronJob",
     "coordination.k8s.io/v1": "Lease",
     "discovery.k8s.io/v1": "EndpointSlice",
+    "networking.k8s.io/v1": "NetworkPolicy",
     "policy/v1": "PodDisruptionBudget",
     "rbac.authorization.k8s.io/v1": "ClusterRole ClusterRoleBinding Role RoleBinding",
 }

@@ -46,6 +46,7 @@ PROGRAMS = (
     Program(("busybox",), "busybox-static", "shells of hosts"),
     Program(("docker-registry",), "docker-registry", "registries of the tests"),
     Program(("curl", "wget"), "curl", "probes of hosts"),
+    Program(("gcc",), "build-essential", "stand-ins of the vendors' libraries"),
     Program(("mount",), "mount", "a disk that is full"),
     Program(("setpriv",), "util-linux", "processes of simulated nodes"),
     Program(("debootstrap",), "debootstrap", "make e2e"),

@@ -41,7 +41,6 @@ ssh-keygen -A
 /usr/sbin/sshd
 ! command -v python3
 """
-CARDS_FILE = "\ndevice_plugin_simulated: true\n"
 
 
 @dataclass
@@ -170,13 +169,8 @@ def prepare_awx(traveller: Traveller) -> None:
     shutil.copytree(REPOSITORY / "awx" / "project", job / "project")
     shutil.copytree(job / "project" / "inventory", job / "inventory")
     (job / "env").mkdir()
-    # Variables of the inventory, an answer of the survey, and the one for the cards' file.
-    extra = {
-        "accelkit_cluster": "kubernetes",
-        "accelkit_image": image,
-        "accelkit_policy": "",
-        "device_plugin_simulated": True,
-    }
+    # Variables of the inventory, and an answer of the survey.
+    extra = {"accelkit_cluster": "kubernetes", "accelkit_image": image, "accelkit_policy": ""}
     (job / "env" / "extravars").write_text(json.dumps(extra))
     traveller.environment |= {
         **make_credential(traveller.cluster, job / "ca.crt"),
@@ -266,10 +260,7 @@ def follow_document(traveller: Traveller, settings: Mapping[str, object]) -> Non
 
 
 def adapt_sample(traveller: Traveller, inventory: Path, settings: Mapping[str, object]) -> None:
-    """Name the kubeconfig in a copy of the sample inventory, put settings in place of its registry, and no more.
-
-    But for the one variable that lets the node agent read the file of cards.
-    """
+    """Name the kubeconfig in a copy of the sample inventory, put settings in place of its registry, and no more."""
     file = inventory / "group_vars" / "all.yml"
     text = file.read_text()
     lines = "\n".join(f"{name}: {value}" for name, value in settings.items())
@@ -278,7 +269,7 @@ def adapt_sample(traveller: Traveller, inventory: Path, settings: Mapping[str, o
         if old not in text:
             raise KindError(f"the sample inventory has no line {old!r} any more")
         text = text.replace(old, new)
-    file.write_text(text + CARDS_FILE)
+    file.write_text(text)
     traveller.inspect_options = ("--kubeconfig", str(traveller.cluster.kubeconfig))
 
 

@@ -1,9 +1,8 @@
 """Walk the roads by which people install accelkit, each on a new kind cluster, with what is shipped; `make roads`.
 
 Each road ends in site, verify, pods that share cards, site again without a change, removal, and a comparison of the
-cluster with what it was. The nodes have no label and none is named; their cards are listed in a file, which the one
-variable device_plugin_simulated lets the node agent read. Where the default base image cannot be pulled, an image of
-its name is made of Debian packages.
+cluster with what it was. The nodes have no label and none is named; their cards are listed in a file. Where the default
+base image cannot be pulled, an image of its name is made of Debian packages.
 
 checkout: a clone, the commands of docs/installation.md, the sample inventory with its kubeconfig and registry changed
 packages: wheel and collection in an empty environment, playbooks by their full names, from an empty folder

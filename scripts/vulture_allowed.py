@@ -36,12 +36,11 @@ _.log_errors
 _.never_nl
 _.mtime  # tarfile's
 
-# Methods and attributes that a library calls or reads: prometheus_client, granian, sigstore, grpc.
+# Methods and attributes that a library calls or reads: prometheus_client, aiohttp, sigstore, grpc.
 _.collect
 _.proto
-_._init_shared_socket
-_._ssp
-_._shd
+_.handle_error
+_._serving  # the agent's port of metrics, which ends by itself
 _._verify_signed_timestamp
 _.Get
 _.GetAllocatableResources
@@ -76,3 +75,9 @@ _.split_capture  # read from labels, and for what extracts several trees later
 _.variant
 _.IO  # in a quoted type
 _.EMPTY_JSON  # nothing writes an empty configuration yet
+
+# Read by the templates of roles, through a lookup.
+_.assignments
+_.node_annotations
+_.node_labels
+_.node_label_prefixes

@@ -49,6 +49,10 @@ _value:
       type: list
       elements: str
       sample: [enflame.com/gcu-device-id]
+    plugin_writes:
+      description: Whether another system's device plugin writes such annotations.
+      type: bool
+      sample: false
     log_folder:
       description: Folder on the hosts for the services' logs.
       type: str
@@ -83,6 +87,7 @@ def dialect(name):
         "advertised": found.advertised,
         "resources": list(found.resources.asking),
         "annotations": list(found.annotations.keys) if found.annotations else [],
+        "plugin_writes": found.plugin_writes,
         "log_folder": found.logs.folder,
         "unhealthy_cards": found.unhealthy_cards is not None,
     }

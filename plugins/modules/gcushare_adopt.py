@@ -16,6 +16,8 @@ author:
 description:
   - Uninstalls the Helm releases of GCUShare's charts. Helm itself is not needed; hooks are not run.
   - Turns the node label C(enflame.com/gcushare=true) into C(accelkit.io/share=true).
+  - Finds the unit of memory in which its pods were given theirs, by the releases' C(memoryUnit), and writes it on the
+    nodes, so that later runs find it too.
   - Running pods are left alone. Its entry in kube-scheduler's configuration is adopted by
     M(accelkit.kubernetes.scheduler_config).
 extends_documentation_fragment:
@@ -49,6 +51,11 @@ nodes:
   type: list
   elements: str
   sample: [node-1]
+former_unit:
+  description: The unit of memory in which its pods were given theirs; empty where it was not found.
+  returned: success
+  type: str
+  sample: 0.1GiB
 """
 
 from contextlib import suppress
@@ -65,7 +72,10 @@ def main():
     found = call(module, lambda api: adopt_gcushare(api, check=module.check_mode))
     before = {"releases": list(found.releases), "nodes": list(found.nodes)}
     module.exit_json(
-        changed=any(before.values()), diff={"before": before, "after": {"releases": [], "nodes": []}}, **before
+        changed=any(before.values()),
+        diff={"before": before, "after": {"releases": [], "nodes": []}},
+        former_unit=found.former_unit,
+        **before,
     )
 
 

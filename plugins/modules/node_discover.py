@@ -9,13 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_discover
-short_description: Find the cards of nodes that nobody has labelled
+short_description: Look at the cards of nodes that are not shared yet
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Runs C(accelkit discover) in a pod on each node of which nothing says whether it has cards, neither a label of Node
-    Feature Discovery or of a vendor's tools, nor an inventory, nor C(accelkit.io/share).
+  - Runs C(accelkit discover) in a pod on each node without the label C(accelkit.io/share), to find its cards, and what
+    sharing them would need and the node does not have. Nodes with the label C(accelkit.io/share=true) are looked at
+    until a node agent has published their cards; what these do not have is warned of.
+  - On nodes with cards a second pod has what node agents have to reach the driver, where O(driver_root),
+    O(runtime_class), O(cdi_devices) or O(privileged) are set.
   - The pods see the node's devices, read nothing of the cluster, and are deleted.
   - In check mode no pod is started, and no node is found.
 extends_documentation_fragment:
@@ -31,6 +34,39 @@ attributes:
     support: none
     details: It changes nothing.
 options:
+  nodes:
+    description:
+      - Names of the nodes to look at, also of those with the label C(accelkit.io/share=false); all must exist. Without
+        it, all nodes.
+    type: list
+    elements: str
+    default: []
+  host_root:
+    description:
+      - Folder on the nodes below which C(sys), C(etc), C(dev) and C(usr) are looked for.
+    type: str
+    default: /
+  driver_root:
+    description:
+      - Folder on the nodes below which the vendors' drivers lie, as that of node agents.
+    type: str
+    default: /
+  runtime_class:
+    description:
+      - RuntimeClass of the second pods, as that of node agents; empty for none.
+    type: str
+    default: ""
+  cdi_devices:
+    description:
+      - CDI names of what the second pods are given, as node agents are.
+    type: list
+    elements: str
+    default: []
+  privileged:
+    description:
+      - Whether the second pods are privileged, as node agents are.
+    type: bool
+    default: false
   namespace:
     description:
       - Namespace of the pods, which must exist.
@@ -47,11 +83,6 @@ options:
     type: list
     elements: str
     default: []
-  simulated:
-    description:
-      - Whether simulated cards count, which C(/etc/accelkit/simulated-cards.json) lists.
-    type: bool
-    default: false
   timeout:
     description:
       - How long, in seconds, each pod may take.
@@ -79,6 +110,11 @@ looked_at:
   type: list
   elements: str
   sample: [worker-1, worker-2]
+missing:
+  description: By node that nobody has labelled to be shared, what its cards cannot be shared without.
+  returned: success
+  type: dict
+  sample: {worker-2: ['card 0000:01:00.0 (nvidia) is without a driver, and needs nvidia']}
 problems:
   description: By node, why it is not known whether it has cards.
   returned: success
@@ -92,8 +128,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
-    from accelkit.install.node_discovery import DiscoveryPod, find_cards
-    from accelkit.install.sharing import list_unlabelled
+    from accelkit.install.node_discovery import DiscoveryPod, DriverReach, Findings, find_cards
+    from accelkit.install.sharing import list_unexamined
 
 
 def main():
@@ -102,23 +138,43 @@ def main():
         image={"type": "str", "required": True},
         # Names of Secrets, which Ansible takes for secrets unless it is told.
         image_pull_secrets={"type": "list", "elements": "str", "default": [], "no_log": False},
-        simulated={"type": "bool", "default": False},
+        nodes={"type": "list", "elements": "str", "default": []},
+        host_root={"type": "str", "default": "/"},
+        driver_root={"type": "str", "default": "/"},
+        runtime_class={"type": "str", "default": ""},
+        cdi_devices={"type": "list", "elements": "str", "default": []},
+        privileged={"type": "bool", "default": False},
         timeout={"type": "int", "default": 120},
     )
-    nodes, counts, problems = call(module, lambda api: _discover(api, module))
-    for node, problem in sorted(problems.items()):
+    labelled, found = call(module, lambda api: _discover(api, module))
+    for node, problem in sorted(found.problems.items()):
         module.warn(f"whether node {node} has cards is not known: {problem}")
-    found = sorted(node for node, count in counts.items() if count)
-    module.exit_json(changed=False, nodes=found, looked_at=nodes, problems=problems)
+    # Of nodes that somebody has labelled, somebody has decided.
+    for node in sorted(found.counts):
+        lacking = found.missing.get(node, []) if labelled[node] else []
+        if doubts := [*lacking, *found.doubtful.get(node, [])]:
+            module.warn(f"node {node}: {'; '.join(doubts)}")
+    module.exit_json(
+        changed=False,
+        nodes=sorted(node for node, count in found.counts.items() if count),
+        looked_at=sorted(labelled),
+        missing={node: lacking for node, lacking in found.missing.items() if not labelled[node]},
+        problems=found.problems,
+    )
 
 
 async def _discover(api, module):
     given = module.params
     if module.check_mode:
-        return [], {}, {}
-    nodes = await list_unlabelled(api)
-    pod = DiscoveryPod(given["namespace"], given["image"], tuple(given["image_pull_secrets"]), given["simulated"])
-    return nodes, *await find_cards(api, nodes, pod, seconds=given["timeout"])
+        return {}, Findings()
+    labelled = await list_unexamined(api, given["nodes"])
+    reach = DriverReach(
+        given["driver_root"], given["runtime_class"], tuple(given["cdi_devices"]), privileged=given["privileged"]
+    )
+    pod = DiscoveryPod(
+        given["namespace"], given["image"], tuple(given["image_pull_secrets"]), given["host_root"], reach
+    )
+    return labelled, await find_cards(api, list(labelled), pod, seconds=given["timeout"])
 
 
 if __name__ == "__main__":

@@ -83,6 +83,20 @@ options:
       - Nodes without the label of that system get it too, and lose it on removal.
     type: str
     default: native
+  dialects:
+    description:
+      - With O(state=present), dialects whose pods the extender counts. A device plugin that gives cards by the
+        resources of one of them is no conflict.
+    type: list
+    elements: str
+    default: []
+  coexisting:
+    description:
+      - With O(state=present), names of nodes that are shared although another device plugin gives their cards, as
+        C(nvidia.com/gpu). On other nodes that is an error, since both would give the same card away.
+    type: list
+    elements: str
+    default: []
   grace_seconds:
     description:
       - With O(state=absent), how long to wait until the kubelets have set the resources to 0. Kubelets do so five
@@ -124,6 +138,14 @@ nodes:
   type: list
   elements: str
   sample: [node-1, node-2]
+library_problems:
+  description:
+    - With O(wait_seconds), by node, which libraries of the vendors are of no use there, and why. What they would tell,
+      such as errors of cards or the memory of models that are in no table, is not known of these nodes. It is warned
+      of, and stops nothing.
+  returned: success
+  type: dict
+  sample: {node-1: ['library libefml.so of enflame is missing: it is in none of the host''s library folders']}
 before:
   description: What was accelkit's on each node that changes, as labels, annotations, capacity and allocatable.
   returned: success
@@ -145,7 +167,7 @@ with suppress(ImportError):
     from accelkit.errors import ServiceError
     from accelkit.install.sharing import Sharing, share, unshare, withdraw
     from accelkit.model.units import parse_unit
-    from accelkit.vendors.dialects import load_dialect
+    from accelkit.vendors.dialects import load_dialect, load_dialects
 
 
 def main():
@@ -159,12 +181,17 @@ def main():
         grace_seconds={"type": "int", "default": 420},
         confirm_seconds={"type": "int", "default": 15},
         dialect={"type": "str", "default": "native"},
+        dialects={"type": "list", "elements": "str", "default": []},
+        coexisting={"type": "list", "elements": "str", "default": []},
     )
     result = call(module, lambda api: _apply(api, module))
     before, after = dict(result.before), dict(result.after)
+    for node, problems in result.library_problems.items():
+        module.warn(f"node {node}: {'; '.join(problems)}")
     module.exit_json(
         changed=result.changed,
         nodes=list(result.nodes),
+        library_problems={node: list(problems) for node, problems in result.library_problems.items()},
         before=before,
         after=after,
         diff={"before": before, "after": after},
@@ -182,6 +209,8 @@ async def _apply(api, module):
             wait_seconds=given["wait_seconds"],
             unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
             dialect=load_dialect(given["dialect"]),
+            counted=[name for each in load_dialects(given["dialects"]) for name in each.resources.asking],
+            coexisting=given["coexisting"],
         )
     if given["state"] == "withdrawn":
         try:

@@ -118,7 +118,8 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import ap
 
 # _api reports a missing accelkit before anything of this is called.
 with suppress(ImportError):
-    from accelkit.install.authority import (
+    from accelkit.install.certificates.issuing import KeyPair
+    from accelkit.install.certificates.secrets import (
         CLIENT,
         SERVER,
         CertificateSpec,
@@ -129,7 +130,6 @@ with suppress(ImportError):
         renew_secrets,
         write_secrets,
     )
-    from accelkit.install.certificates import KeyPair
 
 GIVEN = {
     "ca": {"type": "str", "required": True},

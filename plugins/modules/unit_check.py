@@ -35,11 +35,17 @@ attributes:
 options:
   unit:
     description:
-      - Amount of one C(accelkit.io/memory), as V(1GiB), V(512MiB) and so on down to V(1MiB), or V(1GB), V(0.1GB),
-        V(0.01GB) and V(0.001GB).
-      - A number alone counts GB.
+      - Amount of one C(accelkit.io/memory), as V(1GiB), V(512MiB) and so on down to V(1MiB), V(0.1GiB), V(0.01GiB)
+        and V(0.001GiB), or V(1GB), V(0.1GB), V(0.01GB) and V(0.001GB).
+      - A number alone counts GiB, as GCUShare's memoryUnit does.
     type: str
     required: true
+  former_unit:
+    description:
+      - Unit of another system that is taken over; empty for none. Requests are numbers of it as long as no node
+        publishes an inventory.
+    type: str
+    default: ""
   accept_change:
     description:
       - Whether requests of workloads may change their meaning.
@@ -57,7 +63,7 @@ EXAMPLES = r"""
 - name: Check the unit before anything is changed
   accelkit.kubernetes.unit_check:
     kubeconfig: ~/.kube/config
-    unit: 0.1GB
+    unit: 0.1GiB
 
 - name: Show which workloads a change of unit concerns
   accelkit.kubernetes.unit_check:
@@ -117,6 +123,7 @@ with suppress(ImportError):
 def main():
     module = api_module(
         unit={"type": "str", "required": True},
+        former_unit={"type": "str", "default": ""},
         accept_change={"type": "bool", "default": False},
         dialects={"type": "list", "elements": "str", "default": ["native"]},
     )
@@ -147,7 +154,8 @@ def main():
 async def _change(api, given):
     unit_bytes = parse_unit(given["unit"])
     resources = [dialect.resources.memory for dialect in load_dialects(given["dialects"])]
-    return unit_bytes, await plan_unit_change(api, unit_bytes, resources)
+    former = parse_unit(given["former_unit"]) if given["former_unit"] else None
+    return unit_bytes, await plan_unit_change(api, unit_bytes, resources, former_unit_bytes=former)
 
 
 if __name__ == "__main__":

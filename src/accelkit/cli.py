@@ -21,9 +21,12 @@ _COMMANDS = {
     "discover": "accelkit.node.discover_command:discover_command",
     "examples": "accelkit.examples.command:examples",
     "extender": "accelkit.extender.command:extender",
+    "host-files": "accelkit.node.host_files:host_files",
+    "hardware-check": "accelkit.node.hardware_check.command:hardware_check",
     "inspect": "accelkit.inspection.command:inspect",
     "node-agent": "accelkit.node.command:node_agent",
-    "renew-certificates": "accelkit.install.renewal_command:renew_certificates",
+    "process-scan": "accelkit.node.processes.command:process_scan",
+    "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",
 }

@@ -176,6 +176,10 @@ class ApiError(AccelkitError):
         return self.status == HTTPStatus.GONE
 
 
+class PageTooLargeError(ApiError):
+    """A page of a list is larger than can be taken, or takes too long: fewer objects may be asked for."""
+
+
 class CacheError(AccelkitError):
     """A kernel cache, its image or its folder is not what it should be."""
 

@@ -8,9 +8,12 @@ from enum import StrEnum
 
 import click
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.text import Text
 from ruamel.yaml import YAML
+
+from accelkit.texts import clean
 
 _WIDTH = 4096
 
@@ -48,7 +51,18 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
             writer.dump(msgspec.to_builtins(value), stream)
             click.echo(stream.getvalue(), nl=False)
         case Format.TABLE:
-            Console(highlight=False, soft_wrap=True).print(table())
+            Console(highlight=False, soft_wrap=True).print(_Clean(table()))
+
+
+class _Clean:
+    """What is printed, with what users wrote into it kept from steering the terminal."""
+
+    def __init__(self, table: RenderableType) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._table, options):
+            yield segment if segment.control else Segment(clean(segment.text, keep="\n"), segment.style)
 
 
 def list_fields(fields: Iterable[tuple[str, str | Text]], *, indent: int = 0, gap: int = 2) -> list[Text]:

@@ -116,6 +116,10 @@ class FakeApi(ApiClient):
         await self._leave(request)
         return answer
 
+    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int) -> bytes:  # noqa: ARG002 - the client's signature
+        """Return a collection."""
+        return await self.get(path, query=query)
+
     async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
         """Create an object, bind a pod, or have something reviewed."""
         request = await self._arrive("POST", path, body, query)

@@ -51,11 +51,11 @@ async def objects(sandbox: Any) -> dict[str, Json]:
 async def settled_objects(sandbox: Any) -> dict[str, Json]:
     """All objects, once controllers change no more of them: they write rights and annotations after the start."""
     deadline = time.monotonic() + 60
-    before = await objects(sandbox)
+    before: dict[str, Json] = {}
     while (now := await objects(sandbox)) != before:
         assert time.monotonic() < deadline, "the cluster's objects change all the time"
         before = now
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
     return now
 
 
@@ -74,7 +74,14 @@ async def kubeconfig_of(sandbox: Any, name: str, role: Json) -> Path:
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"test-{name}"}
         binding = {"metadata": {"name": f"test-{name}"}, "roleRef": reference, "subjects": [subject]}
         await api.post(f"{RBAC}/clusterrolebindings", binding)
-        token = json.loads(await api.post(f"{accounts}/{name}/token", {"spec": {}}))["status"]["token"]
+    return await kubeconfig_of_account(sandbox, name, "default")
+
+
+async def kubeconfig_of_account(sandbox: Any, name: str, namespace: str = "accelkit") -> Path:
+    """Return a kubeconfig with a token of a ServiceAccount."""
+    account = f"{build_collection_path('v1', 'serviceaccounts', namespace)}/{name}"
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        token = json.loads(await api.post(f"{account}/token", {"spec": {}}))["status"]["token"]
     document = load_yaml(sandbox.kubeconfig)
     document["users"][0]["user"] = {"token": token}
     path: Path = sandbox.paths.root.parent / f"{name}.kubeconfig"

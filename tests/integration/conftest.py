@@ -130,6 +130,12 @@ class Cluster:
         }
         return msgspec.json.decode(await self.api.post(PODS, body))
 
+    async def create_bound_pod(self, name: str, node: str, **spec: object) -> None:
+        """Create a pod and bind it as another scheduler would, past the extender."""
+        await self.create_pod(name, node=None, schedulerName="another", **spec)
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        await self.api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+
     async def until(self, name: str, accept, *, seconds: float = DEADLINE) -> dict:
         """Wait until `accept(pod)` is true; return the pod."""
         deadline = time.monotonic() + seconds

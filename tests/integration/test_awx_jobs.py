@@ -22,7 +22,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.paths import build_collection_path, build_group_path
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 ACCOUNTS = build_collection_path("v1", "serviceaccounts", "kube-system")
 RBAC = build_group_path("rbac.authorization.k8s.io/v1")

@@ -13,9 +13,9 @@ from behind_service import CORE, NAMESPACE, Installation
 from extender_process import until, world_of
 
 from accelkit.errors import ApiError
-from accelkit.install import certificates
-from accelkit.install.authority import CLIENT, SERVER
-from accelkit.install.certificates import KeyPair, StoredAuthority
+from accelkit.install.certificates import issuing
+from accelkit.install.certificates.issuing import KeyPair, StoredAuthority
+from accelkit.install.certificates.secrets import CLIENT, SERVER
 from accelkit.model.validity import find_end
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -156,7 +156,7 @@ async def issue_anew(installation, monkeypatch, name, days):
     """Let the certificate in a Secret end in so many days."""
     stored = await installation.read_secret("accelkit-ca")
     authority = StoredAuthority(KeyPair(stored["tls.crt"], stored["tls.key"]))
-    monkeypatch.setattr(certificates, "LEAF_LIFETIME", timedelta(days=days))
+    monkeypatch.setattr(issuing, "LEAF_LIFETIME", timedelta(days=days))
     names = (f"accelkit-extender.{NAMESPACE}.svc",)
     leaf = authority.issue_server("accelkit-extender", names) if name == SERVER else authority.issue_client("c")
     data = {"tls.crt": leaf.certificate, "tls.key": leaf.key}

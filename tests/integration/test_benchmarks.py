@@ -43,11 +43,24 @@ def test_filter_and_prioritize_are_compared_with_their_floor():
     ]
 
 
+def test_searches_are_compared_with_what_needs_none():
+    results = run("search.py", "--nodes", "4")
+    assert [path for path, _ in figures(results)] == [
+        f"{kind}, longest_hold_ms" for kind in ("equal", "mixed", "tight")
+    ]
+
+
 def test_binds_and_memory_are_measured_on_an_api_server():
     results = run("cluster.py", "--nodes", "4", "--bind-nodes", "2", "--batches", "1", "--batch", "2")
     assert [path for path, _ in figures(results)] == ["bind, ratio", "memory, resident_mib_after_use"]
     # Four pods of each node, and those that were bound through the extender and past it.
     assert results["memory"]["pods"] == 4 * 4 + 2 * 2
+
+
+def test_a_device_plugin_is_measured_with_many_devices():
+    results = run("devices.py", "--gib", "1", "--rounds", "1")
+    assert results["devices"] == 8000
+    assert [path for path, _ in figures(results)] == ["list_bytes", "preferred_seconds", "allocate_seconds"]
 
 
 @pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed")

@@ -14,6 +14,7 @@ from accelkit.examples.example import ALL_EXAMPLES, SETS, Environment
 from accelkit.examples.objects import build_objects
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -74,7 +75,8 @@ async def gkm(api):
 
     async def forgotten() -> bool:
         listed = msgspec.json.decode(await api.get(DEFINITIONS))["items"]
-        return not [each for each in listed if each["spec"]["group"] == "gkm.io"]
+        served = await get_if_present(api, "/apis/gkm.io/v1alpha1")
+        return served is None and not [each for each in listed if each["spec"]["group"] == "gkm.io"]
 
     await until(known, "the API server does not serve gkm.io")
     yield

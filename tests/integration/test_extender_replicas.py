@@ -14,7 +14,8 @@ from extender_process import DEADLINE, Process, client_of, until, world_of
 from proxy import Proxy
 
 from accelkit.errors import ApiError
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
+from accelkit.serving.tls import CLIENT_NAME
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -76,11 +77,14 @@ async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane
             await held_by(world, "a")
             with replica(world, tmp_path, control_plane.kubeconfig, "b") as second:
                 async with client_of(second) as b:
-                    status, answer = await b.ask("POST", "/bind", {})
-                    assert (status, json.loads(answer)["error"]) == (
-                        503,
-                        "this replica does not bind pods; a holds the Lease",
-                    )
+
+                    async def names_the_leader():
+                        status, answer = await b.ask("POST", "/bind", {})
+                        assert status == 503
+                        return json.loads(answer)["error"] == "this replica does not bind pods; a holds the Lease"
+
+                    # It may not have read the Lease yet.
+                    await until(names_the_leader)
                     node = await world.node(4, 80)
                     for client in (a, b):
                         await client.shows(node, lambda view: view["state"] == "shared")
@@ -135,7 +139,7 @@ async def test_changed_certificates_are_used_and_the_ledger_stays(world, control
         (tmp_path / "tls.key").write_bytes(pair.key)
 
     write("one")
-    client = authority.issue_client("kube-scheduler")
+    client = authority.issue_client(CLIENT_NAME)
     for name, text in {"ca.crt": authority.certificate, "c.crt": client.certificate, "c.key": client.key}.items():
         (tmp_path / name).write_bytes(text)
     context = ssl.create_default_context(cafile=tmp_path / "ca.crt")

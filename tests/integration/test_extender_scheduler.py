@@ -16,7 +16,9 @@ from ports import free_port
 
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority
+from accelkit.sandbox.layout import write_atomically
 from accelkit.scheduler.configuration.versions import parse_minor
+from accelkit.serving.tls import CLIENT_NAME
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -30,7 +32,7 @@ def pki(tmp_path_factory):
     folder, authority = tmp_path_factory.mktemp("pki"), Authority("extender")
     for name, pair in {
         "server": authority.issue_server("accelkit-extender", ("127.0.0.1",)),
-        "client": authority.issue_client("kube-scheduler"),
+        "client": authority.issue_client(CLIENT_NAME),
     }.items():
         (folder / f"{name}.crt").write_bytes(pair.certificate)
         (folder / f"{name}.key").write_bytes(pair.key)
@@ -165,7 +167,7 @@ async def test_equal_pods_are_placed_by_the_extender_and_not_by_hints(control_pl
 
 async def ready_with(sandbox, text: bytes) -> None:
     """Give the sandbox's scheduler a configuration and wait until it runs with it."""
-    sandbox.paths.scheduler_config.write_bytes(text)
+    write_atomically(sandbox.paths.scheduler_config, text, sandbox.paths.scheduler_config.stat().st_mode)
     digest = hashlib.sha256(text).hexdigest()
 
     async def runs() -> bool:

@@ -133,12 +133,12 @@ async def test_list_that_is_too_old_is_read_again(control_plane, tmp_path, world
     async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
         with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig)) as process:
             async with client_of(process) as extender:
-                lists = sum("limit=500" in line for line in proxy.requests)
+                lists = sum("limit=" in line for line in proxy.requests)
                 proxy.instead = {"watch=1": build_refusal(410, "Expired")}
                 proxy.cut()
 
                 async def listed_again() -> bool:
-                    return sum("limit=500" in line for line in proxy.requests) >= lists + 4
+                    return sum("limit=" in line for line in proxy.requests) >= lists + 4
 
                 await until(listed_again)
                 started, before = time.monotonic(), len(proxy.requests)

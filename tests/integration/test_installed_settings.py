@@ -155,6 +155,8 @@ async def test_settings_do_what_they_say(sandbox, tmp_path):
             assert await stage.get("secrets", "sh.helm.release.v1.plugin.v1", namespace="default") is None
             labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in (await nodes(stage))}
             assert not any("enflame.com/gcushare" in of_node for of_node in labels.values())
+            found = {each["metadata"]["name"]: each["metadata"].get("annotations", {}) for each in (await nodes(stage))}
+            assert [name for name, of_node in found.items() if "accelkit.io/former-unit" in of_node] == ["node-1"]
             # accelkit_shared_nodes
             assert [name for name, of_node in labels.items() if "accelkit.io/share" in of_node] == ["node-1"]
             # accelkit_mode

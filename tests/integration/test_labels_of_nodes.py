@@ -13,10 +13,11 @@ from test_node_agent import agent_of
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
 from accelkit.node.labels import NodeLabels
 from accelkit.node.labels.node_labels import NFD_API
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(500)]
 
 FEATURES = f"/apis/{NFD_API}/namespaces/accelkit/nodefeatures"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -50,15 +51,16 @@ DEFINITION = {
 
 
 async def until(accept, what: str) -> None:
-    deadline = time.monotonic() + 60
+    # An agent that could not write labels, since the node was changed just then, tries again after a minute.
+    deadline = time.monotonic() + 90
     while not await accept():
         assert time.monotonic() < deadline, what
         await asyncio.sleep(0.2)
 
 
-async def labelled(cluster: Cluster) -> bool:
-    node = await cluster.get("/api/v1/nodes/node-1")
-    return node["metadata"]["labels"].get("accelkit.io/cards.count") == "8"
+async def labelled(cluster: Cluster, node: str, cards: str) -> bool:
+    metadata = (await cluster.get(f"/api/v1/nodes/{node}"))["metadata"]
+    return metadata["labels"].get("accelkit.io/cards.count") == cards
 
 
 async def served(api: ApiClient) -> bool:
@@ -71,7 +73,7 @@ async def served(api: ApiClient) -> bool:
 
 
 async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
-    await until(lambda: labelled(cluster), "node-1 has no labels of its cards")
+    await until(lambda: labelled(cluster, "node-1", "8"), "node-1 has no labels of its cards")
     node = await cluster.get("/api/v1/nodes/node-1")
     recorded = json.loads(node["metadata"]["annotations"]["accelkit.io/labels"])
     assert "accelkit.io/cards.simulated.model" in recorded
@@ -79,6 +81,8 @@ async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
 
 
 async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the_own_node_alone(cluster, tmp_path):
+    await until(lambda: labelled(cluster, "node-2", "4"), "node-2 has no labels of its cards")
+    before = (await cluster.get("/api/v1/nodes/node-2"))["metadata"]["labels"]
     await cluster.api.post(DEFINITIONS, DEFINITION)
     try:
         await until(lambda: served(cluster.api), "NodeFeature is not served")
@@ -101,6 +105,22 @@ async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the
                 await agent.post(FEATURES, {**written, "metadata": metadata})
     finally:
         await cluster.api.delete(f"{DEFINITIONS}/{DEFINITION['metadata']['name']}")
+        await until(lambda: forgotten(cluster), "NodeFeature is still served")
+        await until(lambda: restored(cluster, before), "node-2 has other labels than before")
+
+
+async def forgotten(cluster: Cluster) -> bool:
+    groups = (await cluster.get("/apis"))["groups"]
+    return NFD_API not in [version["groupVersion"] for group in groups for version in group["versions"]]
+
+
+async def restored(cluster: Cluster, labels: dict[str, str]) -> bool:
+    """Label node-2 as its own agent would within a minute; return whether it has these labels."""
+    metadata = (await cluster.get("/api/v1/nodes/node-2"))["metadata"]
+    cards = decode_inventory(metadata["annotations"][INVENTORY_ANNOTATION]).cards
+    async with agent_of(cluster, "node-2") as agent:
+        await NodeLabels(agent, "node-2", "accelkit", cluster.sandbox.paths.nodes / "node-2").update(cards)
+    return (await cluster.get("/api/v1/nodes/node-2"))["metadata"]["labels"] == labels
 
 
 async def has_api(agent: ApiClient) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import ssl
 import time
@@ -12,27 +13,38 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from conftest import PODS, Cluster
+from impersonation import acting_as_agent
 from ruamel.yaml import YAML
 from test_pods import cards_of
 
 from accelkit.errors import ApiError
+from accelkit.install import sharing
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
+from accelkit.model.inventory import INVENTORY_ANNOTATION
+from accelkit.sandbox.fake_host.host import FakeHost
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
+GIB = 2**30
 AGENTS = "/apis/apps/v1/namespaces/accelkit/daemonsets/accelkit-node-agent"
 ACCOUNT = "/api/v1/namespaces/accelkit/serviceaccounts/accelkit-node-agent/token"
+
+
+async def find_agent(cluster: Cluster, node: str) -> dict:
+    """The metadata of the pod of a node's agent."""
+    pods = (await cluster.get("/api/v1/namespaces/accelkit/pods"))["items"]
+    (pod,) = [
+        p["metadata"] for p in pods if p["spec"].get("nodeName") == node and "node-agent" in p["metadata"]["name"]
+    ]
+    return pod
 
 
 @asynccontextmanager
 async def agent_of(cluster: Cluster, node: str):
     """The API server as the node agent of a node sees it: a client with the token of that agent's pod."""
-    pods = (await cluster.get("/api/v1/namespaces/accelkit/pods"))["items"]
-    (pod,) = [
-        p["metadata"] for p in pods if p["spec"].get("nodeName") == node and "node-agent" in p["metadata"]["name"]
-    ]
+    pod = await find_agent(cluster, node)
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
     answer = json.loads(await cluster.api.post(ACCOUNT, {"spec": {"boundObjectRef": bound}}))
     # Its token alone: the administrator's certificate must not speak for it.
@@ -85,20 +97,82 @@ async def test_an_agent_changes_no_other_node_and_no_spec_of_its_own(cluster):
         await agent.patch("/api/v1/nodes/node-1", {"metadata": {"annotations": {"accelkit.io/test": None}}})
         with pytest.raises(ApiError, match="changes nodes of its own node only"):
             await agent.patch("/api/v1/nodes/node-2", {"metadata": {"labels": {"x": "y"}}})
-        with pytest.raises(ApiError, match="the node agent changes no spec"):
-            await agent.patch("/api/v1/nodes/node-1", {"spec": {"unschedulable": True}})
+        for spec in ({"unschedulable": True}, {"taints": [{"key": "a", "effect": "NoSchedule"}]}):
+            with pytest.raises(ApiError, match="the node agent changes no spec"):
+                await agent.patch("/api/v1/nodes/node-1", {"spec": spec})
         with pytest.raises(ApiError, match="changes configmaps of its own node only"):
             await agent.post("/api/v1/namespaces/accelkit/configmaps", {"metadata": {"name": "node-2"}})
 
 
 async def test_a_pod_bound_past_the_scheduler_gets_the_assignment_it_holds(cluster):
-    await cluster.create_pod("past", memory=3, node=None, nodeName="node-1")
+    await cluster.create_bound_pod("past", "node-1", memory=3)
     given = await cluster.running("past")
     pod = await cluster.until("past", lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"])
     assigned = json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION])["containers"]["main"]
     assert {share["card"] for share in assigned} == cards_of(given["main"])
     assert sum(share["memory_bytes"] for share in assigned) == 3 * 2**30
     await cluster.told("AssignmentRecorded", "past")
+
+
+async def test_a_pod_whose_init_container_alone_asks_gets_the_assignment_it_holds(cluster):
+    await cluster.create_bound_pod(
+        "past", "node-1", init={"prepare": {"accelkit.io/memory": 3}}, containers={"main": {}}
+    )
+    given = await cluster.running("past")
+    pod = await cluster.until("past", lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"])
+    containers = json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION])["containers"]
+    assert {share["card"] for share in containers["prepare"]} == cards_of(given["prepare"])
+    assert sum(share["memory_bytes"] for share in containers["prepare"]) == 3 * 2**30
+
+
+@asynccontextmanager
+async def guarded(cluster: Cluster, name: str):
+    """A policy of somebody else by which no agent may change the pod of this name."""
+    folder = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
+    agents = f"object.metadata.name == '{name}' && request.userInfo.username.contains('node-agent')"
+    refusal = {"expression": f"!({agents} || object.metadata.name == 'probe')", "message": "not for agents"}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [refusal]}
+    await cluster.api.post(f"{folder}ies", {"metadata": {"name": "guard"}, "spec": spec})
+    binding = {"metadata": {"name": "guard"}, "spec": {"policyName": "guard", "validationActions": ["Deny"]}}
+    await cluster.api.post(f"{folder}ybindings", binding)
+    try:
+        await cluster.create_pod("probe", memory=1, node=None, schedulerName="another")
+        deadline = time.monotonic() + 30
+        # A policy works a while after it was made.
+        while not await refuses(cluster.api, "probe"):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+        yield
+    finally:
+        await cluster.api.delete(f"{folder}ybindings/guard")
+        await cluster.api.delete(f"{folder}ies/guard")
+
+
+async def refuses(api: ApiClient, pod: str) -> bool:
+    try:
+        await annotate(api, pod, probe="x")
+    except ApiError as exc:
+        return "not for agents" in str(exc)
+    return False
+
+
+async def test_a_pod_that_may_not_be_written_stops_no_other_one(cluster):
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    async with guarded(cluster, "guarded"):
+        # Bound as another scheduler would; the agent writes them in the order of their UIDs.
+        for name in ("one", "guarded", "two"):
+            await cluster.create_pod(name, memory=2, node=None, schedulerName="another")
+            await cluster.api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+        for name in ("one", "guarded", "two"):
+            await cluster.running(name)
+        for name in ("one", "two"):
+            await cluster.until(name, lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"])
+        await cluster.told("AssignmentNotCorrected", "guarded")
+        left = (await cluster.get(f"{PODS}/guarded"))["metadata"]["annotations"]
+        assert ASSIGNMENT_ANNOTATION not in left
+    # Tried again by itself.
+    await cluster.until("guarded", lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"], seconds=90)
 
 
 async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
@@ -114,6 +188,52 @@ async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
         await asyncio.sleep(0.2)
     (pod,) = [pod for pod in pods if pod["name"] == "shown"]
     assert pod == {"namespace": "default", "name": "shown", "containers": {"main": {"memory": {card: 2}}}}
+
+
+async def test_the_installed_agent_sees_cards_of_sysfs_and_the_file_of_the_administrator(cluster):
+    host = FakeHost(cluster.sandbox.paths.nodes / "node-1")
+    # This host has just got its machine id, and cards are named by it.
+    await restart_agent(cluster)
+    host.add("enflame", 1, "S60")
+    try:
+        machine = hashlib.sha256(host.machine_id.encode()).hexdigest()[:8]
+        await cards_become(cluster, [(f"{machine}-{host.cards[0].bdf}-c035", 48 * 2**30)])
+        # What verify.yml warns of.
+        offered = await sharing.share(cluster.api, nodes=["node-1"], wait_seconds=60)
+        (problem,) = offered.library_problems["node-1"]
+        assert problem.startswith("library libefml.so of enflame is missing: ")
+        host.write("etc/accelkit/cards.yaml", 'cards: {"1e36:c035": {memory: 20GiB}}')
+        await cards_become(cluster, [(f"{machine}-{host.cards[0].bdf}-c035", 20 * 2**30)])
+    finally:
+        (host.root / "etc/accelkit/cards.yaml").unlink(missing_ok=True)
+        host.remove(host.cards[0].bdf)
+    # A card that went stays, unhealthy, as long as its agent: that nobody holds any of it is known to the next one.
+    await restart_agent(cluster)
+    await cards_become(cluster, [])
+    await kubelets_know_agents(cluster)
+
+
+async def restart_agent(cluster: Cluster) -> None:
+    """End the agent of the first node; its DaemonSet starts another one."""
+    pod = await find_agent(cluster, "node-1")
+    await cluster.api.delete(f"/api/v1/namespaces/accelkit/pods/{pod['name']}")
+
+
+async def enflame_cards(cluster: Cluster) -> list[dict]:
+    node = await cluster.get("/api/v1/nodes/node-1")
+    cards = json.loads(node["metadata"]["annotations"][INVENTORY_ANNOTATION])["cards"]
+    return [card for card in cards if card["vendor"] == "enflame"]
+
+
+async def cards_become(cluster: Cluster, wanted: list[tuple[str, int]]) -> None:
+    """Wait until the node shows Enflame cards with these names and amounts."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = await enflame_cards(cluster)
+        if [(card["id"], card["memory_bytes"]) for card in found] == wanted:
+            return
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.5)
 
 
 @pytest.fixture
@@ -140,7 +260,12 @@ async def agents_run(cluster: Cluster, arguments: list[str]) -> None:
             break
         assert time.monotonic() < deadline, status
         await asyncio.sleep(0.2)
-    # An agent runs before its kubelet knows it; a kubelet that takes a pod does.
+    await kubelets_know_agents(cluster)
+
+
+async def kubelets_know_agents(cluster: Cluster) -> None:
+    """Wait for the kubelets: an agent runs before its kubelet knows it; a kubelet that takes a pod does."""
+    deadline = time.monotonic() + 60
     for node in ("node-1", "node-2"):
         while not await takes_a_pod(cluster, node):
             assert time.monotonic() < deadline, f"the agent of {node} has not registered"
@@ -148,7 +273,7 @@ async def agents_run(cluster: Cluster, arguments: list[str]) -> None:
 
 async def takes_a_pod(cluster: Cluster, node: str) -> bool:
     """Whether a kubelet gives a pod, which no scheduler has seen, what it asks for."""
-    await cluster.create_pod("probe", memory=1, node=None, nodeName=node)
+    await cluster.create_bound_pod("probe", node, memory=1)
     pod = await cluster.until("probe", lambda pod: pod["status"]["phase"] in ("Running", "Failed"))
     await cluster.delete_pods()
     return pod["status"]["phase"] == "Running"
@@ -205,6 +330,12 @@ async def without_agents(cluster: Cluster):
         yield
     finally:
         await select(None, lambda status: status["numberReady"] == status["desiredNumberScheduled"] > 0)
+        deadline = time.monotonic() + 60
+        for node in ("node-1", "node-2"):
+            # Since no agent was there, the kubelet has said 0 until it knows the new one.
+            while (await cluster.get(f"/api/v1/nodes/{node}"))["status"]["allocatable"]["accelkit.io/memory"] == "0":
+                assert time.monotonic() < deadline, f"the agent of {node} has not registered"
+                await asyncio.sleep(0.2)
 
 
 async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_not(cluster):
@@ -216,12 +347,49 @@ async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_
     other = next(card for card in ("sim-node-1-7", "sim-node-1-6") if card not in held)
     lost = json.dumps({"version": 1, "containers": {"main": [{"card": other, "memory_bytes": 2 * 2**30}]}})
     async with without_agents(cluster):
-        await annotate(cluster.api, "sound", **{ASSIGNMENT_ANNOTATION: lost})
+        async with acting_as_agent(cluster.sandbox.kubeconfig, "node-1") as agent:
+            await annotate(agent, "sound", **{ASSIGNMENT_ANNOTATION: lost})
         wrong = cluster.sandbox.command("audit", "--extender", url, "-o", "json", check=False)
         assert {(found["pod"], found["kind"]) for found in json.loads(wrong.stdout)["findings"]} == {
             ("default/sound", "kubelet_differs")
         }
-    # What a human wrote wrong, the agent puts right within its next look.
+    # What was written wrong, the agent puts right within its next look.
     again = cluster.sandbox.command("audit", "node-1", "--extender", url, "--wait", "40")
     assert "Nothing differs." in again.stdout
     assert assigned_cards(await cluster.get(f"{PODS}/sound")) == held
+
+
+async def test_what_a_user_writes_into_an_assignment_is_not_counted_told_and_put_right(cluster):
+    await cluster.create_pod("forger", memory=1, node="node-1")
+    (held,) = cards_of((await cluster.running("forger"))["main"])
+    true = (await cluster.get(f"{PODS}/forger"))["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
+    ghosts = [{"card": card, "memory_bytes": 16 * GIB} for card in ("sim-node-1-6", "sim-node-1-7")]
+    containers = {"main": [{"card": held, "memory_bytes": 16 * GIB, "compute": 1000}], "ghost": ghosts}
+    url = cluster.sandbox.facts.extender_url
+    # Written with an agent's rights: from Kubernetes 1.30 on a policy keeps users from it.
+    async with without_agents(cluster), acting_as_agent(cluster.sandbox.kubeconfig, "node-1") as agent:
+        forged = json.dumps({"version": 1, "containers": containers})
+        await annotate(agent, "forger", **{ASSIGNMENT_ANNOTATION: forged})
+        told = cluster.sandbox.command("audit", "--extender", url, "--wait", "3", "-o", "json", check=False)
+        findings = {found["kind"]: found["message"] for found in json.loads(told.stdout)["findings"]}
+        assert "container ghost, which asks for none" in findings["disbelieved_assignment"]
+        assert held_bytes(cluster.sandbox.inspect()) == {held: GIB}
+        # A card that the node does not have: all of them are charged until the agent has looked.
+        lost = json.dumps({"version": 1, "containers": {"main": [{"card": "none", "memory_bytes": GIB}]}})
+        await annotate(agent, "forger", **{ASSIGNMENT_ANNOTATION: lost})
+        deadline = time.monotonic() + 30
+        while not any(node["unassigned"] for node in cluster.sandbox.inspect()["nodes"]):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.2)
+    await cluster.told("AssignmentCorrected", "forger")
+    pod = await cluster.until("forger", lambda pod: assigned_cards(pod) == {held})
+    assert json.loads(pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]) == json.loads(true)
+    again = cluster.sandbox.command("audit", "node-1", "--extender", url, "--wait", "40")
+    assert "Nothing differs." in again.stdout
+    assert held_bytes(cluster.sandbox.inspect()) == {held: GIB}
+
+
+def held_bytes(inspection: dict) -> dict[str, int]:
+    """What the ledger counts, by card."""
+    cards = [card for node in inspection["nodes"] for card in node["cards"]]
+    return {card["id"]: card["used_bytes"] for card in cards if card["used_bytes"]}

@@ -12,9 +12,11 @@ from accelkit.model.card import Health
 from accelkit.node.device_plugin.container_response import list_card_nodes
 from accelkit.node.discovery import compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
+from accelkit.node.enforcement.mps import MpsFolders
+from accelkit.node.hardware_check.report import check_hardware
 from accelkit.node.health import HealthMonitor
 from accelkit.node.processes.nvml import read_used_memory
-from accelkit.node.processes.scan import add_nvml, find_card_processes
+from accelkit.node.processes.scan import Processes, add_nvml
 from accelkit.vendors.profiles import load_profiles
 
 pytestmark = [
@@ -28,7 +30,7 @@ MIB = 2**20
 
 @pytest.fixture
 def cards():
-    return list(survey(ROOT, [load_profiles()["nvidia"]]))
+    return survey(ROOT, [load_profiles()["nvidia"]]).cards
 
 
 def check(result: int) -> None:
@@ -59,15 +61,23 @@ def test_cards_are_found_with_what_their_library_says(cards):
 
 
 def test_cards_are_healthy(cards):
-    monitor = HealthMonitor(ROOT, environ={}, nodes=list_card_nodes)
+    monitor = HealthMonitor(ROOT, nodes=list_card_nodes)
     for _ in range(3):
         found = monitor.observe(cards)
     assert {health for health, _ in found.values()} == {Health.HEALTHY}, found
 
 
+def test_the_machine_has_what_the_agent_uses(cards, allocated):
+    report = check_hardware(ROOT, cards, load_nvml(), mps=MpsFolders())
+    assert report.nvidia_driver
+    assert os.getpid() in [process.pid for each in report.cards for process in each.processes]
+    # Why not, where the driver is older: what each card says stands in the report.
+    assert all(each.memory_limits is not None for each in report.cards)
+
+
 def test_the_memory_of_a_real_process_is_seen(cards, allocated):
     bdfs = {each.card.bdf: each.card.id for each in cards}
-    seen = find_card_processes(ROOT, {each.card.id: list_card_nodes(each) for each in cards}, bdfs)
-    ours = [each for each in add_nvml(seen, read_used_memory(load_nvml(), bdfs)).found if each.pid == os.getpid()]
+    used = read_used_memory(load_nvml(), bdfs).amounts
+    ours = [each for each in add_nvml(ROOT, Processes((), 0), used).found if each.pid == os.getpid()]
     assert ours
     assert max(each.memory_bytes or 0 for each in ours) >= allocated

@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from cluster_objects import kubeconfig_of_account
 from ports import free_port
 
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.node.devices import DeviceIds
+from accelkit.sandbox.layout import write_atomically
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -22,9 +25,13 @@ ANY_TAINT = [{"operator": "Exists"}]
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 
 
+# Those of every node here.
+IDS = DeviceIds(f"sim-node-{node}-{card}" for node in range(10) for card in range(8))
+
+
 def cards_of(given: dict) -> set[str]:
     """The cards that a container's device IDs name."""
-    return {device.partition("::")[0] for ids in given["device_ids"].values() for device in ids}
+    return {IDS.find_card(device) for ids in given["device_ids"].values() for device in ids}
 
 
 async def test_gcushare_example(cluster):
@@ -135,7 +142,7 @@ def settled(pod: dict) -> bool:
     return pod["status"]["phase"] != "Pending" or "Unschedulable" in reasons
 
 
-async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_path):
+async def test_gcushare_users_read_the_words_they_know(cluster, installed):
     """An extender that reads GCUShare's resource names, asked by the real scheduler in GCUShare's place."""
     node = {"metadata": {"name": "gcu-node", "labels": {"kubernetes.io/hostname": "gcu-node"}}}
     inventory = Inventory(2**30, tuple(Card(f"gcu-{n}", "enflame", "T10", 16 * 2**30) for n in range(8)))
@@ -149,12 +156,13 @@ async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_p
     kept = config.read_text()
     port = free_port()
     options = ["--listen", f"127.0.0.1:{port}", "--plain-http", "--dialect", "gcushare"]
-    extender = subprocess.Popen([sys.executable, "-m", "accelkit", "extender", *options], env=installed.environ)
+    environ = {**installed.environ, "KUBECONFIG": str(await kubeconfig_of_account(installed, "accelkit-extender"))}
+    extender = subprocess.Popen([sys.executable, "-m", "accelkit", "extender", *options], env=environ)
     try:
         text = kept.replace(f":{installed.port}", f":{port}/gcushare-scheduler").replace(
             MEMORY, "enflame.com/gcu-memory"
         )
-        config.write_text(text)
+        write_atomically(config, text.encode(), config.stat().st_mode)
         await cluster.scheduler_runs(text)
         for units in (4, 8, 20):
             limits = {"main": {"enflame.com/gcu-memory": units}}
@@ -164,7 +172,7 @@ async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_p
         assigned = [json.loads(pod["metadata"]["annotations"]["accelkit.io/assignment"]) for pod in pods]
         assert {entry["containers"]["main"][0]["card"] for entry in assigned} == {"gcu-0"}
     finally:
-        config.write_text(kept)
+        write_atomically(config, kept.encode(), config.stat().st_mode)
         extender.kill()
         extender.wait()
         await cluster.api.delete("/api/v1/nodes/gcu-node")
@@ -174,9 +182,9 @@ async def test_gcushare_users_read_the_words_they_know(cluster, installed, tmp_p
 async def test_pod_bound_past_the_scheduler_takes_no_card_from_others(cluster):
     await cluster.create_pod("share", memory=8)
     await cluster.running("share")
-    await cluster.create_pod("whole", node=None, nodeName="node-1", cards=7)
+    await cluster.create_bound_pod("whole", "node-1", cards=7)
     assert cards_of((await cluster.running("whole"))["main"]) == {f"sim-node-1-{card}" for card in range(1, 8)}
-    await cluster.create_pod("one-more", node=None, nodeName="node-1", cards=1)
+    await cluster.create_bound_pod("one-more", "node-1", cards=1)
     failed = await cluster.until("one-more", lambda pod: pod["status"]["phase"] == "Failed")
     assert failed["status"]["reason"] == "UnexpectedAdmissionError"
     assert "card sim-node-1-0 would be over capacity: default/share shares its memory" in failed["status"]["message"]

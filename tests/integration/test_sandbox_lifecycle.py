@@ -23,7 +23,7 @@ from accelkit.kube.connection import load_connection
 from accelkit.node.kubelet import list_pod_resources
 from accelkit.sandbox import lifecycle
 from accelkit.sandbox.binaries import find_cache_dir
-from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare
+from accelkit.sandbox.layout import ROOT_VARIABLE, SandboxOptions, SandboxPaths, prepare, write_atomically
 from accelkit.sandbox.processes import find_sandbox_processes, identify
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -151,10 +151,11 @@ def scheduler_config(paths, content):
         return eventually(lambda: scheduler_state(paths), wanted)
 
     try:
-        paths.scheduler_config.write_bytes(content(original))
+        # Whole: a scheduler that is started with half of it would be started once more.
+        write_atomically(paths.scheduler_config, content(original))
         yield before, follow
     finally:
-        paths.scheduler_config.write_bytes(original)
+        write_atomically(paths.scheduler_config, original)
         follow(lambda state: state["ready"] and state["config_sha256"] == before["config_sha256"])
 
 

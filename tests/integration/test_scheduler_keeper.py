@@ -25,6 +25,7 @@ from accelkit.kube.lease import RUN_LEASE
 from accelkit.kube.objects import delete_if_present
 from accelkit.kube.paths import build_leases_path, build_object_path
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
+from accelkit.sandbox.layout import write_atomically
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -70,8 +71,8 @@ class Host:
         return self.is_switched()
 
     def upgrade(self, version: str) -> None:
-        """Write the manifest as `kubeadm upgrade` does: whole, and without what others made of it."""
-        self.manifest.write_text(MANIFEST.format(port=self.port).replace("v1.34.4", version))
+        """Put another manifest in place as `kubeadm upgrade` does: whole, and without what others made of it."""
+        write_atomically(self.manifest, MANIFEST.format(port=self.port).replace("v1.34.4", version).encode())
 
     def remove(self) -> None:
         given = {"node": NODE, **json.loads(self.spec.read_text())}

@@ -114,7 +114,8 @@ class Sandbox:
                 root=self.root,
                 api=self.api,
                 image="accelkit.io/accelkit:test",
-                plugin_grace_seconds=0.5,
+                # So long is to be seen that a plugin is away.
+                plugin_grace_seconds=3.0,
                 admin_kubeconfig=self.kubeconfig,
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
 
 __all__ = ["serving"]
 

@@ -6,30 +6,40 @@ Whatever differs is a finding. What nobody could be asked about is a note: unkno
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
 from accelkit.errors import AssignmentError, ServiceError
 from accelkit.inspection.accounting import check
-from accelkit.inspection.inspection import Inspection
+from accelkit.inspection.inspection import Inspection, NodeView
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Health
+from accelkit.model.inventory import find_unit
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod
 from accelkit.model.request import Kind
 from accelkit.model.units import format_bytes
+from accelkit.texts import shorten
+from accelkit.vendors.checked_assignments import check_assignment, describe_difference
 from accelkit.vendors.pod_reading import CardPod
 
 # Policies under which the kubelet may choose other devices than it is offered, or refuse a pod.
 _TOPOLOGY_POLICIES = frozenset({"best-effort", "restricted", "single-numa-node"})
 
 
+# Memory, whether it is the whole card, thousandths of its compute.
+_Held = tuple[int, bool, int]
+
+
 class AuditKind(StrEnum):
     """Closed set of what may differ, beside the findings of accounting."""
 
     LEDGER = "ledger_differs"
+    DISBELIEVED = "disbelieved_assignment"
     KUBELET = "kubelet_differs"
     NOT_ALLOCATED = "not_allocated"
+    NOT_PUBLISHED = "not_published"
     UNKNOWN_POD = "unknown_pod"
     UNHEALTHY_CARD = "unhealthy_card_in_use"
     CONSTRAINT = "constraint_broken"
@@ -86,11 +96,14 @@ def audit(evidence: AuditEvidence) -> Audit:
         notes.append(f"the ledger is not compared: {evidence.ledger}")
     else:
         findings += _compare_ledger(evidence.assigned, evidence.ledger)
+    views = {view.name: view for view in evidence.assigned.nodes}
+    believed = [_believe(pod, views[pod.node]) for pod in evidence.pods if pod.node in views]
+    findings += [_describe_disbelief(each) for each in believed if each.disbelieved]
     for node, allocations in sorted(evidence.allocations.items()):
         if isinstance(allocations, AssignmentError):
             notes.append(f"the kubelet of {node} is not compared: {allocations}")
             continue
-        findings += _compare_kubelet(node, allocations, evidence.pods)
+        findings += _compare_kubelet(node, allocations, believed)
         if advisory := [pod for pod in allocations.pods if not pod.enforced_by]:
             notes.append(
                 f"{len(advisory)} of {len(allocations.pods)} pods of {node} are kept within their memory by none"
@@ -109,6 +122,35 @@ def audit(evidence: AuditEvidence) -> Audit:
     return Audit(findings, notes)
 
 
+@dataclass(frozen=True, slots=True)
+class _Believed:
+    """A pod with what is believed of its assignment, None for nothing; `disbelieved` says what is not."""
+
+    pod: CardPod
+    unit_bytes: int
+    assignment: Assignment | None
+    disbelieved: str = ""
+
+
+def _believe(pod: CardPod, node: NodeView) -> _Believed:
+    unit_bytes = find_unit(node.unit_bytes or 1, node.former_units, pod.started_at)
+    if not isinstance(pod.assignment, Assignment):
+        return _Believed(pod, unit_bytes, None, pod.assignment.message if pod.assignment else "")
+    capacities = {card.id: card.capacity_bytes for card in node.cards if card.known}
+    try:
+        known = None if node.unit_bytes is None else capacities
+        believed = check_assignment(pod, pod.assignment, known, unit_bytes)
+    except AssignmentError as exc:
+        return _Believed(pod, unit_bytes, None, exc.message)
+    return _Believed(pod, unit_bytes, believed, describe_difference(pod.assignment, believed))
+
+
+def _describe_disbelief(believed: _Believed) -> AuditFinding:
+    pod = believed.pod
+    message = f"the assignment of pod {pod.ref} is not believed: {believed.disbelieved}"
+    return AuditFinding(pod.node, "", str(pod.ref), AuditKind.DISBELIEVED, message)
+
+
 _CONFLICT = "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"
 
 
@@ -117,15 +159,17 @@ def _compare_ledger(assigned: Inspection, ledger: Inspection) -> Iterator[AuditF
     for key in sorted(ours.keys() | theirs.keys()):
         node, pod, container, card = key
         if ours.get(key) != theirs.get(key):
-            counted, written = _describe_amount(theirs.get(key)), _describe_amount(ours.get(key))
+            counted, written = _describe_held(theirs.get(key)), _describe_held(ours.get(key))
             difference = f"the ledger counts {counted}, the assignment says {written}"
             message = f"pod {pod} [{container}] on card {card} of {node}: {difference}"
             yield AuditFinding(node, card, pod, AuditKind.LEDGER, message)
 
 
-def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], tuple[int, bool]]:
+def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], _Held]:
     return {
-        (node.name, f"{share.namespace}/{share.pod}", share.container, card.id): (share.memory_bytes, share.whole)
+        (node.name, f"{share.namespace}/{share.pod}", share.container, card.id): (
+            *(share.memory_bytes, share.whole, 0 if share.whole else share.compute),
+        )
         for node in inspection.nodes
         for card in node.cards
         for share in card.shares
@@ -134,20 +178,31 @@ def _shares(inspection: Inspection) -> dict[tuple[str, str, str, str], tuple[int
     }
 
 
-def _describe_amount(share: tuple[int, bool] | None) -> str:
-    if share is None:
+def _describe_held(held: _Held | None) -> str:
+    if held is None:
         return "nothing"
-    return "the whole card" if share[1] else format_bytes(share[0])
+    memory_bytes, whole, compute = held
+    amount = "the whole card" if whole else format_bytes(memory_bytes)
+    return f"{amount} with compute {compute / 10:g} %" if compute else amount
 
 
-def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[CardPod]) -> Iterator[AuditFinding]:
+def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[_Believed]) -> Iterator[AuditFinding]:
     shown = {(pod.namespace, pod.name): pod for pod in allocations.pods}
-    for pod in pods:
-        # An assignment that cannot be read is reported by accounting.
-        if pod.node != node or not isinstance(pod.assignment, Assignment):
+    if allocations.left_out:
+        message = (
+            f"not all allocations of {node} are published: {allocations.left_out} pods with many containers found no "
+            "room in its ConfigMap and are not compared"
+        )
+        yield AuditFinding(node, "", "", AuditKind.NOT_PUBLISHED, message)
+    for believed in pods:
+        pod = believed.pod
+        # A pod without an assignment is reported by accounting.
+        if pod.node != node or pod.assignment is None:
             continue
         held = shown.pop((pod.ref.namespace, pod.ref.name), None)
-        for message in _compare_pod(pod, pod.assignment, held):
+        if held is None and allocations.left_out:
+            continue
+        for message in _compare_pod(believed, held):
             kind = AuditKind.KUBELET if held else AuditKind.NOT_ALLOCATED
             yield AuditFinding(node, "", str(pod.ref), kind, message)
     for (namespace, pod_name), found in sorted(shown.items()):
@@ -162,8 +217,9 @@ def _compare_kubelet(node: str, allocations: Allocations, pods: Sequence[CardPod
         yield AuditFinding(node, process.card, "", AuditKind.PROCESS, message)
 
 
-def _compare_pod(pod: CardPod, assignment: Assignment, held: HeldPod | None) -> Iterator[str]:
-    if not pod.admitted:
+def _compare_pod(believed: _Believed, held: HeldPod | None) -> Iterator[str]:
+    pod, assignment = believed.pod, believed.assignment
+    if not pod.admitted or assignment is None:
         return
     for container, kind in pod.order:
         shares = assignment.containers.get(container, ())
@@ -174,18 +230,14 @@ def _compare_pod(pod: CardPod, assignment: Assignment, held: HeldPod | None) -> 
         assigned = f"pod {pod.ref} [{container}] is assigned {_describe_shares(shares)}"
         if devices is None:
             yield f"{assigned}; its kubelet holds nothing for it"
-        elif not _agree(shares, devices):
+        elif not _agree(shares, devices, believed.unit_bytes):
             yield f"{assigned}; its kubelet gave {_describe_devices(devices)}"
 
 
-def _agree(shares: Sequence[Share], devices: HeldDevices) -> bool:
+def _agree(shares: Sequence[Share], devices: HeldDevices, unit_bytes: int) -> bool:
     shared = {share.card: share.memory_bytes for share in shares if not share.whole}
-    total, count = sum(shared.values()), sum(devices.memory.values())
-    # A device is worth the unit of the day when it was assigned.
-    memory = {card: number * total for card, number in devices.memory.items()} == {
-        card: amount * count for card, amount in shared.items()
-    }
-    return memory and sorted(devices.whole) == sorted(share.card for share in shares if share.whole)
+    memory = {card: number * unit_bytes for card, number in devices.memory.items()}
+    return memory == shared and sorted(devices.whole) == sorted(share.card for share in shares if share.whole)
 
 
 def _list_unhealthy_cards(assigned: Inspection) -> Iterator[AuditFinding]:
@@ -200,12 +252,12 @@ def _list_unhealthy_cards(assigned: Inspection) -> Iterator[AuditFinding]:
 def _list_broken_constraints(pods: Sequence[CardPod]) -> Iterator[AuditFinding]:
     for pod in pods:
         if isinstance(pod.assignment, Assignment) and pod.assignment.broken:
-            message = f"pod {pod.ref}: {'; '.join(pod.assignment.broken)}"
+            message = f"pod {pod.ref}: {shorten('; '.join(pod.assignment.broken))}"
             yield AuditFinding(pod.node, "", str(pod.ref), AuditKind.CONSTRAINT, message)
 
 
 def _describe_shares(shares: Sequence[Share]) -> str:
-    return ", ".join(f"{_describe_amount((share.memory_bytes, share.whole))} of {share.card}" for share in shares)
+    return ", ".join(f"{_describe_held((share.memory_bytes, share.whole, 0))} of {share.card}" for share in shares)
 
 
 def _describe_devices(devices: HeldDevices) -> str:

@@ -12,8 +12,8 @@ from accelkit.audit.comparison import Audit, AuditEvidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
 from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_config_maps_path, build_node_path
-from accelkit.kube.reflector import list_all
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
 from accelkit.vendors.dialects import list_dialect_names, load_dialects
@@ -84,8 +84,8 @@ async def gather(
     inspection = await inspect_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
-    pods, _ = await list_all(api, PODS, Pod)
     reader = PodReader(load_dialects(list_dialect_names(advertised=True)))
+    pods, _ = await list_all(api, PODS, Pod, trim=reader.trim)
     policies: dict[str, str] = {}
     notes: list[str] = []
     for node in sorted(names):

@@ -12,23 +12,26 @@ import logging
 import math
 import re
 import time
+from functools import partial
 
 import msgspec
 
 from accelkit.errors import ApiError, AssignmentError, BindingError, NotLeadingError, NotReadyError, PodGoneError
 from accelkit.extender.bindings import read_pod, write_binding
+from accelkit.extender.pod_watch import log_release
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
+from accelkit.logs import Facts, RepeatLog
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
-from accelkit.vendors.annotations import Granted
+from accelkit.vendors.annotations import Granted, write_container_limits
 from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,9 @@ log = logging.getLogger(__name__)
 # So long after a Binding was sent it can no longer take effect.
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL_SECONDS = 1.0
+
+# As much of an error is logged.
+_MAX_ERROR = 500
 
 # Names stand in paths of the API server, where anything else would lead elsewhere.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -61,16 +67,19 @@ class Binder:
         policy: Policy,
         *,
         opens_at: float = -math.inf,
+        container_limits: bool = False,
         readiness: Readiness,
     ) -> None:
         self._readiness = readiness
         self._opens_at = opens_at
+        self._container_limits = container_limits
         self._api = api
         self._ledger = ledger
         self._feed = feed
         self._policy = policy
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._unsettled: dict[str, float] = {}
+        self._repeats = RepeatLog(log)
 
     async def bind(self, args: BindingArgs) -> None:
         """Bind a pod to a node.
@@ -92,7 +101,7 @@ class Binder:
         if task is None:
             task = asyncio.create_task(self._bind(args))
             self._under_way[args.PodUID] = (args.Node, task)
-            task.add_done_callback(lambda done: self._end_bind(args.PodUID, done))
+            task.add_done_callback(partial(self._end_bind, args, time.monotonic()))
         elif node != args.Node:
             raise BindingError(f"pod {args.PodNamespace}/{args.PodName} is being bound to {node}")
         # A caller that hangs up must not cancel a Binding that others wait for.
@@ -122,11 +131,21 @@ class Binder:
         """Have a holding checked against the API server, because a list did not show it."""
         self._unsettled.setdefault(held.pod.uid, time.monotonic())
 
-    def _end_bind(self, uid: str, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(uid, None)
-        if not task.cancelled():
-            # Read here, since every caller may have hung up.
-            task.exception()
+    def _end_bind(self, args: BindingArgs, started: float, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(args.PodUID, None)
+        # Read here, since every caller may have hung up.
+        failure = "the extender ended" if task.cancelled() else task.exception()
+        pod, values = f"{args.PodNamespace}/{args.PodName}", {"uid": args.PodUID, "node": args.Node}
+        if failure is not None:
+            error = str(failure)[:_MAX_ERROR]
+            self._repeats.info(
+                (args.PodUID, args.Node, error), lambda: Facts("not bound", pod=pod, **values, error=error)
+            )
+        elif log.isEnabledFor(logging.INFO):
+            held = self._ledger.find_holding(args.PodUID)
+            containers = {} if held is None else held.assignment.containers
+            seconds = time.monotonic() - started
+            log.info(Facts("bound", pod=pod, **values, containers=containers, seconds=seconds))
 
     async def _bind(self, args: BindingArgs) -> None:
         if (wait := self._opens_at - time.monotonic()) > 0:
@@ -179,9 +198,13 @@ class Binder:
     def _annotations(self, pod: CardPod, node: str, assignment: Assignment) -> dict[str, str]:
         ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
         entry, codec = self._ledger.find_node(node), pod.dialect.annotations
-        if codec is None or entry is None or entry.inventory is None:
+        if entry is None or entry.inventory is None:
             return ours
         cards = {card.id: card for card in entry.list_cards()}
+        if self._container_limits:
+            ours = {**write_container_limits(assignment, cards), **ours}
+        if codec is None:
+            return ours
         granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
         try:
             # All keys, so that nothing a user put there before counts.
@@ -265,6 +288,6 @@ class Binder:
             return
         sent = self._unsettled.setdefault(ref.uid, time.monotonic())
         if pod is None or time.monotonic() - sent > _SETTLE_SECONDS:
-            log.info("the reservation of %s on %s is released", ref, held.node)
+            log_release(held)
             self._ledger.release(ref.uid)
             self._unsettled.pop(ref.uid, None)

@@ -10,8 +10,8 @@ import msgspec
 
 from accelkit.errors import ApiError, PodGoneError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
-from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.pod import Pod, PodRef
 
 # The API server gives up on a write after this long.

@@ -9,11 +9,12 @@ import uvloop
 
 from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
-from accelkit.extender.listen import Listen, parse_listen, parse_reads
+from accelkit.extender.listen import parse_listen, parse_reads
 from accelkit.extender.service import ExtenderOptions, run
-from accelkit.logs import set_up_service_log
+from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.placement.policies import Policy
+from accelkit.serving.tls import CLIENT_NAME, Listen
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -26,6 +27,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--tls-cert", type=_FILE, help="Certificate chain of this server (PEM).")
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
 @click.option("--client-ca", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
+@click.option(
+    "--client-name",
+    "client_names",
+    multiple=True,
+    default=(CLIENT_NAME,),
+    show_default=True,
+    help="Common name or DNS name that a client's certificate must have; may be given several times.",
+)
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--policy",
@@ -68,6 +77,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Annotate nodes whose cards are freed, so that kube-scheduler tries waiting pods again (Kubernetes 1.30).",
 )
 @click.option(
+    "--container-limits/--no-container-limits",
+    default=False,
+    show_default=True,
+    help="Write on pods what each container may take of NVIDIA's cards, where KAI's gpu-fractioning holds them to it.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default="text",
+    show_default=True,
+    help="Lines of text, or one JSON object per line.",
+)
+@click.option(
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
@@ -79,6 +101,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     tls_cert: Path | None,
     tls_key: Path | None,
     client_ca: Path | None,
+    client_names: tuple[str, ...],
     unit: str,
     policy: str,
     dialects: tuple[str, ...],
@@ -91,17 +114,36 @@ def extender(  # noqa: PLR0917 - click passes options by name
     advertise: str | None,
     service: str | None,
     wake: bool,  # noqa: FBT001 - the same
+    container_limits: bool,  # noqa: FBT001 - the same
+    log_format: str,
     log_dir: Path | None,
 ) -> None:
     """Serve kube-scheduler: filter, prioritize and bind pods by the memory of single cards."""
-    set_up_service_log(load_dialect(dialects[0]).logs.extender, log_dir)
-    address = parse_listen(listen, plain_http=plain_http, certificate=tls_cert, key=tls_key, client_ca=client_ca)
+    set_up_service_log(load_dialect(dialects[0]).logs.extender, log_dir, LogFormat(log_format))
+    address = parse_listen(
+        listen,
+        plain_http=plain_http,
+        certificate=tls_cert,
+        key=tls_key,
+        client_ca=client_ca,
+        client_names=client_names,
+    )
     probes = Listen(address.host, probe_port) if probe_port else None
     replica = parse_replica(
         address.port, lease=lease, identity=identity, advertise=advertise, service=service, read_port=read_port
     )
     reads = parse_reads(address, read_port, service)
     options = ExtenderOptions(
-        address, parse_unit(unit), Policy(policy), dialects, kubeconfig, replica, probes, wake, reads, certificates
+        address,
+        parse_unit(unit),
+        Policy(policy),
+        dialects,
+        kubeconfig,
+        replica,
+        probes,
+        wake,
+        reads,
+        certificates,
+        container_limits,
     )
     uvloop.run(run(options))

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
-import ssl
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from accelkit.errors import ConfigurationError
+from accelkit.serving.tls import Listen, TlsFiles, make_context
 
 _MAX_PORT = 65535
 
 
-@dataclass(frozen=True)
-class TlsFiles:
-    """The files of TLS, in PEM: this server's chain and key, and the authority of its clients, if they need one."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None
-
-
-@dataclass(frozen=True)
-class Listen:
-    """Where to serve, and with which certificates; no certificates means plain HTTP on loopback."""
-
-    host: str
-    port: int
-    tls: TlsFiles | None = None
-
-
 def parse_listen(
-    address: str, *, plain_http: bool, certificate: Path | None, key: Path | None, client_ca: Path | None
+    address: str,
+    *,
+    plain_http: bool,
+    certificate: Path | None,
+    key: Path | None,
+    client_ca: Path | None,
+    client_names: Collection[str] = (),
 ) -> Listen:
     """Check where and how to serve.
 
@@ -54,8 +43,12 @@ def parse_listen(
     for path in (certificate, key, client_ca):
         if not path.is_file():
             raise ConfigurationError(f"{path} is not a file")
-    files = TlsFiles(certificate, key, client_ca)
-    check_certificates(files)
+    if not client_names:
+        raise ConfigurationError(
+            "no client would be accepted", next_step="give --client-name, the common name or a DNS name of clients"
+        )
+    files = TlsFiles(certificate, key, client_ca, frozenset(client_names))
+    make_context(files)
     return Listen(host, number, files)
 
 
@@ -87,24 +80,3 @@ def _address(address: str) -> tuple[str, int]:
     if not 0 < number <= _MAX_PORT:
         raise wrong
     return host, number
-
-
-def check_certificates(files: TlsFiles) -> None:
-    """Check that the server can use these files.
-
-    Raises:
-        ConfigurationError: it cannot.
-    """
-    # The server would end the whole process, without a sentence, over files it cannot use.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        # An empty password, so that nobody is asked for one.
-        context.load_cert_chain(files.certificate, files.key, password="")
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"certificate {files.certificate} with key {files.key} cannot be used: {exc}") from exc
-    if files.client_ca is None:
-        return
-    try:
-        context.load_verify_locations(files.client_ca)
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"authority {files.client_ca} cannot be used: {exc}") from exc

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.validity import find_end
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# Between two renderings, in the time that one took.
+_PAUSE_RATIO: Final = 10
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -48,6 +54,25 @@ class _LedgerCollector(Collector):
         )
 
 
+class _FeedCollector(Collector):
+    """Shows, when scraped, what the API server showed that could not be taken over as it was."""
+
+    def __init__(self, disbelieved: Callable[[], int], unreadable: Callable[[], int]) -> None:
+        self._disbelieved, self._unreadable = disbelieved, unreadable
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "accelkit_disbelieved_assignments",
+            "Pods whose assignment is not believed, or not in all.",
+            value=self._disbelieved(),
+        )
+        yield CounterMetricFamily(
+            "accelkit_unreadable_objects",
+            "Pods, nodes and lists of cards that cannot be read.",
+            value=self._unreadable(),
+        )
+
+
 class _CertificateCollector(Collector):
     """Reads, when scraped, until when the certificates of a folder are valid, each `NAME.crt` of Secret NAME."""
 
@@ -74,6 +99,9 @@ class ExtenderMetrics:
         silent_seconds: how long the API server has been away.
         leads: whether this replica may bind.
         certificates: folder of certificates, `NAME.crt`, whose ends are shown.
+        disbelieved: how many pods have had an assignment that is not believed.
+        unreadable: how many objects could not be read.
+        clock: seconds on a clock that never jumps.
     """
 
     def __init__(
@@ -83,8 +111,13 @@ class ExtenderMetrics:
         leads: Callable[[], bool] = lambda: True,
         *,
         certificates: Path | None = None,
+        disbelieved: Callable[[], int] = lambda: 0,
+        unreadable: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = CollectorRegistry()
+        self._clock = clock
+        self._text, self._render_at = b"", -math.inf
         self.duration = Histogram(
             "accelkit_extender_request_duration_seconds",
             "Time from the whole body to the reply.",
@@ -104,9 +137,18 @@ class ExtenderMetrics:
         leader = Gauge("accelkit_leader", "1 where this replica may bind.", registry=self._registry)
         leader.set_function(leads)
         self._registry.register(_LedgerCollector(ledger, silent_seconds))
+        self._registry.register(_FeedCollector(disbelieved, unreadable))
         if certificates is not None:
             self._registry.register(_CertificateCollector(certificates))
 
     def render(self) -> bytes:
-        """Return the exposition text."""
-        return generate_latest(self._registry)
+        """Return the exposition text.
+
+        Anybody may ask, and on a large cluster it takes a tenth of a second: so no more than a tenth of the time is
+        spent on it, and who asks again at once gets the same text.
+        """
+        now = self._clock()
+        if now >= self._render_at:
+            self._text = generate_latest(self._registry)
+            self._render_at = now + _PAUSE_RATIO * (self._clock() - now)
+        return self._text

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
@@ -23,22 +22,13 @@ from accelkit.extender.readiness import Readiness
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
 from accelkit.inspection.inspection import assemble, is_worth_showing, view_node
-from accelkit.kube.reflector import UNREADABLE
+from accelkit.kube.listing import UNREADABLE
 from accelkit.ledger.ledger import Ledger
+from accelkit.serving.server import Headers, Reply
 from accelkit.vendors.dialects import list_extender_paths
 
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An HTTP answer."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    close: bool = False
 
 
 class Routes:
@@ -99,11 +89,11 @@ class Routes:
         except NotReadyError as exc:
             return self._refuse(503, str(exc))
 
-    async def handle_probe(self, method: str, path: str, body: bytes) -> Reply:
+    async def handle_probe(self, method: str, path: str, _: Headers) -> Reply:
         """Answer a kubelet or a metrics collector, which have no certificate: nothing about pods, nothing to change."""
         if method == "GET" and path in {"/healthz", "/readyz", "/metrics", "/version"}:
-            return await self.handle(method, path, body)
-        return self._refuse(404, f"there is no {method} {path} here")
+            return await self.handle(method, path, b"")
+        return self._refuse(404, f"there is no {method} {path[:200]} here")
 
     async def _get(self, path: str, route: str) -> Reply:
         inspects = route == "/inspect" or route.startswith("/inspect/")
@@ -136,7 +126,7 @@ class Routes:
     async def _filter(self, body: bytes) -> Reply:
         try:
             self._readiness.check_current()
-            result = self._verbs.filter(self._args.decode(body))
+            result = await self._verbs.filter(self._args.decode(body))
         except NotReadyError as exc:
             result = FilterResult(Error=str(exc))
         except (*UNREADABLE, BadArgsError) as exc:
@@ -180,7 +170,7 @@ class Routes:
     def _inspect_node(self, name: str) -> Reply:
         self._readiness.check_synced()
         entry = self._ledger.find_node(name)
-        if entry is None or entry.gone:
+        if entry is None:
             return self._refuse(404, f"there is no node {name!r}; GET /inspect lists the nodes with cards")
         return Reply(200, self._encode(assemble([view_node(entry)], self._ledger.unit_bytes)))
 

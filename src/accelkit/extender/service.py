@@ -13,13 +13,12 @@ from accelkit.extender.binder import Binder
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.leadership import Leadership, Replica
-from accelkit.extender.listen import Listen
 from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.pod_watch import PodWatch
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
 from accelkit.extender.routes import Routes
-from accelkit.extender.server import HeadServer, HttpServer
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
@@ -31,6 +30,8 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import Policy
+from accelkit.serving.server import HeadServer, HttpServer
+from accelkit.serving.tls import Listen
 from accelkit.vendors.dialects import load_dialects
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,9 @@ LISTS = build_config_maps_path("kube-system")
 _REVIEW_SECONDS = 3.0
 _REVIEWS = 4
 _READ_CONNECTIONS = 32
+# A token is one header.
+_READ_HEADER_BYTES = 20_000
+_PROBE_CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class ExtenderOptions:
     wake: bool = False
     reads: Listen | None = None
     certificates: Path | None = None
+    container_limits: bool = False
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -101,11 +106,20 @@ class _Service:
             self._feed,
             options.policy,
             opens_at=time.monotonic() + PREDECESSOR_SECONDS,
+            container_limits=options.container_limits,
             readiness=self._readiness,
         )
-        feed = self._feed
+        feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed)
         self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.take_node_event)
-        self._pods = Reflector(api, PODS, Pod, on_replace=self._replace_pods, on_event=feed.take_pod_event)
+        self._pods = Reflector(
+            api,
+            PODS,
+            Pod,
+            trim=feed.trim_pod,
+            on_replace=self._replace_pods,
+            on_event=self._pod_watch.take_event,
+            on_unreadable=feed.take_unreadable_pod,
+        )
         # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
         self._lists = (
             Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
@@ -113,7 +127,12 @@ class _Service:
             else None
         )
         metrics = ExtenderMetrics(
-            ledger, self._silent_seconds, self._readiness.leads, certificates=options.certificates
+            ledger,
+            self._silent_seconds,
+            self._readiness.leads,
+            certificates=options.certificates,
+            disbelieved=lambda: feed.disbelieved,
+            unreadable=self._count_unreadable,
         )
         self._waker = (
             Waker(
@@ -137,7 +156,11 @@ class _Service:
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
         )
         self._server = HttpServer(options.listen, self._routes.handle)
-        self._probes = HttpServer(options.probes, self._routes.handle_probe) if options.probes else None
+        self._probes = (
+            HeadServer(options.probes, self._routes.handle_probe, connections=_PROBE_CONNECTIONS)
+            if options.probes
+            else None
+        )
         self._reads = self._make_reads(options, reviews)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -172,10 +195,10 @@ class _Service:
         if options.reads is None or endpoint is None:
             return None
         reader = Reader(self._routes, Reviewer(reviews, endpoint.namespace, endpoint.service))
-        return HeadServer(options.reads, reader.handle, connections=_READ_CONNECTIONS)
+        return HeadServer(options.reads, reader.handle, connections=_READ_CONNECTIONS, header_bytes=_READ_HEADER_BYTES)
 
     def _replace_pods(self, pods: list[Pod]) -> None:
-        for held in self._feed.replace_pods(pods):
+        for held in self._pod_watch.replace(pods):
             self._binder.recheck(held)
         if self._read:
             return
@@ -197,6 +220,10 @@ class _Service:
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)
         return max(each.measure_silence_seconds() for each in watches)
+
+    def _count_unreadable(self) -> int:
+        lists = self._lists.unreadable if self._lists else 0
+        return self._feed.unreadable + self._nodes.unreadable + self._pods.unreadable + lists
 
     def _synced(self) -> bool:
         return self._nodes.synced.is_set() and self._pods.synced.is_set()

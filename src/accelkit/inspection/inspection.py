@@ -8,12 +8,13 @@ import msgspec
 
 from accelkit.errors import ServiceError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS
-from accelkit.kube.reflector import list_all
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import CardUse, Holding, NodeEntry, UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card, Health
+from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
 from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
@@ -84,7 +85,7 @@ class Totals(msgspec.Struct, frozen=True):
 class NodeView(msgspec.Struct, frozen=True):
     """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory).
 
-    `address` is empty where it was not asked for.
+    `address` is empty where it was not asked for; `former_units` are those that pods were given devices in before.
     """
 
     name: str
@@ -95,6 +96,7 @@ class NodeView(msgspec.Struct, frozen=True):
     unassigned: list[UnassignedPodView]
     totals: Totals
     address: str = ""
+    former_units: tuple[FormerUnit, ...] = ()
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ def view_node(entry: NodeEntry) -> NodeView:
     for held in sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name)):
         for card, share in _shares(held):
             shares.setdefault(card, []).append(share)
-    cards = [_card(card, entry.uses.get(card.id), shares.pop(card.id, [])) for card in entry.list_cards()]
+    cards = [_card(card, entry.find_use(card.id), shares.pop(card.id, [])) for card in entry.list_cards()]
     cards += [_lost_card(card, entry.uses[card], held) for card, held in sorted(shares.items()) if card in entry.uses]
     return NodeView(
         entry.name,
@@ -122,6 +124,7 @@ def view_node(entry: NodeEntry) -> NodeView:
         cards,
         [_view_unassigned(pod) for pod in entry.unassigned.values()],
         _sum(cards),
+        former_units=entry.inventory.former_units if entry.inventory else (),
     )
 
 
@@ -159,7 +162,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     feed.replace_nodes(nodes)
     addresses = {each.metadata.name: find_address(each.status.addresses or ()) for each in nodes}
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
-    feed.replace_pods((await list_all(api, PODS, Pod, query=query))[0])
+    feed.replace_pods((await list_all(api, PODS, Pod, query=query, trim=feed.trim_pod))[0])
     if node is None:
         found = view(ledger.list_nodes())
         named = [msgspec.structs.replace(each, address=addresses.get(each.name, "")) for each in found.nodes]

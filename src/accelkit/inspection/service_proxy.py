@@ -12,8 +12,8 @@ from accelkit.errors import ApiError, NoExtenderError, ServiceError
 from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.read_port import AUDIENCE, INSPECTOR, TOKEN_HEADER, name_read_port
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
-from accelkit.kube.reflector import UNREADABLE
 
 # The shortest time that the API server issues a token for, and after which part of it the next one is asked for.
 _TOKEN_SECONDS: Final = 600

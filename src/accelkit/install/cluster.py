@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
-from accelkit.kube.reflector import list_all
 from accelkit.model.pod import Node, find_address
 
 # The second is what Kubernetes before 1.20 writes.

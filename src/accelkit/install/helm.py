@@ -19,9 +19,9 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_collection_path, build_group_path, build_object_path, build_secrets_path
-from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.object_meta import ObjectMeta
 
 _SECRETS: Final = build_collection_path("v1", "secrets")
@@ -45,10 +45,12 @@ class _ChartMetadata(msgspec.Struct, frozen=True):
 
 class _Chart(msgspec.Struct, frozen=True):
     metadata: _ChartMetadata = _ChartMetadata()
+    values: dict[str, Any] | None = None
 
 
 class _Stored(msgspec.Struct):
     chart: _Chart = _Chart()
+    config: dict[str, Any] | None = None
     manifest: str = ""
 
 
@@ -72,6 +74,7 @@ class Release:
         chart: the chart's name.
         objects: what was applied, in Helm's order.
         secrets: the Secrets of its revisions.
+        values: the chart's own at the top level, and over them those that it was installed with.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Release:
     chart: str
     objects: Sequence[Mapping[str, Any]]
     secrets: Sequence[str]
+    values: Mapping[str, Any]
 
 
 async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
@@ -100,7 +104,8 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
         if stored.chart.metadata.name.startswith(chart_prefix):
             names = tuple(sorted(secret.metadata.name for secret in found))
             objects = _parse_manifest(stored.manifest, newest.metadata.name)
-            releases.append(Release(name, namespace, stored.chart.metadata.name, objects, names))
+            values = {**(stored.chart.values or {}), **(stored.config or {})}
+            releases.append(Release(name, namespace, stored.chart.metadata.name, objects, names, values))
     return releases
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from accelkit.errors import ApiError, ServiceError, raise_first
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
-from accelkit.kube.reflector import list_all
 from accelkit.model.pod import Node
 
 POLL_SECONDS: Final = 1.0
@@ -61,8 +61,8 @@ async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[Non
 
 async def wait_until_no_problem(
     api: ApiClient, names: Collection[str], seconds: float, find_problem: Callable[[Node], str | None], sentence: str
-) -> None:
-    """Wait until nothing is wrong with any of the named nodes.
+) -> dict[str, Node]:
+    """Wait until nothing is wrong with any of the named nodes, and return those that are there.
 
     Args:
         api: an open client.
@@ -80,7 +80,7 @@ async def wait_until_no_problem(
         found = await list_named(api, names)
         problems = {name: text for name, node in sorted(found.items()) if (text := find_problem(node))}
         if not problems:
-            return
+            return found
         if time.monotonic() >= deadline:
             listing = "; ".join(f"{name}: {text}" for name, text in problems.items())
             raise ServiceError(

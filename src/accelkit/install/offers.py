@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.install.owned_metadata import read_share_label
-from accelkit.model.inventory import INVENTORY_ANNOTATION, decode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_unit
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.profiles import list_presence_labels
+from accelkit.vendors.profiles import is_plugin_resource, list_presence_labels
 
 
 def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> str | None:
@@ -33,7 +35,29 @@ def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> 
     allocatable = node.status.allocatable or {}
     resources = (dialect.resources.memory, dialect.resources.cards)
     absent = [name for name in resources if allocatable.get(name, "0") == "0"]
+    if dialect.resources.memory in absent and all(card.memory_bytes is None for card in inventory.cards):
+        return _describe_unknown_memory(inventory)
     return f"its kubelet has no allocatable {' and '.join(absent)}" if absent else None
+
+
+def find_library_problems(node: Node) -> tuple[str, ...]:
+    """Return what a node's agent says is wrong with the vendors' libraries there, as sentences."""
+    try:
+        return decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").library_problems
+    except InventoryError:
+        return ()
+
+
+def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
+    """Return what other device plugins offer of a node's cards, as `nvidia.com/gpu: 8`, sorted.
+
+    Args:
+        node: a node.
+        counted: resources that do not matter, since what pods hold by them is counted.
+    """
+    allocatable = node.status.allocatable or {}
+    offered = sorted(name for name, amount in allocatable.items() if amount != "0" and name not in counted)
+    return [f"{name}: {allocatable[name]}" for name in offered if is_plugin_resource(name)]
 
 
 def wants_sharing(node: Node) -> bool:
@@ -51,3 +75,13 @@ def has_cards(node: Node) -> bool:
         return bool(decode_inventory(node.find_annotation(INVENTORY_ANNOTATION) or "").cards)
     except InventoryError:
         return False
+
+
+def _describe_unknown_memory(inventory: Inventory) -> str:
+    first, *more = inventory.cards
+    others = f" and {len(more)} more" if more else ""
+    why = "; ".join(inventory.library_problems) or "neither its driver nor the table of models tells it"
+    return (
+        f"card {first.id} ({first.model}){others} of unknown memory: {why}; mend that, or list the cards in "
+        "/etc/accelkit/cards.yaml there"
+    )

@@ -17,9 +17,11 @@ TABLES: Final = ("capacity", "allocatable")
 SHARED_AS: Final = "accelkit.io/shared-as"
 # Resources of other systems that our agents advertise, or have advertised: elsewhere the same names are not ours.
 ADVERTISED: Final = "accelkit.io/advertised"
+# The unit in which pods of the node were given memory before accelkit took it over.
+FORMER_UNIT: Final = "accelkit.io/former-unit"
 SHARED: Final = "true"
 
-_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FREED_AT_ANNOTATION)
+_ANNOTATIONS: Final = (INVENTORY_ANNOTATION, LABELS_ANNOTATION, SHARED_AS, FORMER_UNIT, FREED_AT_ANNOTATION)
 
 
 def read_share_label(node: Node) -> str | None:

@@ -16,10 +16,10 @@ import msgspec
 
 from accelkit.errors import ApiError, ServiceError, raise_first
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.ownership import build_selector, find_namespaces
 from accelkit.kube.paths import build_collection_path, build_object_path
-from accelkit.kube.reflector import list_all
 from accelkit.model.object_meta import ObjectMeta
 
 _POLL_SECONDS: Final = 1.0
@@ -54,6 +54,7 @@ _STEPS: Final = (
     ),
     (
         _LEASE,
+        Kind("NetworkPolicy", "networkpolicies", ("networking.k8s.io/v1",)),
         Kind("PodDisruptionBudget", "poddisruptionbudgets", ("policy/v1", "policy/v1beta1")),
         Kind("Service", "services", ("v1",)),
         Kind("ConfigMap", "configmaps", ("v1",)),

@@ -17,7 +17,7 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import POLL_SECONDS, for_each_node, list_named, list_nodes, wait_until_no_problem
-from accelkit.install.offers import find_offer_problem, has_cards, wants_sharing
+from accelkit.install.offers import find_library_problems, find_offer_problem, find_other_offers, wants_sharing
 from accelkit.install.owned_metadata import (
     SHARE_LABEL,
     SHARED,
@@ -28,6 +28,7 @@ from accelkit.install.owned_metadata import (
 )
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
+from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import Dialect, load_dialect
 
@@ -43,12 +44,14 @@ class Sharing:
         before: per node: labels, annotations, capacity, allocatable.
         after: the same afterwards.
         nodes: the nodes that were chosen, sorted.
+        library_problems: per node, what is wrong with the vendors' libraries there, where its offer was waited for.
     """
 
     changed: bool
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     after: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     nodes: Sequence[str] = ()
+    library_problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 async def share(
@@ -60,6 +63,8 @@ async def share(
     wait_seconds: float = 0.0,
     unit_bytes: int | None = None,
     dialect: Dialect = NATIVE,
+    counted: Collection[str] = (),
+    coexisting: Collection[str] = (),
 ) -> Sharing:
     """Set `accelkit.io/share=true` on nodes: the named ones, else all with cards that do not say `false`.
 
@@ -71,15 +76,18 @@ async def share(
         wait_seconds: where positive, wait that long for every node to offer its memory and cards.
         unit_bytes: the cluster's unit, where agents that were told another are waited for too.
         dialect: whose resources the node agents serve.
+        counted: resources of other device plugins whose pods the extender counts.
+        coexisting: names of nodes on which another device plugin may give the cards all the same.
 
     Raises:
-        ConfigurationError: a named node does not exist.
+        ConfigurationError: a named node does not exist, or another device plugin gives its cards.
         ServiceError: a node does not offer anything in time, or its agent cannot take the unit over.
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
     chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
+    _refuse_other_plugins([node for node in chosen if node.metadata.name not in coexisting], counted)
     owned = OwnedMetadata(dialect)
     former = {resource for node in listed.values() for resource in read_advertised(node)}
     patches: dict[str, Mapping[str, Mapping[str, str | None]]] = {
@@ -92,25 +100,35 @@ async def share(
     after = {name: _merge(before[name], patch) for name, patch in patches.items()}
     if not check:
         await for_each_node(patches, lambda name: _patch_metadata(api, name, patches[name]))
+    offering: Mapping[str, Node] = {}
     if wait_seconds > 0 and not (check and patches):
 
         def find_problem(node: Node) -> str | None:
             return find_offer_problem(node, unit_bytes, dialect)
 
-        await wait_until_no_problem(
+        offering = await wait_until_no_problem(
             api, names, wait_seconds, find_problem, "{count} of {all} nodes do not offer their cards: {list}"
         )
-    return Sharing(bool(patches), before, after, names)
+    problems = {name: found for name, node in sorted(offering.items()) if (found := find_library_problems(node))}
+    return Sharing(bool(patches), before, after, names, problems)
 
 
-async def list_unlabelled(api: ApiClient) -> list[str]:
-    """Return the names of nodes of which nothing says whether they have cards, sorted.
+async def list_unexamined(api: ApiClient, nodes: Collection[str] = ()) -> dict[str, bool]:
+    """Return the nodes that may be shared, and that no agent looks at yet: of the named ones, else of all.
+
+    Nodes that are labelled not to be shared are left out unless they are named.
+
+    Returns:
+        By name, sorted, whether somebody has labelled the node to be shared.
 
     Raises:
+        ConfigurationError: a named node does not exist.
         ApiError: the API server refused or did not answer.
     """
     listed = await list_nodes(api)
-    return sorted(name for name, node in listed.items() if read_share_label(node) is None and not has_cards(node))
+    chosen = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
+    labels = {node.metadata.name: read_share_label(node) for node in chosen if not _is_known(node)}
+    return {name: label == SHARED for name, label in labels.items() if nodes or label in (None, SHARED)}
 
 
 async def unshare(
@@ -201,6 +219,23 @@ def _choose(listed: Mapping[str, Node], names: Iterable[str]) -> list[Node]:
             next_step=f"choose among {', '.join(sorted(listed)) or 'no nodes'}",
         )
     return [listed[name] for name in wanted]
+
+
+def _is_known(node: Node) -> bool:
+    """Tell whether an agent has looked at a node that is shared."""
+    return read_share_label(node) == SHARED and node.find_annotation(INVENTORY_ANNOTATION) is not None
+
+
+def _refuse_other_plugins(nodes: Sequence[Node], counted: Collection[str]) -> None:
+    offers = {node.metadata.name: found for node in nodes if (found := find_other_offers(node, counted))}
+    if offers:
+        listing = "; ".join(f"{name}: {', '.join(found)}" for name, found in sorted(offers.items()))
+        raise ConfigurationError(
+            f"another device plugin gives the same cards ({listing}), so two would give one card away",
+            next_step="take these nodes out of its DaemonSet (by its node selector, or the label that its operator "
+            "reads) and wait until their kubelets have set the resource to 0, five minutes later; leave them out by "
+            "accelkit.io/share=false; or name them in node_labels_coexisting, where nobody asks for both",
+        )
 
 
 def _merge(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from accelkit.errors import DevicePluginError, InventoryError, QuantityError
 from accelkit.install.workloads import Workload, list_workloads_requesting
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES
-from accelkit.kube.reflector import list_all
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_bytes, format_unit, parse_quantity
@@ -35,13 +35,17 @@ class UnitChange:
     workloads: Sequence[Workload]
 
 
-async def plan_unit_change(api: ApiClient, unit_bytes: int, resources: Sequence[str]) -> UnitChange:
+async def plan_unit_change(
+    api: ApiClient, unit_bytes: int, resources: Sequence[str], *, former_unit_bytes: int | None = None
+) -> UnitChange:
     """Find out what a change to `unit_bytes` means, from the inventories of nodes that publish one.
 
     Args:
         api: an open client.
         unit_bytes: the unit that is wanted.
         resources: the extended resources of memory.
+        former_unit_bytes: the unit of another system that is taken over, which counts as long as no node publishes an
+            inventory; None where there is none.
 
     Raises:
         ApiError: the API server refused or did not answer.
@@ -49,6 +53,8 @@ async def plan_unit_change(api: ApiClient, unit_bytes: int, resources: Sequence[
     nodes, _ = await list_all(api, NODES, Node)
     inventories = {node.metadata.name: inventory for node in nodes if (inventory := _read_inventory(node))}
     told = {inventory.told_unit_bytes for inventory in inventories.values()}
+    if not told and former_unit_bytes is not None:
+        told = {former_unit_bytes}
     refusals = {
         name: text
         for name, each in sorted(inventories.items())

@@ -14,8 +14,8 @@ import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_collection_path
-from accelkit.kube.reflector import list_all
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import PodSpec
 

@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from accelkit.errors import ApiError
+from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.connection import Connection
 
 PatchKind = Literal["merge", "json", "apply"]
@@ -30,6 +30,9 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
 }
 # One watch event is one line; a pod may have 1.5 MiB and a list page far more.
 _READ_BUFFER_BYTES = 1 << 20
+_PAGE_TIMEOUTS = 6
+# The API server never redirects: all but 2xx is a refusal.
+_FIRST_REFUSAL = 300
 
 
 class _Status(msgspec.Struct):
@@ -52,6 +55,10 @@ class ApiClient:
         self.server = connection.server
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        # The time for a page follows its progress: only silence counts, within a bound of all of it.
+        self._page_timeout = aiohttp.ClientTimeout(
+            total=_PAGE_TIMEOUTS * timeout_seconds, connect=timeout_seconds, sock_read=timeout_seconds
+        )
         self._limit = connections
         # Of each request, since a session has no such settings.
         self._route: dict[str, Any] = {}
@@ -84,6 +91,33 @@ class ApiClient:
     ) -> bytes:
         """GET `path`; ApiError unless the answer is 2xx."""
         return await self._request("GET", path, query=query, headers=headers)
+
+    async def get_page(self, path: str, *, query: Mapping[str, str], max_bytes: int) -> bytes | bytearray:
+        """GET one page of a list, which may take longer than other requests as long as it arrives.
+
+        Raises:
+            PageTooLargeError: it has more bytes than that, or did not arrive in time.
+            ApiError: the answer is not 2xx, or there is none.
+        """
+        answer = bytearray()
+        try:
+            # Packed, a page of little sense would be a thousand times as large as what arrives of it.
+            headers = {"Accept-Encoding": "identity", **self._headers()}
+            url = self._url(path, query)
+            async with self._open().get(url, headers=headers, timeout=self._page_timeout, **self._route) as response:
+                async for chunk in response.content.iter_any():
+                    answer += chunk
+                    if len(answer) > max_bytes:
+                        raise PageTooLargeError(f"a page of {path} has more than {max_bytes} bytes")
+        except aiohttp.ConnectionTimeoutError as exc:
+            raise self._no_answer("GET", path, exc) from exc
+        except TimeoutError as exc:
+            raise PageTooLargeError(f"a page of {path} did not arrive in time") from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise self._no_answer("GET", path, exc) from exc
+        if response.status >= _FIRST_REFUSAL:
+            raise _read_refusal(response.status, bytes(answer))
+        return answer
 
     async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
         """POST `body` as JSON; ApiError unless the answer is 2xx."""
@@ -139,10 +173,13 @@ class ApiClient:
             async with request as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
-            raise ApiError(f"{method} {self.server}{path} got no answer: {str(exc) or type(exc).__name__}") from exc
-        if response.status >= 300:  # noqa: PLR2004 - the API server never redirects; all but 2xx is a refusal
+            raise self._no_answer(method, path, exc) from exc
+        if response.status >= _FIRST_REFUSAL:
             raise _read_refusal(response.status, answer)
         return answer
+
+    def _no_answer(self, method: str, path: str, error: Exception) -> ApiError:
+        return ApiError(f"{method} {self.server}{path} got no answer: {str(error) or type(error).__name__}")
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         # Encoded here once; parsing and quoting it anew would cost a tenth of a whole request.
@@ -168,9 +205,12 @@ def _read_refusal(status: int, answer: bytes) -> ApiError:
 
 async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     # StreamReader.readline refuses lines over its buffer; events may be longer.
-    pending = bytearray()
+    pending, seen = bytearray(), 0
     async for chunk in content.iter_any():
         pending += chunk
-        while (end := pending.find(b"\n")) >= 0:
+        # Where the last chunk ended, since an event of many chunks would be searched anew for each.
+        while (end := pending.find(b"\n", seen)) >= 0:
             yield bytes(pending[:end])
             del pending[: end + 1]
+            seen = 0
+        seen = len(pending)

@@ -21,9 +21,9 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import delete_if_present, get_if_present
 from accelkit.kube.paths import build_leases_path, build_object_path
-from accelkit.kube.reflector import UNREADABLE
 from accelkit.model.object_meta import ObjectMeta
 
 log = logging.getLogger(__name__)

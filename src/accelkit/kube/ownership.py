@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import build_collection_path
-from accelkit.kube.reflector import list_all
 from accelkit.model.object_meta import ObjectMeta
 
 OWNER_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/managed-by": "ansible"}

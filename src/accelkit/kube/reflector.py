@@ -3,6 +3,7 @@
 The list is consistent (no resourceVersion) and paged; the watch goes on from it with bookmarks. A watch that ends is
 resumed from the last version seen; 410 Gone, or an error event, lists again. Failures back off and never end the
 reflector. `on_replace` gets the whole collection, `on_event` one change: both run in the event loop and must not block.
+An object that cannot be read, or that `on_event` fails on, is logged once and counted, and the others go on.
 """
 
 from __future__ import annotations
@@ -13,45 +14,25 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.model.object_meta import ObjectMeta
-
-
-class Listed(Protocol):
-    """What the objects of a collection must tell: the version from which a watch goes on."""
-
-    @property
-    def metadata(self) -> ObjectMeta:
-        """Metadata of the object."""
-
+from accelkit.kube.listing import UNREADABLE, Identified, Listed, list_all, name_unreadable
+from accelkit.reporting import OnceReporter
+from accelkit.texts import shorten
 
 T = TypeVar("T", bound=Listed)
 
 log = logging.getLogger(__name__)
 
-_PAGE = "500"
 _TYPE_BYTES = 24  # enough for {"type":"BOOKMARK", however it is spaced
 # The server ends each watch after this and sends a bookmark about once a minute: longer silence is a dead connection.
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = 150.0
 _BACK_OFF_SECONDS = (0.2, 10.0)
-# What the decoder raises: also for text that is no UTF-8, and for what is nested too deep.
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(name="continue", default="")
-
-
-class _Page(msgspec.Struct, Generic[T]):
-    metadata: _ListMeta
-    items: list[T] | None = None
 
 
 class _Event(msgspec.Struct):
@@ -64,36 +45,9 @@ class _Change(msgspec.Struct, Generic[T]):
     object: T
 
 
-class _Versioned(msgspec.Struct):
-    metadata: ObjectMeta
-
-
 class _Failure(msgspec.Struct):
     code: int = 0
     message: str = ""
-
-
-async def list_all(
-    api: ApiClient, path: str, type_: type[T], *, query: Mapping[str, str] | None = None
-) -> tuple[list[T], str]:
-    """Return a whole collection, read page by page, and its resource version.
-
-    Raises:
-        ApiError: the API server refused, or did not answer so that it can be read; 410 where the pages took too long.
-    """
-    decoder: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[type_])  # type: ignore[valid-type]
-    items: list[T] = []
-    page_query = {**(query or {}), "limit": _PAGE}
-    while True:
-        answer = await api.get(path, query=page_query)
-        try:
-            page = decoder.decode(answer)
-        except UNREADABLE as exc:
-            raise ApiError(f"the list of {path} cannot be read: {exc}") from exc
-        items.extend(page.items or ())
-        if not page.metadata.continue_:
-            return items, page.metadata.resource_version
-        page_query["continue"] = page.metadata.continue_
 
 
 _event = msgspec.json.Decoder(_Event)
@@ -107,8 +61,10 @@ class Reflector(Generic[T]):
         path: the collection, as `/api/v1/pods`.
         type_: the msgspec type of one object; fields it does not name are skipped while decoding.
         query: label and field selectors.
+        trim: takes from each object what need not be kept.
         on_replace: called with all objects after each list.
         on_event: called with ADDED, MODIFIED or DELETED and the object.
+        on_unreadable: called with the same and the text of an object that cannot be read; after `on_replace`.
     """
 
     def __init__(
@@ -118,14 +74,19 @@ class Reflector(Generic[T]):
         type_: type[T],
         *,
         query: Mapping[str, str] | None = None,
+        trim: Callable[[T], None] = lambda _object: None,
         on_replace: Callable[[list[T]], None],
         on_event: Callable[[str, T], None],
+        on_unreadable: Callable[[str, bytes], None] = lambda _kind, _text: None,
     ) -> None:
         self._api = api
         self._path = path
         self._query = dict(query or {})
+        self._trim = trim
         self._on_replace = on_replace
         self._on_event = on_event
+        self._on_unreadable = on_unreadable
+        self._errors = OnceReporter(log)
         self._type = type_
         self._change: msgspec.json.Decoder[_Change[T]] = msgspec.json.Decoder(_Change[type_])  # type: ignore[valid-type]
         self._version = ""
@@ -137,6 +98,11 @@ class Reflector(Generic[T]):
     def measure_silence_seconds(self) -> float:
         """Return for how long there has been no connection to the API server: 0 while one is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
+
+    @property
+    def unreadable(self) -> int:
+        """How many objects could not be read."""
+        return self._errors.count
 
     def relist(self) -> None:
         """List anew now: a watch may be dead without our knowing."""
@@ -178,8 +144,18 @@ class Reflector(Generic[T]):
             self._turn = None
 
     async def _list(self) -> None:
-        items, self._version = await list_all(self._api, self._path, self._type, query=self._query)
+        unreadable: list[bytes] = []
+
+        def leave_out(text: bytes, error: Exception) -> None:
+            self._report(text, error)
+            unreadable.append(text)
+
+        items, self._version = await list_all(
+            self._api, self._path, self._type, query=self._query, trim=self._trim, on_unreadable=leave_out
+        )
         self._on_replace(items)
+        for text in unreadable:
+            self._on_unreadable("ADDED", text)
         self._disconnected_at = None
         self.synced.set()
 
@@ -201,17 +177,39 @@ class Reflector(Generic[T]):
                 # Only what arrives proves a connection: a server may accept every watch and refuse each in its answer.
                 self._failures = 0
                 if object_ is not None:
-                    self._on_event(kind, object_)
+                    self._tell(kind, object_)
+
+    def _tell(self, kind: str, object_: T) -> None:
+        try:
+            self._on_event(kind, object_)
+        except Exception as exc:  # noqa: BLE001 - one object must not end the service
+            name = str(object_.metadata)
+            self._errors.report(name, f"a change of {name} in {self._path} is left out", error=exc)
+
+    def _report(self, text: bytes, error: Exception) -> None:
+        name = name_unreadable(text)
+        self._errors.report(name, f"{name} in {self._path} cannot be read: {shorten(str(error))}")
 
     def _read(self, line: bytes) -> tuple[str, T | None]:
         # The type comes first. Most events are changes: decoded once, as what they are.
         if not any(kind in line[:_TYPE_BYTES] for kind in (b'"BOOKMARK"', b'"ERROR"')):
-            event = self._change.decode(line)
+            try:
+                event = self._change.decode(line)
+            except UNREADABLE as exc:
+                return self._leave_out(line, exc)
             self._version = event.object.metadata.resource_version
             return event.type, event.object
         other = _event.decode(line)
         if other.type == "ERROR":
             # Whatever the server objects to, a fresh list is the answer.
             raise ApiError(msgspec.json.decode(other.object, type=_Failure).message, status=HTTPStatus.GONE)
-        self._version = msgspec.json.decode(other.object, type=_Versioned).metadata.resource_version
+        self._version = msgspec.json.decode(other.object, type=Identified).metadata.resource_version
         return other.type, None
+
+    def _leave_out(self, line: bytes, error: Exception) -> tuple[str, None]:
+        event = _event.decode(line)
+        self._version = msgspec.json.decode(event.object, type=Identified).metadata.resource_version
+        text = bytes(event.object)
+        self._report(text, error)
+        self._on_unreadable(event.type, text)
+        return event.type, None

@@ -1,7 +1,8 @@
 """Feeds the ledger with what the API server shows: the one place where pods and nodes become holdings and cards.
 
 It takes lists and single events in any order the API server can produce. An assignment on a pod that is not bound says
-nothing and is ignored; a bound pod that asks for cards without a readable assignment is charged conservatively.
+nothing and is ignored. No object stops the others: one that cannot be read is logged once and counted, and a bound pod
+is then charged with all that its node has.
 """
 
 from __future__ import annotations
@@ -12,30 +13,31 @@ from dataclasses import dataclass
 
 import msgspec
 
-from accelkit.errors import AssignmentError, InventoryError, RequestError
-from accelkit.ledger.holding import Holding, Stage, UnassignedPod
+from accelkit.errors import InventoryError, RequestError
+from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES, BoundPods
+from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import Assignment
 from accelkit.model.cordon import apply_cordon, read_cordon
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
-from accelkit.model.pod import ConfigMap, Node, Pod
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
-from accelkit.placement.misfit import MisfitReason
+from accelkit.model.object_meta import ObjectIdentity
+from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
+from accelkit.model.request import PodRequest
+from accelkit.reporting import OnceReporter
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.foreign_assignments import read_foreign_assignment
 from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
 
-DEFAULT_UNIT_BYTES = 2**30
-# What a pod may hold whose limits make no sense to us, but perhaps to its kubelet: all there is.
-_EVERYTHING = PodRequest(
-    (
-        ContainerRequest("", Kind.APP, 1, memory_bytes=MAX_AMOUNT, compute=WHOLE_COMPUTE),
-        ContainerRequest("", Kind.APP, 1, whole=True),
-    )
-)
+
+class _BareSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _BarePod(msgspec.Struct):
+    """Who a pod is and where, of one that cannot be read as a whole."""
+
+    metadata: ObjectIdentity
+    spec: _BareSpec = msgspec.field(default_factory=_BareSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +68,31 @@ class LedgerFeed:
         self._reader = PodReader(dialects)
         self._inventories: dict[str, tuple[str, frozenset[str]]] = {}
         self._withheld: dict[str, frozenset[str]] = {}
-        # Pods with nothing of ours on them, by node: what others wrote there needs the node's cards to be understood.
-        self._foreign: dict[str, dict[str, CardPod]] = {}
+        self._errors = OnceReporter(log, logging.ERROR)
+        self._unknown = OnceReporter(log)
+        self._bound = BoundPods(ledger, self._errors)
         self.pending: dict[str, Pending] = {}
         # When each bound pod was created, for those who ask in another system's words.
         self.created: dict[str, str] = {}
+
+    @property
+    def disbelieved(self) -> int:
+        """How many pods had an assignment that is not, or not in all, believed."""
+        return self._bound.disbelieved
+
+    @property
+    def unreadable(self) -> int:
+        """How many objects could not be read."""
+        return self._errors.count
 
     def replace_nodes(self, nodes: list[Node]) -> None:
         """Take over a complete list of nodes."""
         for node in nodes:
             self._put_node(node)
-        self._ledger.keep_nodes(node.metadata.name for node in nodes)
+        names = {node.metadata.name for node in nodes}
+        for name in self._inventories.keys() - names:
+            del self._inventories[name]
+        self._ledger.keep_nodes(names)
 
     def take_node_event(self, kind: str, node: Node) -> None:
         """Take over one change of a node."""
@@ -88,16 +104,16 @@ class LedgerFeed:
 
     def replace_config_maps(self, maps: list[ConfigMap]) -> None:
         """Take over a complete list of the ConfigMaps in which another system lists the bad cards of nodes."""
-        withheld = dict(found for each in maps if (found := self._bad_cards(each)))
+        withheld = dict(found for each in maps if (found := self._read_bad_cards(each)))
         for name in withheld.keys() | self._withheld.keys():
             self._withhold(name, withheld.get(name, frozenset()))
 
     def take_config_map_event(self, kind: str, config_map: ConfigMap) -> None:
         """Take over one change of such a ConfigMap."""
-        if (found := self._bad_cards(config_map)) is not None:
+        if (found := self._read_bad_cards(config_map)) is not None:
             self._withhold(found[0], frozenset() if kind == "DELETED" else found[1])
 
-    def _bad_cards(self, config_map: ConfigMap) -> tuple[str, frozenset[str]] | None:
+    def _read_bad_cards(self, config_map: ConfigMap) -> tuple[str, frozenset[str]] | None:
         for lists in (dialect.unhealthy_cards for dialect in self._dialects):
             if lists is not None and (node := lists.find_node(config_map.metadata.name)) is not None:
                 words = (word.strip() for word in (config_map.data or {}).get(lists.key, "").split(","))
@@ -107,25 +123,45 @@ class LedgerFeed:
     def _withhold(self, name: str, words: frozenset[str]) -> None:
         if self._withheld.get(name, frozenset()) == words:
             return
-        self._withheld[name] = words
+        if words:
+            self._withheld[name] = words
+        else:
+            del self._withheld[name]
         if (seen := self._inventories.get(name)) is not None:
-            self._ledger.put_node(name, _read_inventory(seen[0], self._withheld_cards(name), name))
+            self._ledger.put_node(name, self._read_inventory(name, seen[0]))
+
+    def trim_pod(self, pod: Pod) -> None:
+        """Take from a pod what is not read of it here."""
+        self._reader.trim(pod)
 
     def replace_pods(self, pods: list[Pod]) -> list[Holding]:
         """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one."""
         self.pending.clear()
-        self._foreign.clear()
         self.created.clear()
+        bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
+        self._bound.keep(bound)
         for pod in pods:
             self._put_pod(pod)
-        return self._ledger.keep_pods(p.metadata.uid for p in pods if p.spec.node_name and not p.terminal)
+        return self._ledger.keep_pods(bound)
 
     def take_pod_event(self, kind: str, pod: Pod) -> None:
         """Take over one change of a pod."""
         if kind == "DELETED":
-            self._end(pod)
+            self._end(pod.metadata.uid, pod.spec.node_name)
         else:
             self._put_pod(pod)
+
+    def take_unreadable_pod(self, kind: str, text: bytes) -> None:
+        """Take over one change of a pod of which little can be read, or nothing."""
+        try:
+            pod = msgspec.json.decode(text, type=_BarePod)
+        except Exception:  # noqa: BLE001 - whatever it is, nobody knows whose it is
+            return
+        ref = PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+        if kind == "DELETED":
+            self._end(ref.uid, pod.spec.node_name)
+        elif pod.spec.node_name:
+            self._bound.put_unreadable(ref, pod.spec.node_name)
 
     def take_pod(self, pod: Pod) -> None:
         """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list."""
@@ -138,21 +174,34 @@ class LedgerFeed:
 
     def _put_node(self, node: Node) -> None:
         name = node.metadata.name
-        if self._put_inventory(node):
-            for pod in list(self._foreign.get(name, {}).values()):
-                self._put_bound(pod, Stage.CONFIRMED)
+        try:
+            if self._put_inventory(node):
+                self._bound.reread(name)
+        except Exception as exc:  # noqa: BLE001 - one node must not end the service
+            self._errors.report(node.metadata.uid or name, f"node {name} cannot be read", error=exc)
+            self._inventories.pop(name, None)
+            self._ledger.put_node(name, InventoryError("the node cannot be read"))
 
     def _put_inventory(self, node: Node) -> bool:
         """Take over a node's cards; False where nothing has changed."""
         name, text = node.metadata.name, node.find_annotation(INVENTORY_ANNOTATION)
         if text is None:
-            self._inventories.pop(name, None)
+            known = self._inventories.pop(name, None)
             self._ledger.put_node(name, None)
-        elif self._inventories.get(name) != (seen := (text, self._cordon(node))) or self._is_gone(name):
+            return known is not None
+        if self._inventories.get(name) != (seen := (text, self._cordon(node))):
             self._inventories[name] = seen
-            self._ledger.put_node(name, _read_inventory(text, self._withheld_cards(name), name))
+            self._ledger.put_node(name, self._read_inventory(name, text))
             return True
         return False
+
+    def _read_inventory(self, node: str, text: str) -> Inventory | InventoryError:
+        try:
+            inventory = decode_inventory(text)
+            return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, self._withheld_cards(node)))
+        except InventoryError as exc:
+            self._unknown.report(node, f"inventory of node {node} is unknown: {exc}")
+            return exc
 
     def _cordon(self, node: Node) -> frozenset[str]:
         labels = node.metadata.labels or {}
@@ -162,13 +211,18 @@ class LedgerFeed:
     def _withheld_cards(self, name: str) -> frozenset[str]:
         return self._inventories[name][1] | self._withheld.get(name, frozenset())
 
-    def _is_gone(self, name: str) -> bool:
-        entry = self._ledger.find_node(name)
-        return entry is None or (entry.problem is not None and entry.problem.reason is MisfitReason.UNKNOWN_NODE)
-
     def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
+        try:
+            self._read_pod(pod, stage)
+        except Exception as exc:  # noqa: BLE001 - one pod must not end the service
+            if pod.spec.node_name:
+                self._bound.put_unreadable(pod.ref, pod.spec.node_name, exc)
+            else:
+                self._errors.report(pod.metadata.uid, f"pod {pod.ref} cannot be read", error=exc)
+
+    def _read_pod(self, pod: Pod, stage: Stage) -> None:
         if pod.terminal:
-            self._end(pod)
+            self._end(pod.metadata.uid, pod.spec.node_name)
             return
         found = self._reader.read(pod)
         if found is None or not found.asks:
@@ -177,99 +231,16 @@ class LedgerFeed:
             self.pending[found.ref.uid] = self._pending(found)
         else:
             self.pending.pop(found.ref.uid, None)
-            self._put_bound(found, stage)
+            self.created[found.ref.uid] = found.created_at
+            self._bound.put(found, stage)
 
-    def _end(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
+    def _end(self, uid: str, node: str) -> None:
         self.pending.pop(uid, None)
         self.created.pop(uid, None)
-        self._forget_foreign(pod.spec.node_name, uid)
-        self._ledger.release(uid)
+        self._bound.end(node, uid)
 
     def _pending(self, pod: CardPod) -> Pending:
         try:
             return Pending(pod, pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES))
         except RequestError as exc:
             return Pending(pod, None, exc.with_traceback(None))
-
-    def _put_bound(self, pod: CardPod, stage: Stage) -> None:
-        self.created[pod.ref.uid] = pod.created_at
-        try:
-            assignment = self._find_assignment(pod)
-        except AssignmentError as exc:
-            self._put_unassigned(pod, str(exc))
-        else:
-            self._ledger.confirm(pod.ref, pod.node, assignment, pod.order, stage)
-
-    def _put_unassigned(self, pod: CardPod, problem: str) -> None:
-        unit_bytes = self._unit_bytes(pod.node)
-        try:
-            request = pod.read_request(unit_bytes)
-        except RequestError as exc:
-            # Bound past us with a request we would have refused; the kubelet goes by the limits alone.
-            request, problem = _request_by_limits(pod, unit_bytes), str(exc)
-        if request is not None:
-            log.warning("pod %s is bound to %s without a usable assignment: %s", pod.ref, pod.node, problem)
-            self._ledger.confirm_unassigned(UnassignedPod(pod.ref, pod.node, request, problem))
-
-    def _unit_bytes(self, node: str) -> int:
-        """Return the unit of the node, where it is known, else the cluster's."""
-        entry = self._ledger.find_node(node)
-        known = entry.inventory.unit_bytes if entry and entry.inventory else self._ledger.unit_bytes
-        return known or DEFAULT_UNIT_BYTES
-
-    def _find_assignment(self, pod: CardPod) -> Assignment:
-        """Return the assignment that we wrote on a bound pod, else what another system wrote.
-
-        Raises:
-            AssignmentError: there is neither, or it cannot be used.
-        """
-        if isinstance(pod.assignment, Assignment):
-            try:
-                _check_assignment(pod, pod.assignment)
-            except AssignmentError:
-                self._remember_foreign(pod)
-                raise
-            self._forget_foreign(pod.node, pod.ref.uid)
-            return pod.assignment
-        self._remember_foreign(pod)
-        if pod.assignment is not None:
-            raise AssignmentError(str(pod.assignment))
-        entry = self._ledger.find_node(pod.node)
-        if entry is not None and entry.inventory is not None:
-            found = read_foreign_assignment(pod, entry.list_cards(), entry.inventory.unit_bytes)
-            if found is not None:
-                return found
-        raise AssignmentError("it has none")
-
-    def _remember_foreign(self, pod: CardPod) -> None:
-        self._foreign.setdefault(pod.node, {})[pod.ref.uid] = pod
-
-    def _forget_foreign(self, node: str, uid: str) -> None:
-        if (pods := self._foreign.get(node)) is not None:
-            pods.pop(uid, None)
-
-
-def _check_assignment(pod: CardPod, assignment: Assignment) -> None:
-    # Anybody who may write the pod can write this annotation. Amounts are not compared: they were fixed in the unit of
-    # their time.
-    for limit in pod.list_device_limits():
-        shares = assignment.containers.get(limit.container, ())
-        if not any(share.whole is limit.whole for share in shares):
-            raise AssignmentError(f"its assignment gives container {limit.container} no {limit.resource}")
-
-
-def _request_by_limits(pod: CardPod, unit_bytes: int) -> PodRequest | None:
-    try:
-        return pod.read_request_by_limits(unit_bytes)
-    except RequestError:
-        return _EVERYTHING
-
-
-def _read_inventory(text: str, cordon: frozenset[str], node: str) -> Inventory | InventoryError:
-    try:
-        inventory = decode_inventory(text)
-        return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, cordon))
-    except InventoryError as exc:
-        log.warning("inventory of node %s is unknown: %s", node, exc)
-        return exc

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
 from accelkit.placement.fit import CardState
+from accelkit.reporting import OnceReporter
+
+log = logging.getLogger(__name__)
 
 _Offer: TypeAlias = Mapping[str, CardState]
 
@@ -26,6 +30,8 @@ class FreedNodes:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._tick = -1
+        self._epoch = 0
+        self._errors = OnceReporter(log, logging.ERROR)
         self._offers: dict[str, _Offer] = {}
 
     def find(self) -> list[str]:
@@ -33,8 +39,19 @@ class FreedNodes:
         table = self._ledger.table
         if table.tick == self._tick:
             return []
+        if table.epoch != self._epoch:
+            self._epoch = table.epoch
+            self._offers = {name: each for name, each in self._offers.items() if self._ledger.find_node(name)}
         rows, self._tick = table.find_changed_rows(self._tick), table.tick
-        return [entry.name for row in rows.tolist() if self._gained(entry := self._ledger.find_node_at(row))]
+        entries = map(self._ledger.find_node_at, rows.tolist())
+        return [entry.name for entry in entries if entry is not None and self._is_freed(entry)]
+
+    def _is_freed(self, entry: NodeEntry) -> bool:
+        try:
+            return self._gained(entry)
+        except Exception as exc:  # noqa: BLE001 - one node must not end the service
+            self._errors.report(entry.name, f"what node {entry.name} has to give cannot be compared", error=exc)
+            return False
 
     def _gained(self, entry: NodeEntry) -> bool:
         before, now = self._offers.get(entry.name, _NOTHING), _offer(entry)

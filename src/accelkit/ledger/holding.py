@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from accelkit.model.assignment import Assignment
@@ -134,7 +134,17 @@ class NodeEntry:
 
     def _count(self) -> list[CardState]:
         unassigned = list(self.unassigned.values())
-        return [_state(card, self.uses.get(card.id), unassigned) for card in self.list_cards()]
+        return [_state(card, self.find_use(card.id), unassigned) for card in self.list_cards()]
+
+    def find_use(self, card: str) -> CardUse | None:
+        """Return what pods hold of a card, as they say and as the node's agent adds."""
+        use = self.uses.get(card)
+        more = [share for share in self.inventory.uncounted if share.card == card] if self.inventory else []
+        if more:
+            use = CardUse() if use is None else replace(use)
+            for share in more:
+                use.add(Charge(share.memory_bytes, share.compute, share.whole), +1)
+        return use
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
         """Count a pod's charges in (+1) or out (-1)."""

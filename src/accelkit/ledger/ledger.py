@@ -21,10 +21,12 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.model.units import format_unit
+from accelkit.placement.budget import Budget
 from accelkit.placement.charges import count_charges
 from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
+from accelkit.texts import shorten
 
 
 class Ledger:
@@ -39,7 +41,7 @@ class Ledger:
         self.unit_bytes = unit_bytes
         self.table = Table()
         self._nodes: dict[str, NodeEntry] = {}
-        self._by_row: list[NodeEntry] = []
+        self._by_row: list[NodeEntry | None] = []
         self._names: list[str] = []
         self._where: dict[str, str] = {}
         self._lock = threading.RLock()
@@ -54,7 +56,7 @@ class Ledger:
             elif inventory is None:
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.NO_INVENTORY, resolvable=False)
             else:
-                entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=inventory.message, resolvable=False)
+                entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=shorten(inventory.message), resolvable=False)
             # Nodes report their status all day; what changes no card must not have verdicts made anew.
             if (entry.inventory, entry.problem) != before:
                 self.table.update(entry)
@@ -66,6 +68,7 @@ class Ledger:
                 entry = self._nodes[name]
                 entry.inventory, entry.problem = None, Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
                 self.table.update(entry)
+                self._forget_if_gone(entry)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
         """Forget every node that a complete list did not show."""
@@ -94,15 +97,22 @@ class Ledger:
             self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
             return placed
 
-    def place(self, entry: NodeEntry, request: PodRequest, policy: Policy) -> Assignment | Misfit:
-        """Choose cards on a node without holding them; a misfit says whether the empty node would do."""
+    def place(
+        self, entry: NodeEntry, request: PodRequest, policy: Policy, budget: Budget | None = None
+    ) -> Assignment | Misfit:
+        """Choose cards on a node without holding them; a misfit says whether the empty node would do.
+
+        What is too complex is taken to fit no better on the empty node, so that nobody is evicted for a puzzle.
+        """
         with self._lock:
             if entry.problem is not None:
                 return entry.problem
-            placed = place(entry.list_card_states(), request, policy)
+            placed = place(entry.list_card_states(), request, policy, budget)
             if isinstance(placed, Assignment):
                 return placed
-            alone = place(build_empty_states(entry.list_cards()), request, policy)
+            if placed.reason is MisfitReason.TOO_COMPLEX:
+                return Misfit(placed.reason, resolvable=False)
+            alone = place(build_empty_states(entry.list_cards()), request, policy, budget)
             if isinstance(alone, Assignment):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
@@ -153,6 +163,7 @@ class Ledger:
                 entry.charge(held.charges.items(), -1)
             entry.unassigned.pop(uid, None)
             self.table.update(entry)
+            self._forget_if_gone(entry)
             return True
 
     def keep_pods(self, uids: Iterable[str]) -> list[Holding]:
@@ -174,19 +185,18 @@ class Ledger:
         """Return a node's entry; callers read it and change nothing."""
         return self._nodes.get(name)
 
-    def find_node_at(self, row: int) -> NodeEntry:
-        """Return the entry of a row of the table."""
+    def find_node_at(self, row: int) -> NodeEntry | None:
+        """Return the entry of a row of the table, None where its node is gone."""
         return self._by_row[row]
 
     def list_node_names(self) -> list[str]:
-        """Return the names of all nodes in the order of the table's rows; callers change nothing."""
+        """Return the names of all nodes by the table's rows, empty for free ones; callers change nothing."""
         return self._names
 
     def list_nodes(self) -> Iterator[NodeEntry]:
         """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
         with self._lock:
-            entries = sorted(self._nodes.items())
-        return (entry for _, entry in entries if not entry.gone)
+            return iter([entry for _, entry in sorted(self._nodes.items())])
 
     def __len__(self) -> int:
         return len(self._where)
@@ -204,10 +214,19 @@ class Ledger:
         if entry is None:
             entry = NodeEntry(name, self.table.add_row(), problem=Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False))
             self._nodes[name] = entry
-            self._by_row.append(entry)
-            self._names.append(name)
+            if entry.row == len(self._by_row):
+                self._by_row.append(entry)
+                self._names.append(name)
+            else:
+                self._by_row[entry.row], self._names[entry.row] = entry, name
             self.table.update(entry)
         return entry
+
+    def _forget_if_gone(self, entry: NodeEntry) -> None:
+        if entry.gone:
+            del self._nodes[entry.name]
+            self._by_row[entry.row], self._names[entry.row] = None, ""
+            self.table.free_row(entry.row)
 
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
         if inventory.problem and not inventory.next_unit_bytes:

@@ -37,13 +37,16 @@ def is_simple(request: PodRequest) -> bool:
 class Table:
     """One row per node, one column per card.
 
-    Rows are kept for ever: a node that goes leaves a row of problem nodes, and takes it up again when it returns.
+    The row of a node that goes is given to the next that comes. `epoch` counts the nodes that went: whoever keeps
+    something by their names then begins anew.
     `changed_at` holds, per row, the tick of its last change, so that a cached verdict knows which rows to judge again.
     """
 
     def __init__(self) -> None:
         self.tick = 0
+        self.epoch = 0
         self.rows = 0
+        self._free_rows: list[int] = []
         self.changed_at: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
         self.used_fraction: npt.NDArray[np.float64] = np.zeros(_FIRST_ROWS, dtype=np.float64)
         self._known: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROWS, dtype=np.bool_)
@@ -54,12 +57,21 @@ class Table:
         self._usable: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
 
     def add_row(self) -> int:
-        """Append a row of an unknown node and return its number."""
+        """Return the number of a row for an unknown node."""
+        if self._free_rows:
+            return self._free_rows.pop()
         row = self.rows
         self.rows += 1
         if self.rows > len(self._known):
             self._grow(2 * len(self._known), self._free.shape[1])
         return row
+
+    def free_row(self, row: int) -> None:
+        """Take the row of a node that is gone; nothing fits it until it is another node's."""
+        self.tick += 1
+        self.epoch += 1
+        self._known[row] = False
+        self._free_rows.append(row)
 
     def update(self, entry: NodeEntry) -> None:
         """Copy a node's present state into its row."""

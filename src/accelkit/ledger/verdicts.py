@@ -1,13 +1,15 @@
 """Judges all nodes for one shape of request, and keeps the verdicts while the nodes do not change.
 
 Pods come in shapes: the replicas of a Deployment ask for the same. The first of a shape is judged on every node, later
-ones only where nodes changed since. Simple shapes are judged by the table; others node by node with `fit.place`, once
-for each distinct state of cards.
+ones only where nodes changed since. Simple shapes are judged by the table, all nodes at once. Others are judged with
+`fit.place`, once for each distinct state of cards: only the nodes that are asked about, within a budget, and in turns
+with whatever else the process has to do.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
@@ -17,6 +19,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import FITS, FULL, NEVER, PROBLEM, is_simple
 from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -24,6 +27,10 @@ FITTING: Final = -1
 
 _SHAPES = 32
 _STATES = 20_000
+_REASONS: Final = 64
+# One turn is a few milliseconds; a node costs so much before its search begins.
+_STEPS_PER_TURN: Final = 200
+_STEPS_PER_NODE: Final = 2
 
 
 @dataclass(slots=True)
@@ -32,19 +39,44 @@ class ShapeVerdict:
 
     Sets and dictionaries by name, since a scheduler asks by name, thousands at a time; reasons are few and known by
     their number in `reasons`.
+
+    Attributes:
+        stale: the nodes that changed since they were judged, or never were; always empty for simple shapes.
+        most_reasons: how many there may be before the unused ones are dropped.
     """
 
+    request: PodRequest
+    policy: Policy
     fits: set[str] = field(default_factory=set)
     failing: dict[str, int] = field(default_factory=dict)
     reasons: list[Misfit] = field(default_factory=list)
+    stale: set[str] = field(default_factory=set)
     tick: int = -1
+    epoch: int = 0
     by_state: dict[object, int] = field(default_factory=dict)
+    most_reasons: int = _REASONS
 
     def assign_number(self, misfit: Misfit) -> int:
         """Return a reason's number."""
         if misfit not in self.reasons:
             self.reasons.append(misfit)
         return self.reasons.index(misfit)
+
+    def drop_unused(self) -> None:
+        """Forget the reasons that no node fails for any more: what a node says of itself ends in them."""
+        if len(self.reasons) <= self.most_reasons:
+            return
+        used = sorted({*self.failing.values(), *self.by_state.values()} - {FITTING})
+        places = {number: place for place, number in enumerate(used)} | {FITTING: FITTING}
+        self.reasons = [self.reasons[number] for number in used]
+        self.failing = {name: places[number] for name, number in self.failing.items()}
+        self.by_state = {state: places[number] for state, number in self.by_state.items()}
+        # Where each node has its own, they are not gone through at each change.
+        self.most_reasons = _REASONS + 2 * len(used)
+
+    def forget_nodes(self) -> None:
+        """Forget the verdict on every node, but not what was decided of states of cards."""
+        self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
     def put(self, node: str, number: int) -> None:
         """Note the verdict on one node: a reason's number, or FITTING."""
@@ -64,23 +96,57 @@ class ShapeVerdicts:
         self._shapes: OrderedDict[tuple[PodRequest, Policy], ShapeVerdict] = OrderedDict()
 
     def judge(self, request: PodRequest, policy: Policy) -> ShapeVerdict:
-        """Return the verdict on every node the ledger knows, as of now; callers change nothing."""
+        """Return the verdict on every node the ledger knows, as of now, but for the stale ones.
+
+        Callers change nothing; `judge_stale` judges the others.
+        """
         key = (request, policy)
         verdict = self._shapes.get(key)
         if verdict is None:
-            verdict = self._shapes[key] = ShapeVerdict()
+            verdict = self._shapes[key] = ShapeVerdict(request, policy)
             if len(self._shapes) > _SHAPES:
                 self._shapes.popitem(last=False)
         else:
             self._shapes.move_to_end(key)
-        tick = self._ledger.table.tick
+        tick, epoch = self._ledger.table.tick, self._ledger.table.epoch
+        if verdict.epoch != epoch:
+            verdict.forget_nodes()
+            verdict.epoch = epoch
         if verdict.tick != tick:
+            verdict.drop_unused()
             if is_simple(request):
                 self._judge_simple(verdict, request)
             else:
-                self._judge_each(verdict, request, policy)
+                rows = self._ledger.table.find_changed_rows(verdict.tick).tolist()
+                entries = (self._ledger.find_node_at(row) for row in rows)
+                verdict.stale.update(entry.name for entry in entries if entry is not None)
+                if len(verdict.by_state) > _STATES:
+                    verdict.by_state.clear()
             verdict.tick = tick
         return verdict
+
+    def judge_stale(self, verdict: ShapeVerdict, names: Iterable[str], budget: Budget) -> Iterator[None]:
+        """Judge those of these nodes that are stale; each `next` is one turn, between which the ledger may change.
+
+        Where the budget is spent the other nodes get TOO_COMPLEX. They stay stale, so the next call goes on with them.
+        """
+        turn = _STEPS_PER_TURN
+        for name in [name for name in names if name in verdict.stale]:
+            entry = self._ledger.find_node(name)
+            # Another caller may have judged it meanwhile.
+            if entry is None or name not in verdict.stale:
+                continue
+            before = budget.steps
+            number = self._number(verdict, entry, budget)
+            if number is None:
+                number = verdict.assign_number(Misfit(MisfitReason.TOO_COMPLEX, resolvable=False))
+            else:
+                verdict.stale.discard(name)
+            verdict.put(name, number)
+            turn -= before - budget.steps + _STEPS_PER_NODE
+            if turn <= 0:
+                turn = _STEPS_PER_TURN
+                yield
 
     def _judge_simple(self, verdict: ShapeVerdict, request: PodRequest) -> None:
         container, table = request.containers[0], self._ledger.table
@@ -103,34 +169,46 @@ class ShapeVerdicts:
                 verdict.failing.update(dict.fromkeys(compress(names, (codes == code).tolist()), numbers[code]))
             rows, codes = rows[codes == PROBLEM], codes[codes == PROBLEM]
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            entry = self._ledger.find_node_at(row)
-            verdict.put(entry.name, verdict.assign_number(entry.problem) if entry.problem else numbers[code])
+            if (entry := self._ledger.find_node_at(row)) is not None:
+                verdict.put(entry.name, verdict.assign_number(entry.problem) if entry.problem else numbers[code])
 
-    def _judge_each(self, verdict: ShapeVerdict, request: PodRequest, policy: Policy) -> None:
-        if len(verdict.by_state) > _STATES:
-            verdict.by_state.clear()
-        for row in self._ledger.table.find_changed_rows(verdict.tick).tolist():
-            entry = self._ledger.find_node_at(row)
-            verdict.put(entry.name, self._number(verdict, request, policy, entry))
-
-    def _number(self, verdict: ShapeVerdict, request: PodRequest, policy: Policy, entry: NodeEntry) -> int:
+    def _number(self, verdict: ShapeVerdict, entry: NodeEntry, budget: Budget) -> int | None:
+        """Return the number of the verdict on a node; None where the budget did not suffice for one."""
         if entry.problem is not None:
             return verdict.assign_number(entry.problem)
-        key = _state_key(entry)
+        key = _state_key(entry, verdict.request)
         if key not in verdict.by_state:
-            placed = self._ledger.place(entry, request, policy)
-            verdict.by_state[key] = FITTING if isinstance(placed, Assignment) else verdict.assign_number(placed)
+            if budget.is_spent():
+                return None
+            placed = self._ledger.place(entry, verdict.request, verdict.policy, budget)
+            if isinstance(placed, Assignment):
+                verdict.by_state[key] = FITTING
+            elif placed.reason is MisfitReason.TOO_COMPLEX and budget.is_spent():
+                return None
+            else:
+                verdict.by_state[key] = verdict.assign_number(placed)
         return verdict.by_state[key]
 
 
-def _state_key(entry: NodeEntry) -> tuple[object, ...]:
-    # Identities do not matter for whether a pod fits, unless links name them.
-    linked = any(card.links for card in entry.list_cards())
-    return tuple(
-        (
-            *(state.free_bytes, state.free_compute, state.empty, state.card.memory_bytes, state.card.reserved_bytes),
-            *(state.card.model, state.card.numa, state.card.placeable, state.card.number),
-            *((state.card.id, state.card.links) if linked else ()),
-        )
-        for state in entry.list_card_states()
+def _state_key(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
+    # Identities do not matter for whether a pod fits, unless links name them; then it is their places that do.
+    links: list[object] = []
+    if any(container.link for container in request.containers):
+        places = {card.id: place for place, card in enumerate(entry.list_cards())}
+        links = [tuple((places.get(link.to), link.kind) for link in card.links) for card in entry.list_cards()]
+    return (
+        *links,
+        *(
+            (
+                *(
+                    state.free_bytes,
+                    state.free_compute,
+                    state.empty,
+                    state.card.memory_bytes,
+                    state.card.reserved_bytes,
+                ),
+                *(state.card.model, state.card.numa, state.card.placeable, state.card.number),
+            )
+            for state in entry.list_card_states()
+        ),
     )

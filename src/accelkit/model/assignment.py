@@ -8,9 +8,11 @@ import msgspec
 
 from accelkit.errors import AssignmentError
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
+from accelkit.texts import shorten
 
 ASSIGNMENT_ANNOTATION: Final = "accelkit.io/assignment"
 ASSIGNMENT_VERSION: Final = 1
+MAX_ASSIGNMENT_BYTES: Final = 64 * 1024
 # Stands in an assignment for what the pod has left and another pod is about to be charged with; no container's name.
 MOVING: Final = "(moving)"
 
@@ -49,17 +51,33 @@ def decode_assignment(text: str) -> Assignment:
     """Read the annotation's value.
 
     Raises:
-        AssignmentError: malformed, of another version, or with amounts that cannot be.
+        AssignmentError: too long, malformed, of another version, or with amounts that cannot be.
     """
+    if len(text) > MAX_ASSIGNMENT_BYTES:
+        raise AssignmentError(f"assignment of {len(text)} characters is over the limit of {MAX_ASSIGNMENT_BYTES}")
     try:
         version = _version.decode(text).version
         if version != ASSIGNMENT_VERSION:
             raise AssignmentError(f"assignment version {version} is not known (this is version {ASSIGNMENT_VERSION})")
         assignment = _assignment.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise AssignmentError(f"assignment cannot be read: {exc}") from exc
+        raise AssignmentError(shorten(f"assignment cannot be read: {exc}")) from exc
     for container, shares in assignment.containers.items():
         for share in shares:
             if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= WHOLE_COMPUTE:
-                raise AssignmentError(f"assignment of container {container} has impossible amounts")
+                raise AssignmentError(f"assignment of container {shorten(container)} has impossible amounts")
     return assignment
+
+
+def is_equal(one: Assignment, other: Assignment) -> bool:
+    """Whether two assignments give every container the same; what is moving and the order of shares are left aside."""
+    return _sorted(one) == _sorted(other)
+
+
+def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
+    # The memory of a whole card is all of it, whatever it was thought to be; compute is the ledger's alone.
+    return {
+        name: sorted((share.card, 0 if share.whole else share.memory_bytes, share.whole) for share in shares)
+        for name, shares in assignment.containers.items()
+        if shares and name != MOVING
+    }

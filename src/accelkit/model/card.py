@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-# The kubelet takes device IDs of up to 63 characters; `<card>::<number>` needs some for the number.
+# The kubelet takes device IDs of up to 63 characters, of which the number of a unit needs some.
 MAX_CARD_ID = 48
 
 
@@ -42,6 +42,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         memory_source: what said how much memory there is (`nvml`, `sysfs`, `dmem`, `table`, `admin`); empty if nothing.
         estimated: whether that source knows the kind of card only, not this one.
         cordoned: taken out of placement by somebody, whatever its health.
+        fault: what took it out of placement until it is mended, for the agent to remember; empty for nothing.
         enforcement: what keeps shares of this card within their memory (`mps`, `dmem`); empty where they are advisory.
     """
 
@@ -62,6 +63,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     estimated: bool = False
     cordoned: bool = False
     enforcement: str = ""
+    fault: str = ""
 
     @property
     def placeable(self) -> bool:

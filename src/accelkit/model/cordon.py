@@ -31,10 +31,11 @@ def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ..
     if not words and not any(card.cordoned for card in cards):
         return tuple(cards)
     return tuple(
-        msgspec.structs.replace(card, cordoned=_named(card, number, words)) for number, card in enumerate(cards)
+        msgspec.structs.replace(card, cordoned=is_named(card, number, words)) for number, card in enumerate(cards)
     )
 
 
-def _named(card: Card, place: int, words: frozenset[str]) -> bool:
+def is_named(card: Card, place: int, words: frozenset[str]) -> bool:
+    """Return whether words name a card; `place` is its number where it has none."""
     number = place if card.index is None else card.index
     return bool({_ALL, card.id, str(number), f"card{card.number}"} & words)

@@ -6,19 +6,31 @@ node's cards unknown, which is not the same as having none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from accelkit.errors import InventoryError
+from accelkit.model.assignment import Share
 from accelkit.model.card import MAX_CARD_ID, Card
 from accelkit.model.units import MAX_AMOUNT
+from accelkit.texts import shorten
 
 INVENTORY_ANNOTATION: Final = "accelkit.io/inventory"
 # When the extender last announced that cards of the node were freed.
 FREED_AT_ANNOTATION: Final = "accelkit.io/freed-at"
 INVENTORY_VERSION: Final = 1
 MAX_INVENTORY_BYTES: Final = 64 * 1024
+MAX_FORMER_UNITS: Final = 8
+
+
+class FormerUnit(msgspec.Struct, frozen=True):
+    """A unit of memory that a node had before; pods that started up to `until`, in Unix seconds, were given it."""
+
+    unit_bytes: int
+    until: int
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -31,6 +43,10 @@ class Inventory(msgspec.Struct, frozen=True):
         problem: why it cannot, as a sentence; empty where it only waits for pods to end.
         topology: how near every two cards are: row i, column j is the letter of a `accelkit.model.topology.Nearness`;
             empty where nobody looked.
+        uncounted: what containers hold of cards beyond what the assignments of their pods say together, where those
+            cannot be written.
+        former_units: the units that pods of the node were given devices in before this one, newest last.
+        library_problems: which libraries of the cards' vendors are of no use on the node, and why, as sentences.
     """
 
     unit_bytes: int
@@ -39,11 +55,39 @@ class Inventory(msgspec.Struct, frozen=True):
     next_unit_bytes: int = 0
     problem: str = ""
     topology: tuple[str, ...] = ()
+    uncounted: tuple[Share, ...] = ()
+    former_units: tuple[FormerUnit, ...] = ()
+    library_problems: tuple[str, ...] = ()
 
     @property
     def told_unit_bytes(self) -> int:
         """The unit that the agent was told to advertise."""
         return self.next_unit_bytes or self.unit_bytes
+
+
+def find_unit(unit_bytes: int, former_units: Sequence[FormerUnit], started_at: str | None) -> int:
+    """Return what one unit of memory is worth to a pod, in bytes: what it was when its kubelet gave it its devices.
+
+    Args:
+        unit_bytes: the node's present unit.
+        former_units: those that it had before, newest last.
+        started_at: the start time in the pod's status, which its kubelet writes; None before.
+    """
+    former = None if started_at is None else find_former_unit(former_units, started_at)
+    return unit_bytes if former is None else former.unit_bytes
+
+
+def find_former_unit(former_units: Sequence[FormerUnit], started_at: str) -> FormerUnit | None:
+    """Return the former unit that a pod which started then was given devices in; None where it was the present one."""
+    started = _read_seconds(started_at) if former_units else None
+    return None if started is None else next((each for each in former_units if started <= each.until), None)
+
+
+def _read_seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 class _Version(msgspec.Struct):
@@ -82,7 +126,7 @@ def decode_inventory(text: str) -> Inventory:
             )
         inventory = _inventory.decode(text)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise InventoryError(f"inventory cannot be read: {exc}") from exc
+        raise InventoryError(f"inventory cannot be read: {shorten(str(exc))}") from exc
     _check(inventory)
     return inventory
 
@@ -92,13 +136,25 @@ def _check(inventory: Inventory) -> None:
         raise InventoryError(f"inventory has the impossible unit of {inventory.unit_bytes} bytes")
     if not 0 <= inventory.next_unit_bytes <= MAX_AMOUNT:
         raise InventoryError(f"inventory has the impossible next unit of {inventory.next_unit_bytes} bytes")
+    _check_history(inventory.former_units)
     seen = set[str]()
     for card in inventory.cards:
         if not card.id or len(card.id) > MAX_CARD_ID or "::" in card.id:
-            raise InventoryError(f"inventory has the impossible card id {card.id!r}")
+            raise InventoryError(f"inventory has the impossible card id {shorten(card.id)!r}")
         if card.id in seen:
-            raise InventoryError(f"inventory names card {card.id} twice")
+            raise InventoryError(f"inventory names card {shorten(card.id)} twice")
         seen.add(card.id)
         for amount in (card.reserved_bytes, card.memory_bytes):
             if amount is not None and not 0 <= amount <= MAX_AMOUNT:
-                raise InventoryError(f"inventory gives card {card.id} an impossible amount of memory")
+                raise InventoryError(f"inventory gives card {shorten(card.id)} an impossible amount of memory")
+    for share in inventory.uncounted:
+        if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= MAX_AMOUNT:
+            raise InventoryError(f"inventory counts an impossible amount of card {shorten(share.card)}")
+
+
+def _check_history(former_units: Sequence[FormerUnit]) -> None:
+    if len(former_units) > MAX_FORMER_UNITS:
+        raise InventoryError(f"inventory has {len(former_units)} former units, at most {MAX_FORMER_UNITS} can be")
+    ends = [each.until for each in former_units]
+    if ends != sorted(ends) or not all(0 < each.unit_bytes <= MAX_AMOUNT for each in former_units):
+        raise InventoryError("inventory has an impossible history of units")

@@ -15,6 +15,8 @@ from accelkit.errors import AssignmentError
 ALLOCATIONS_KEY: Final = "allocations.json"
 ALLOCATIONS_LABELS: Final = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component": "allocations"}
 ALLOCATIONS_VERSION: Final = 1
+# A ConfigMap takes 1 MiB of data, and the API server counts its other parts too.
+_MOST_BYTES: Final = 1_000_000
 
 
 class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,12 +45,13 @@ class StrangeProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Allocations(msgspec.Struct, frozen=True):
-    """All of a node; `processes` is None where nobody can look."""
+    """All of a node; `processes` is None where nobody can look, `left_out` how many pods found no room."""
 
     node: str
     pods: tuple[HeldPod, ...]
     processes: tuple[StrangeProcess, ...] | None = None
     version: int = ALLOCATIONS_VERSION
+    left_out: int = 0
 
 
 class _Version(msgspec.Struct):
@@ -57,6 +60,24 @@ class _Version(msgspec.Struct):
 
 _version = msgspec.json.Decoder(_Version)
 _allocations = msgspec.json.Decoder(Allocations)
+
+
+def fit_allocations(allocations: Allocations, most_bytes: int = _MOST_BYTES) -> Allocations:
+    """Leave out the pods that find no room in a ConfigMap: the longest first, of equal ones the last by name."""
+    if len(msgspec.json.encode(allocations)) <= most_bytes:
+        return allocations
+    sizes = [len(msgspec.json.encode(pod)) + 1 for pod in allocations.pods]
+    total = len(pods := allocations.pods)
+    # With a number that has as many digits as the one that will be there, at least.
+    room = most_bytes - len(msgspec.json.encode(msgspec.structs.replace(allocations, pods=(), left_out=total)))
+    kept = set[int]()
+    for index in sorted(range(total), key=lambda index: (sizes[index], pods[index].namespace, pods[index].name)):
+        room -= sizes[index]
+        if room < 0:
+            break
+        kept.add(index)
+    fitting = tuple(pods[index] for index in sorted(kept))
+    return msgspec.structs.replace(allocations, pods=fitting, left_out=total - len(fitting))
 
 
 def encode_allocations(allocations: Allocations) -> str:

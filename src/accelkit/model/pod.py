@@ -57,12 +57,31 @@ class PodCondition(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
 
 
+class ContainerState(msgspec.Struct, omit_defaults=True):
+    """What a container does; `running` is there while it runs."""
+
+    running: dict[str, str] | None = None
+
+
+class ContainerStatus(msgspec.Struct, omit_defaults=True):
+    """status of a container; its runtime's name for it is `containerd://<id>`."""
+
+    name: str
+    container_id: str = msgspec.field(name="containerID", default="")
+    state: ContainerState = msgspec.field(default_factory=ContainerState)
+
+
 class PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """status of a pod; the kubelet sets the start time once it has admitted the pod, devices and all."""
+    """status of a pod; the kubelet sets the start time once it has admitted the pod, devices and all.
+
+    Nobody but kubelets may write it: those who may edit pods cannot edit their status.
+    """
 
     phase: str = ""
     start_time: str | None = None
     conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class Pod(msgspec.Struct, omit_defaults=True):
@@ -81,6 +100,11 @@ class Pod(msgspec.Struct, omit_defaults=True):
     def terminal(self) -> bool:
         """Whether its containers have ended for good, so that it holds no card any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    def list_running(self) -> dict[str, str]:
+        """Return the containers that run, with what their runtime calls each."""
+        statuses = (*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ()))
+        return {each.name: each.container_id for each in statuses if each.state.running is not None}
 
     @property
     def unschedulable(self) -> bool:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
+
+# More cards than any machine has; beyond it a request is a mistake, and its combinations a trap.
+MAX_CARDS: Final = 128
+# Each holds a card of its own or shares one: more is a mistake too, and what is compared with each other many.
+MAX_CONTAINERS: Final = 128
 
 
 class Kind(StrEnum):
@@ -48,8 +54,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     link: str = ""
     numa: str = ""
     policy: str = ""
-    allowed: tuple[int, ...] = ()
-    denied: tuple[int, ...] = ()
+    allowed: frozenset[int] = frozenset()
+    denied: frozenset[int] = frozenset()
 
 
 class PodRequest(msgspec.Struct, frozen=True):

@@ -6,7 +6,10 @@ Base units are bytes of memory and thousandths of a card's compute.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Context, Decimal, InvalidOperation
+from typing import Final
 
 from accelkit.errors import QuantityError
 
@@ -18,14 +21,14 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei"
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _FRACTION = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,40})([EPTGMK]i|[EPTGMk]|[num]|[eE][+-]?[0-9]{1,3})?")
-# The sizes that one unit of memory may have, largest first; any spelling of one of them will do (100MB for 0.1GB).
-UNITS = (
-    *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GB"),
-    *("8MiB", "4MiB", "2MiB", "1MiB", "0.001GB"),
-)
+_SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
+# Parts of a GiB are no whole number of bytes. Rounded down, a card of up to 1 TiB has exactly 10, 100 or 1000 times its
+# GiB of them.
+_PARTS = {Decimal("0.1"): 2**30 // 10, Decimal("0.01"): 2**30 // 100, Decimal("0.001"): 2**30 // 1000}
+# Of what is no quantity; longer than any that is.
+_SHOWN = 60
 # Enough for every digit of the two patterns: rounding would make a whole number of what is none.
 _EXACT = Context(prec=100)
-_SIZE = re.compile(r"([0-9.]{1,40}) ?([KMGTPE]i|[kKMGTPE]?)B?")
 
 
 def parse_quantity(text: str | int) -> int:
@@ -38,7 +41,7 @@ def parse_quantity(text: str | int) -> int:
         return _checked(Decimal(text), text)
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise QuantityError(f"{text!r} is not a Kubernetes quantity")
+        raise QuantityError(f"{text[:_SHOWN]!r} is not a Kubernetes quantity")
     number, suffix = match[1], match[2] or ""
     try:
         if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
@@ -69,7 +72,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_unit(text: str) -> int:
-    """Read a unit of memory as bytes: one of `UNITS`; a bare number counts GB, as GCUShare's memoryUnit does.
+    """Read a unit of memory as bytes: one of `UNITS`; a bare number counts GiB, as GCUShare's memoryUnit does.
 
     Raises:
         QuantityError: it is none of them.
@@ -77,17 +80,17 @@ def parse_unit(text: str) -> int:
     written = text.strip()
     listing = ", ".join(UNITS)
     try:
-        size = parse_size(f"{written}GB" if re.fullmatch(r"[0-9.]+", written) else written)
+        size = _parse_unit_size(f"{written}GiB" if re.fullmatch(r"[0-9.]+", written) else written)
     except QuantityError as exc:
         raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}") from exc
-    if format_unit(size) not in UNITS:
+    if size not in UNITS.values():
         raise QuantityError(f"{text!r} is no unit of memory", next_step=f"choose one of {listing}")
     return size
 
 
 def format_unit(unit_bytes: int) -> str:
     """Write a unit as `UNITS` does, else as any amount."""
-    return next((name for name in UNITS if parse_size(name) == unit_bytes), format_bytes(unit_bytes))
+    return next((name for name, size in UNITS.items() if size == unit_bytes), format_bytes(unit_bytes))
 
 
 def format_bytes(amount: int) -> str:
@@ -106,6 +109,8 @@ def format_bytes(amount: int) -> str:
 
 def _checked(value: Decimal, text: object) -> int:
     # Compared before the conversion: int() of a huge exponent would build the whole number.
+    if isinstance(text, int) and abs(text) > MAX_AMOUNT:
+        raise QuantityError(f"a number of {text.bit_length()} bits is out of range (at most {MAX_AMOUNT})")
     if not value.is_finite() or abs(value) > MAX_AMOUNT:
         raise QuantityError(f"{text!r} is out of range (at most {MAX_AMOUNT})")
     if value < 0:
@@ -113,3 +118,21 @@ def _checked(value: Decimal, text: object) -> int:
     if value != value.to_integral_value():
         raise QuantityError(f"{text!r} is not a whole number")
     return int(value)
+
+
+def _parse_unit_size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is not None and match[2] == "Gi":
+        with suppress(InvalidOperation, KeyError):
+            return _PARTS[Decimal(match[1])]
+    return parse_size(text)
+
+
+# The sizes that one unit of memory may have, largest first; any spelling of one of them will do (100MB for 0.1GB).
+UNITS: Final[Mapping[str, int]] = {
+    name: _parse_unit_size(name)
+    for name in (
+        *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GiB"),
+        *("0.01GB", "8MiB", "4MiB", "2MiB", "0.001GiB", "1MiB", "0.001GB"),
+    )
+}

@@ -1,35 +1,40 @@
 """Shows the cards and the unit of their memory to the kubelet, and publishes them to the cluster.
 
-What a container holds at its kubelet is a number of device IDs, each worth the unit of the day it was allocated. So,
-when the cluster's unit changes:
+What a container holds at its kubelet is a number of device IDs, each worth the unit of the day it was allocated. The
+pod's start tells that unit, with the history of units that is published with the cards. So, when the cluster's unit
+changes:
 
 - A finer unit only adds IDs. It applies at once, except while a pod of the old unit is between its Binding and its
   admission: the kubelet would ask for its number of devices in the new unit.
 - A coarser unit takes IDs away that containers hold, and a kubelet does not admit a pod again whose devices are gone.
   So it waits for the pods of finer units.
-- Where a container holds devices and no assignment says how much that is, or the kubelet cannot be asked, the unit
-  stays.
+- Where a container holds devices whose pod is not known, or the kubelet cannot be asked, the unit stays.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+
+import msgspec
 
 from accelkit.errors import DevicePluginError
 from accelkit.logs import ErrorReporter
+from accelkit.model.assignment import Share
 from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
+from accelkit.model.inventory import MAX_FORMER_UNITS, FormerUnit, Inventory, find_former_unit
 from accelkit.model.units import format_unit
-from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.assigned_pod import SharingPod
 from accelkit.node.device_plugin.device_list import check_list
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import ObservedAllocations, list_pod_resources
+from accelkit.node.kubelet import list_held_devices, list_pod_resources
+from accelkit.node.node_cards import NodeCards
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
-from accelkit.node.reconciliation.observed_assignment import NodeCards
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,9 @@ class Advertising:
         resource: the extended resource of memory.
         pods: this node's pods with their assignments, listed at least once.
         plugins: what serves the cards to the kubelet.
+        former_unit_bytes: where the node never had an inventory, the unit in which pods have got devices before; None
+            for the cluster's.
+        clock: Unix time, in seconds.
     """
 
     def __init__(
@@ -57,7 +65,12 @@ class Advertising:
         resource: str,
         pods: NodePods,
         plugins: Sequence[DevicePlugin],
+        former_unit_bytes: int | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._former_unit = former_unit_bytes
+        self._clock = clock
+        self._history: tuple[FormerUnit, ...] = ()
         self._node = node
         self._root = root
         self._told = told_unit_bytes
@@ -82,10 +95,16 @@ class Advertising:
         if self._shown is None:
             return None
         found, unit = self._shown
-        return NodeCards({each.card.id: each.card for each in found}, unit)
+        return self._build_cards(found, unit)
 
     async def update(
-        self, found: Sequence[FoundCard], *, topology: tuple[str, ...] = (), in_use: Collection[str] = ()
+        self,
+        found: Sequence[FoundCard],
+        *,
+        topology: tuple[str, ...] = (),
+        in_use: Collection[str] = (),
+        uncounted: tuple[Share, ...] | None = (),
+        library_problems: tuple[str, ...] = (),
     ) -> bool:
         """Show and publish these cards; False where the unit is not yet the one that was told.
 
@@ -96,18 +115,32 @@ class Advertising:
             found: the node's cards as they are now.
             topology: how near they are to each other, as the inventory has it.
             in_use: the device IDs that containers hold.
+            uncounted: what containers hold and no assignment says; None where that is not known yet, so that what was
+                published before stays.
+            library_problems: what is wrong with the vendors' libraries, as the inventory has it.
         """
         if not await self._node.read():
             return False
         if self._shown is None:
-            self._unit = self._node.inventory.unit_bytes if self._node.inventory else None
+            self._begin()
+        if uncounted is None:
+            uncounted = self._node.inventory.uncounted if self._node.inventory else ()
         cards = [each.card for each in found]
+        self._pods.learn_cards(self._build_cards(found, self._unit or self._told))
+        self._drop_history()
         told, refused = self._told, _find_oversize(cards, self._told)
         self._log_refusal(refused)
-        problem = "" if refused is None else str(refused)
+        inventory = Inventory(
+            self._told,
+            tuple(cards),
+            problem="" if refused is None else str(refused),
+            topology=topology,
+            uncounted=uncounted,
+            library_problems=library_problems,
+        )
         if refused is not None:
             if self._unit is None or _find_oversize(cards, self._unit) is not None:
-                await self._node.publish(Inventory(self._told, tuple(cards), problem=problem, topology=topology))
+                await self._node.publish(msgspec.structs.replace(inventory, former_units=self._history))
                 return False
             told = self._unit
         unit = await self._choose_unit(told)
@@ -115,23 +148,58 @@ class Advertising:
             log.info("showing %d cards in units of %s", len(found), format_unit(unit))
         for plugin in self._plugins:
             await plugin.show(found, unit, in_use)
-        self._shown, self._unit = (found, unit), unit
+        former, self._shown, self._unit = self._unit, (found, unit), unit
+        rest = self._end_unit(former) if former not in (None, unit) else 0.0
+        self._pods.learn_cards(self._build_cards(found, unit))
+        await asyncio.sleep(rest)
         waiting = self._told if unit != self._told else 0
         # After the kubelet knows: the extender places pods of a unit as soon as it is published.
-        inventory = Inventory(unit, tuple(cards), next_unit_bytes=waiting, problem=problem, topology=topology)
-        await self._node.publish(inventory)
+        await self._node.publish(
+            msgspec.structs.replace(inventory, unit_bytes=unit, next_unit_bytes=waiting, former_units=self._history)
+        )
         return unit == self._told
+
+    def _begin(self) -> None:
+        inventory = self._node.inventory
+        if inventory is not None:
+            self._unit, self._history = inventory.unit_bytes, inventory.former_units
+        elif not self._node.published and self._former_unit not in (None, self._told):
+            self._history = (FormerUnit(self._former_unit, int(self._clock())),)
+
+    def _end_unit(self, unit: int) -> float:
+        """Note that the kubelet has been told of another unit than this one; return the rest of the running second.
+
+        Kubelets write starts in whole seconds. What starts in this one counts as given the former unit, so the next one
+        is not published before the second is over.
+        """
+        now = self._clock()
+        # A clock may have been put back.
+        until = max((int(now), *(each.until for each in self._history)))
+        self._history = (*self._history, FormerUnit(unit, until))
+        return min(1.0, until + 1 - now)
+
+    def _drop_history(self) -> None:
+        """Forget the units in which no pod holds devices any more."""
+        started = [pod.started_at for pod in self._pods.list_sharing() if pod.started_at is not None]
+        needed = {find_former_unit(self._history, each) for each in started}
+        self._history = tuple(each for each in self._history if each in needed)
+
+    def _build_cards(self, found: Sequence[FoundCard], unit_bytes: int) -> NodeCards:
+        return NodeCards({each.card.id: each.card for each in found}, unit_bytes, self._history)
 
     async def _choose_unit(self, told: int) -> int:
         if told == self._unit:
             return told
         holders = await self._list_holders()
-        unit = choose_unit(told, self._unit, self._pods.list_assigned(), holders)
+        unit = choose_unit(told, self._unit, self._pods.list_sharing(), holders)
         if unit == self._unit:
             return unit
+        if self._unit is not None and len(self._history) >= MAX_FORMER_UNITS:
+            log.warning("pods of this node hold devices in %d units; it keeps its present one", MAX_FORMER_UNITS + 1)
+            return self._unit
         # A Binding that the watch has not shown would be admitted in the wrong unit.
         await self._pods.refresh()
-        return choose_unit(told, self._unit, self._pods.list_assigned(), holders)
+        return choose_unit(told, self._unit, self._pods.list_sharing(), holders)
 
     async def _list_holders(self) -> set[PodName] | None:
         try:
@@ -139,7 +207,7 @@ class Advertising:
         except DevicePluginError as exc:
             log.warning("%s; the unit of memory stays until they can", exc)
             return None
-        return {(namespace, pod) for namespace, pod, _ in ObservedAllocations(answer, self._resource).containers}
+        return {(namespace, pod) for namespace, pod, _ in list_held_devices(answer, self._resource)}
 
     def _log_refusal(self, refused: DevicePluginError | None) -> None:
         if refused is None:
@@ -148,25 +216,22 @@ class Advertising:
             self._errors.report(str(refused), f"the unit of memory is not taken over: {refused}")
 
 
-def choose_unit(
-    told: int, present: int | None, pods: Sequence[AssignedPod], holders: Collection[PodName] | None
-) -> int:
+def choose_unit(told: int, present: int | None, pods: Sequence[SharingPod], holders: Collection[PodName] | None) -> int:
     """Return the unit to advertise now, in bytes.
 
     Args:
         told: the cluster's unit.
-        present: what the node advertises; None where that is not known.
-        pods: this node's pods with their assignments.
+        present: what the node advertises; None where that is not known, and so the cluster's unit is taken.
+        pods: this node's pods that ask for units of memory.
         holders: the pods that hold devices of memory, as the kubelet says; None where it does not.
     """
-    sharing = [pod for pod in pods if pod.unit_bytes]
-    finest = min((unit for pod in sharing for unit in pod.unit_bytes), default=told)
     if present is None:
-        present = finest
-    unclear = holders is None or set(holders) - {(pod.namespace, pod.name) for pod in sharing}
-    if told == present or unclear or any(not pod.admitted for pod in sharing):
+        return told
+    unclear = holders is None or set(holders) - {(pod.namespace, pod.name) for pod in pods}
+    if told == present or unclear or any(pod.started_at is None for pod in pods):
         return present
-    return min(told, finest)
+    # What pods were given in a finer unit by another release is in no list of ours.
+    return min((told, *(pod.unit_bytes for pod in pods if pod.unit_bytes >= present)))
 
 
 def _find_oversize(cards: Sequence[Card], unit_bytes: int) -> DevicePluginError | None:

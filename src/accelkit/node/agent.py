@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,26 +14,34 @@ from accelkit.errors import DevicePluginError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.events import Events
-from accelkit.logs import ErrorReporter
 from accelkit.node.advertising import Advertising
 from accelkit.node.card_states import CardStates
 from accelkit.node.device_plugin.container_response import list_card_nodes
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, find_enforcement
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
-from accelkit.node.devices import count_by_card
-from accelkit.node.discovery import FoundCard, compute_topology, survey
+from accelkit.node.device_plugin.registration import keep_registered
+from accelkit.node.devices import DeviceIds
+from accelkit.node.discovery import compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
-from accelkit.node.health import HealthMonitor
+from accelkit.node.enforcement.enforcer import Enforcer
+from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders, find_enforcement
+from accelkit.node.health import HealthChecks, HealthMonitor
+from accelkit.node.health.card_errors import CardErrors
 from accelkit.node.health.xids import XidWatch
-from accelkit.node.kubelet import KUBELET_SOCKET, list_pod_resources
+from accelkit.node.host_files import wait_for_host_files
+from accelkit.node.kubelet import list_pod_resources
 from accelkit.node.labels import NodeLabels
+from accelkit.node.library_report import LibraryReport
 from accelkit.node.metrics import Metrics
 from accelkit.node.own_node import OwnNode
 from accelkit.node.pods import NodePods
 from accelkit.node.processes.monitor import ProcessMonitor
-from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, build_allocations
-from accelkit.node.reconciliation.reconciler import Reconciler, group_devices_by_pod
+from accelkit.node.processes.passed_on import PassedScan
+from accelkit.node.reconciliation.comparison import compare_with_kubelet
+from accelkit.node.reconciliation.kubelet_checkpoint import KubeletCheckpoint
+from accelkit.node.reconciliation.look import group_devices_by_pod
+from accelkit.node.reconciliation.observed_config_map import AllocationsWriter
+from accelkit.node.reconciliation.reconciler import Reconciler
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_profiles
 
@@ -46,17 +53,18 @@ COMPONENT = "accelkit-node-agent"
 _LOOK_SECONDS = 10.0
 # A node may wait for its pods for days.
 _UNIT_SECONDS = 5.0
-_SOCKETS_SECONDS = 1.0
-# The kubelet tells nobody when devices change hands: asked after each allocation and each change of a pod, and now and
-# then for what neither shows.
-_RECONCILE_SECONDS = 15.0
-_UNSETTLED_SECONDS = 1.0
-_GATHER_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """Options of `accelkit node-agent`; `steering` is whether the kubelet is told which devices to choose."""
+    """Options of `accelkit node-agent`.
+
+    Attributes:
+        steering: whether the kubelet is told which devices to choose.
+        health: what is asked for the health of cards; with less than all, nothing keeps NVIDIA's cards open.
+        await_host_files: whether files of the host are copied below the root by another container.
+        cgroup_limits: whether pods are held to their memory by limits of their cgroups.
+    """
 
     node: str
     root: Path
@@ -65,8 +73,13 @@ class AgentOptions:
     kubeconfig: Path | None = None
     namespace: str | None = None
     steering: bool = True
+    health: HealthChecks = HealthChecks.ALL
     metrics_port: int = 0
-    mps_folder: str = MPS_PIPE_DIRECTORY
+    await_host_files: bool = False
+    cgroup_limits: bool = False
+    mps: MpsFolders = DEFAULT_MPS
+    scan_folder: Path | None = None
+    former_unit_bytes: int | None = None
 
 
 async def run(options: AgentOptions) -> None:
@@ -80,7 +93,7 @@ async def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     metrics = Metrics()
-    metrics.serve(options.metrics_port)
+    metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
         dialect = load_dialect(options.dialect)
         wake = asyncio.Event()
@@ -94,6 +107,7 @@ async def run(options: AgentOptions) -> None:
             resource=dialect.resources.memory,
             pods=pods,
             plugins=plugins,
+            former_unit_bytes=options.former_unit_bytes,
         )
         events = Events(api, COMPONENT, options.node)
         reconciler = Reconciler(
@@ -104,10 +118,12 @@ async def run(options: AgentOptions) -> None:
             events=events,
             metrics=metrics,
         )
-        xids = XidWatch(load_nvml)
+        scan = PassedScan(options.scan_folder)
+        xids = XidWatch(partial(load_nvml, options.root))
+        monitor = HealthMonitor(options.root, nodes=list_card_nodes, checks=options.health, reported=xids.take)
         states = CardStates(
-            HealthMonitor(options.root, environ=os.environ, nodes=list_card_nodes, reported=xids.take),
-            partial(find_enforcement, options.root, pipe_directory=options.mps_folder),
+            monitor,
+            partial(find_enforcement, options.root, folders=options.mps, list_daemons=scan.list_mps_daemons),
         )
         found_any = asyncio.Event()
         loops = (
@@ -118,22 +134,35 @@ async def run(options: AgentOptions) -> None:
                 pods=pods,
                 node=node,
                 states=states,
+                errors=CardErrors(node, monitor=monitor, events=events, metrics=metrics),
                 advertising=advertising,
+                libraries=LibraryReport(metrics),
                 labels=NodeLabels(api, options.node, options.namespace, options.root),
+                reconciler=reconciler,
                 found_any=found_any,
             ),
-            _keep_registered(options.root, plugins, found_any),
-            _compare_with_kubelet(
-                options,
+            keep_registered(options.root, plugins, found_any),
+            compare_with_kubelet(
+                options.root,
+                options.node,
                 dialect=dialect,
+                pods=pods,
+                checkpoint=KubeletCheckpoint(options.root, dialect, metrics.checkpoint_readable),
                 reconciler=reconciler,
-                monitor=ProcessMonitor(options.root, pods=pods, events=events, metrics=metrics),
-                cards=advertising.list_found_cards,
+                monitor=ProcessMonitor(options.root, pods=pods, events=events, metrics=metrics, scan=scan),
+                enforcer=Enforcer(
+                    options.root,
+                    pods=pods,
+                    load=partial(load_nvml, options.root),
+                    cgroup_limits=options.cgroup_limits,
+                ),
+                advertising=advertising,
                 writer=AllocationsWriter(api, options.namespace, options.node),
                 wake=wake,
             ),
         )
-        xids.start()
+        if options.health is HealthChecks.ALL:
+            xids.start()
         try:
             await run_until(stop, loops)
         finally:
@@ -176,44 +205,10 @@ def _make_plugins(
             on_allocate=wake.set,
             count=metrics.build_allocation_counter(resource),
             environment=dialect.environment,
-            mps_folder=options.mps_folder,
+            mps=options.mps,
         )
         for resource, other in ((memory, cards), (cards, memory))
     ]
-
-
-async def _compare_with_kubelet(
-    options: AgentOptions,
-    *,
-    dialect: Dialect,
-    reconciler: Reconciler,
-    monitor: ProcessMonitor,
-    cards: Callable[[], Sequence[FoundCard]],
-    writer: AllocationsWriter,
-    wake: asyncio.Event,
-) -> None:
-    """Ask the kubelet what containers hold, correct the assignments, and write what it shows for audits."""
-    errors = ErrorReporter(log)
-    while True:
-        settled = False
-        try:
-            held = group_devices_by_pod(await list_pod_resources(options.root), dialect)
-        except DevicePluginError as exc:
-            # Not answered is not empty: nothing is corrected.
-            errors.report(str(exc), f"{exc}; assignments are not compared")
-        else:
-            errors.clear()
-            settled = await reconciler.reconcile(held)
-            await monitor.observe(cards())
-            await writer.write(build_allocations(options.node, held, monitor.strange_processes, monitor.enforced))
-        try:
-            async with asyncio.timeout(_RECONCILE_SECONDS if settled else _UNSETTLED_SECONDS):
-                await wake.wait()
-        except TimeoutError:
-            continue
-        # Pods come in groups; one look does for all of them.
-        await asyncio.sleep(_GATHER_SECONDS)
-        wake.clear()
 
 
 async def _watch_cards(
@@ -223,11 +218,16 @@ async def _watch_cards(
     pods: NodePods,
     node: OwnNode,
     states: CardStates,
+    errors: CardErrors,
     advertising: Advertising,
+    libraries: LibraryReport,
     labels: NodeLabels,
+    reconciler: Reconciler,
     found_any: asyncio.Event,
 ) -> None:
     """Look at the cards again and again; tell the kubelet and the cluster when they, or their unit, change."""
+    if options.await_host_files:
+        await wait_for_host_files(options.root)
     # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
     await pods.reflector.synced.wait()
     in_use = frozenset[str]()
@@ -239,13 +239,23 @@ async def _watch_cards(
             # Not readable is not absent: what was shown before stays.
             log.warning("%s", exc)
         else:
+            problems = libraries.update(found.libraries)
             in_use = await _list_in_use(options.root, dialect, in_use)
             if await node.read():
                 if not advertising.shown and node.inventory is not None:
-                    states.remember(node.inventory.cards, load_profiles(), set(count_by_card(in_use)))
-                cards = await asyncio.to_thread(states.update, found, node.cordon)
+                    ids = DeviceIds(card.id for card in node.inventory.cards)
+                    states.remember(node.inventory.cards, load_profiles(), ids.count_by_card(in_use))
+                await errors.follow_mended(found.cards)
+                cards = await asyncio.to_thread(states.update, found.cards, node.cordon)
+                await errors.tell()
                 topology = await asyncio.to_thread(compute_topology, options.root, cards)
-                settled = await advertising.update(cards, topology=topology, in_use=in_use)
+                settled = await advertising.update(
+                    cards,
+                    topology=topology,
+                    in_use=in_use,
+                    uncounted=reconciler.uncounted,
+                    library_problems=problems,
+                )
                 await labels.update([each.card for each in cards])
             if advertising.shown:
                 found_any.set()
@@ -260,31 +270,3 @@ async def _list_in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> 
         return before
     devices = (each for containers in held.values() for each in containers.values())
     return frozenset(device_id for each in devices for device_id in (*each.memory, *each.whole))
-
-
-async def _keep_registered(root: Path, plugins: Sequence[DevicePlugin], found_any: asyncio.Event) -> None:
-    """Serve and register, again whenever the kubelet has restarted or our sockets are gone."""
-    # Not before the cards are known: an empty list would tell the kubelet that there are none.
-    await found_any.wait()
-    registered: tuple[int, int] | None = None
-    while True:
-        kubelet = _read_identity(root / KUBELET_SOCKET)
-        whole = all(plugin.socket.exists() for plugin in plugins)
-        if kubelet is not None and (kubelet != registered or not whole):
-            try:
-                for plugin in plugins:
-                    await plugin.start()
-                registered = kubelet
-            except DevicePluginError as exc:
-                registered = None
-                log.warning("%s", exc)
-        await asyncio.sleep(_SOCKETS_SECONDS)
-
-
-def _read_identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    # A new kubelet makes a new socket; the inode alone may be the old one's, used again.
-    return found.st_ino, found.st_ctime_ns

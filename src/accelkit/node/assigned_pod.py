@@ -1,4 +1,4 @@
-"""A pod of this node with its assignment, as allocation and the unit of memory see it."""
+"""Pods of this node as allocation and the unit of memory see them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,32 @@ Key = tuple[str, str]  # pod UID, container name
 
 
 @dataclass(frozen=True, slots=True)
+class SharingPod:
+    """A pod of this node that asks for units of memory, assigned or not.
+
+    Attributes:
+        unit_bytes: what a unit was worth when its kubelet gave it devices; the present unit before.
+        started_at: when that was, as the kubelet writes it; None before.
+    """
+
+    namespace: str
+    name: str
+    unit_bytes: int
+    started_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class AssignedPod:
     """A pod of this node with its assignment.
 
     Attributes:
         order: sorts as the kubelet admits.
         containers: in the order in which it allocates.
+        assignment: what is believed of the one that is written on it.
         units: how many units of memory each container asks for, by name.
+        unit_bytes: what a unit was worth when its kubelet gave it devices; the present unit before.
+        written_bytes: the memory on shared cards that is written for each container. Nothing is given by it: a pod that
+            was bound in another unit than the present one is known by it, and refused.
         admitted: whether the kubelet has taken the pod, devices and all.
     """
 
@@ -29,27 +48,22 @@ class AssignedPod:
     containers: tuple[str, ...]
     assignment: Assignment
     units: Mapping[str, int] = field(default_factory=dict)
+    unit_bytes: int = 1
+    written_bytes: Mapping[str, int] = field(default_factory=dict)
     admitted: bool = False
 
     def sum_memory_bytes(self, container: str) -> int:
         """Return the memory that a container was assigned on shared cards."""
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
-    @property
-    def unit_bytes(self) -> set[int]:
-        """The units that the pod was assigned its memory in; empty where it shares no card."""
-        amounts = {name: self.sum_memory_bytes(name) for name in self.units}
-        return {amount // self.units[name] for name, amount in amounts.items() if amount}
-
-    def count_devices(self, container: str, *, whole: bool, unit_bytes: int) -> Counter[str]:
-        """Return how many devices of each card the container was assigned, of whole cards or of memory.
-
-        Its memory is counted in the unit of the time when it was assigned, which its limit tells; without one in
-        `unit_bytes`.
-        """
+    def count_devices(self, container: str, *, whole: bool) -> Counter[str]:
+        """Return how many devices of each card the container was assigned, of whole cards or of memory."""
         shares = [share for share in self.assignment.containers.get(container, ()) if share.whole is whole]
         if whole:
             return Counter({share.card: 1 for share in shares})
-        amount = sum(share.memory_bytes for share in shares)
-        unit = amount // self.units[container] if self.units.get(container) and amount else unit_bytes
-        return Counter({share.card: share.memory_bytes // unit for share in shares}) if unit else Counter()
+        return Counter({share.card: share.memory_bytes // self.unit_bytes for share in shares})
+
+    def find_other_unit(self, container: str, unit_bytes: int) -> int | None:
+        """Return the unit that a container which waits for its devices was assigned, where it is not `unit_bytes`."""
+        units, written = self.units.get(container, 0), self.written_bytes.get(container, 0)
+        return None if not units or written in (0, units * unit_bytes) else written // units

@@ -22,6 +22,12 @@ class Monitor(Protocol):
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
         """Return the health of each card now, and why it is not healthy."""
 
+    def list_faults(self) -> Mapping[str, str]:
+        """Return what has to be mended, by card id."""
+
+    def remember_fault(self, card: str, fault: str) -> None:
+        """Take over what had to be mended of a card that was not looked at yet."""
+
 
 class CardStates:
     """Remembers the cards of one node.
@@ -40,7 +46,7 @@ class CardStates:
         self._known: dict[str, FoundCard] = {}
 
     def remember(self, cards: Sequence[Card], profiles: Mapping[str, Profile], held: Collection[str]) -> None:
-        """Take over what was published before this agent started, as far as containers hold it.
+        """Take over what was published before this agent started: cards that containers hold, and what is not mended.
 
         Args:
             cards: those of the published inventory.
@@ -48,6 +54,8 @@ class CardStates:
             held: ids of cards of which containers hold devices.
         """
         for place, card in enumerate(cards):
+            if card.fault:
+                self._monitor.remember_fault(card.id, card.fault)
             if card.id in held and card.vendor in profiles and card.id not in self._known:
                 index = place if card.index is None else card.index
                 self._known[card.id] = FoundCard(card, index, card.minor, profiles[card.vendor])
@@ -65,9 +73,12 @@ class CardStates:
         here = {each.card.id for each in present}
         self._known |= {each.card.id: each for each in present}
         ordered = sorted(self._known.values(), key=lambda each: (each.index, each.card.id))
-        health = self._monitor.observe(ordered)
+        health, faults = self._monitor.observe(ordered), self._monitor.list_faults()
         cards = [
-            self._with_state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each))
+            msgspec.structs.replace(
+                self._with_state(each.card, health, gone=each.card.id not in here, enforcement=self._enforcement(each)),
+                fault=faults.get(each.card.id, ""),
+            )
             for each in ordered
         ]
         return [replace(each, card=card) for each, card in zip(ordered, apply_cordon(cards, cordon), strict=True)]

@@ -9,10 +9,11 @@ import click
 
 from accelkit import __version__
 from accelkit.errors import ConfigurationError
-from accelkit.logs import set_up_service_log
+from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
+from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
+from accelkit.node.health import HealthChecks
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 
@@ -28,6 +29,10 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     help="Where the host's files lie.",
 )
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
+@click.option(
+    "--former-unit",
+    help="The unit in which pods were given devices before, where accelkit takes their node over from another release.",
+)
 @click.option(
     "--dialect",
     type=click.Choice(list_dialect_names(advertised=True)),
@@ -49,6 +54,13 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     show_default=True,
     help="Tell the kubelet which devices to choose, or correct the assignments after its own choice.",
 )
+@click.option(
+    "--health-checks",
+    type=click.Choice([each.value for each in HealthChecks]),
+    default=HealthChecks.ALL.value,
+    show_default=True,
+    help="What is asked for the health of cards: all, the host's files alone and not NVIDIA's driver, or nothing.",
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="Port of /metrics; 0 for none.")
 @click.option(
     "--mps-folder",
@@ -57,25 +69,59 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
     help="Where NVIDIA's MPS control daemon has its pipes on the host; its limits are set where it runs.",
 )
 @click.option(
+    "--await-host-files",
+    is_flag=True,
+    help="Wait first until `accelkit host-files` has copied the host's files below the root.",
+)
+@click.option(
+    "--cgroup-limits/--no-cgroup-limits",
+    default=False,
+    show_default=True,
+    help="Hold pods to their memory by limits of their cgroups, which the agent must be able to write.",
+)
+@click.option(
+    "--mps-shared-memory",
+    help="What that daemon has as its /dev/shm, a folder on the host. Default: `shm` in the folder of its pipes.",
+)
+@click.option(
+    "--process-scan",
+    type=click.Path(path_type=Path),
+    help="Folder in which `accelkit process-scan` tells which processes have cards open; without it nobody looks.",
+)
+@click.option(
     "--log-dir",
     envvar="ACCELKIT_LOG_DIR",
     type=click.Path(path_type=Path),
     help="Folder of the log file; without it the log goes to stdout alone.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    help="Lines of text, or one JSON object for each.",
+)
 def node_agent(  # noqa: PLR0917 - click passes options by name
     node_name: str,
     host_root: Path,
     unit: str,
+    former_unit: str | None,
     dialect: str,
     kubeconfig: Path | None,
     namespace: str | None,
     steering: bool,  # noqa: FBT001 - click passes options by name
+    health_checks: str,
     metrics_port: int,
     mps_folder: str,
+    await_host_files: bool,  # noqa: FBT001 - click passes options by name
+    cgroup_limits: bool,  # noqa: FBT001 - click passes options by name
+    mps_shared_memory: str | None,
+    process_scan: Path | None,
     log_dir: Path | None,
+    log_format: str,
 ) -> None:
     """Publish this node's cards and serve them to its kubelet."""
-    set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir)
+    set_up_service_log(load_dialect(dialect).logs.node_agent, log_dir, LogFormat(log_format))
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
     options = AgentOptions(
@@ -86,7 +132,21 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         kubeconfig,
         namespace=namespace or None,
         steering=steering,
+        health=HealthChecks(health_checks),
         metrics_port=metrics_port,
-        mps_folder=mps_folder,
+        await_host_files=await_host_files,
+        cgroup_limits=cgroup_limits,
+        mps=MpsFolders(mps_folder, _check_shared_memory(mps_shared_memory or f"{mps_folder}/shm")),
+        scan_folder=process_scan,
+        former_unit_bytes=parse_unit(former_unit) if former_unit else None,
     )
     asyncio.run(run(options))
+
+
+def _check_shared_memory(folder: str) -> str:
+    if Path(folder) == Path("/dev/shm"):  # noqa: S108 - the path to refuse
+        raise ConfigurationError(
+            "pods are not given the host's /dev/shm",
+            next_step="start the MPS control daemon with a folder of its own as its /dev/shm, and name that",
+        )
+    return folder

@@ -1,56 +1,108 @@
-"""Device IDs name their card: `<card>` for a whole card, `<card>::<number>` for one unit of its memory."""
+"""Device IDs: a card's own id for a whole card, `<alias>::<number>` for one unit of its memory.
+
+A kubelet takes the devices of a resource in one message of 4 MiB, so an ID of memory has ten characters or so: five for
+the card, and the unit's number in base 36. The alias comes from the card's id alone, so it stays whatever other cards
+the node has. Only where two cards of a node would have the same one, both go by their whole ids.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
 
-_SEPARATOR = "::"
+_SEPARATOR: Final = "::"
+_ALIAS_LENGTH: Final = 5
+# Begins the whole id where an alias would stand; no alias does.
+_FULL: Final = "="
+# Of the numbers of units.
+BASE: Final = 36
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NUMBER: Final = re.compile("0|[1-9a-z][0-9a-z]{0,11}")
 
 
-def list_memory_ids(card: Card, unit_bytes: int) -> list[str]:
-    """Return the IDs of a card's memory, one per whole unit; none where its memory is unknown."""
-    return [build_memory_id(card.id, number) for number in range(card.capacity_bytes // unit_bytes)]
+class DeviceIds:
+    """The device IDs of one node's cards; an ID that names none of them is never taken for one that does.
 
-
-def build_memory_id(card: str, number: int) -> str:
-    """Return the ID of one unit of a card's memory."""
-    return f"{card}{_SEPARATOR}{number}"
-
-
-def parse_card_id(device_id: str) -> str:
-    """Return the card that an ID names."""
-    return device_id.partition(_SEPARATOR)[0]
-
-
-def count_by_card(device_ids: Iterable[str]) -> Counter[str]:
-    """Count IDs by card."""
-    return Counter(parse_card_id(device_id) for device_id in device_ids)
-
-
-def pick(available: Sequence[str], taken: Sequence[str], wanted: Counter[str]) -> list[str]:
-    """Choose IDs so that each card contributes as many as `wanted` says, those already taken first.
-
-    Returns fewer where a card has not enough: what is available is the kubelet's to say.
-
-    Raises:
-        DevicePluginError: the IDs already taken lie on other cards, or are more than wanted.
+    Args:
+        cards: the ids of all cards of the node.
     """
-    chosen = list(taken)
-    missing = wanted - count_by_card(taken)
-    if count_by_card(taken) - wanted:
-        raise DevicePluginError("the devices that must be included lie on other cards than those assigned")
-    for device_id in sorted(set(available) - set(taken), key=_order):
-        card = parse_card_id(device_id)
-        if missing[card] > 0:
-            missing[card] -= 1
-            chosen.append(device_id)
-    return chosen
+
+    def __init__(self, cards: Iterable[str]) -> None:
+        self._cards = frozenset(cards)
+        aliases = Counter(map(_build_alias, self._cards))
+        self._prefixes = {
+            card: alias if aliases[alias := _build_alias(card)] == 1 else f"{_FULL}{card}" for card in self._cards
+        }
+        self._by_prefix = {prefix: card for card, prefix in self._prefixes.items()}
+
+    def build_memory_id(self, card: str, number: int) -> str:
+        """Return the ID of one unit of a card's memory."""
+        return f"{self._prefixes[card]}{_SEPARATOR}{_format_number(number)}"
+
+    def list_memory_ids(self, card: Card, unit_bytes: int) -> list[str]:
+        """Return the IDs of a card's memory, one per whole unit; none where its memory is unknown."""
+        prefix = f"{self._prefixes[card.id]}{_SEPARATOR}"
+        return [prefix + _format_number(number) for number in range(card.capacity_bytes // unit_bytes)]
+
+    def owns(self, device_id: str, *, whole: bool) -> bool:
+        """Whether an ID is one that these cards can have."""
+        if whole:
+            return device_id in self._cards
+        prefix, _, number = device_id.partition(_SEPARATOR)
+        return prefix in self._by_prefix and _NUMBER.fullmatch(number) is not None
+
+    def find_card(self, device_id: str) -> str:
+        """Return the card that an ID names; the ID itself, which is no card's id, where it names none of these."""
+        prefix, separator, _ = device_id.partition(_SEPARATOR)
+        return self._by_prefix.get(prefix, device_id) if separator else device_id
+
+    def count_by_card(self, device_ids: Iterable[str]) -> Counter[str]:
+        """Count IDs by card."""
+        return Counter(map(self.find_card, device_ids))
+
+    def pick(self, available: Sequence[str], taken: Sequence[str], wanted: Counter[str]) -> list[str]:
+        """Choose IDs so that each card contributes as many as `wanted` says, those already taken first.
+
+        Returns fewer where a card has not enough: what is available is the kubelet's to say.
+
+        Raises:
+            DevicePluginError: the IDs already taken lie on other cards, or are more than wanted.
+        """
+        chosen, counts = list(taken), self.count_by_card(taken)
+        if counts - wanted:
+            raise DevicePluginError("the devices that must be included lie on other cards than those assigned")
+        free: dict[str, list[str]] = {card: [] for card in wanted - counts}
+        for device_id in set(available) - set(taken):
+            if (card := self.find_card(device_id)) in free:
+                free[card].append(device_id)
+        for card, device_ids in sorted(free.items()):
+            chosen += sorted(device_ids, key=_read_number)[: wanted[card] - counts[card]]
+        return chosen
 
 
-def _order(device_id: str) -> tuple[str, int]:
-    card, _, number = device_id.partition(_SEPARATOR)
-    return card, int(number or 0)
+def _format_number(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, BASE)
+        digits = _DIGITS[digit] + digits
+        if not number:
+            return digits
+
+
+@lru_cache(maxsize=256)
+def _build_alias(card: str) -> str:
+    digest = hashlib.sha256(card.encode(errors="surrogatepass")).digest()
+    return base64.b32encode(digest)[:_ALIAS_LENGTH].decode().lower()
+
+
+def _read_number(device_id: str) -> int:
+    number = device_id.partition(_SEPARATOR)[2]
+    return int(number, BASE) if _NUMBER.fullmatch(number) else 0

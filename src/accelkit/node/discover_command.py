@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from accelkit.errors import ConfigurationError
 from accelkit.model.card import Card
 from accelkit.model.units import format_bytes
-from accelkit.node.discovery import survey
+from accelkit.node.discovery import Library, survey
+from accelkit.node.discovery.drivers import list_missing_drivers
 from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_profiles
 
 
-@click.command("discover", short_help="List the cards of this machine.")
+@click.command("discover", short_help="List the cards of this machine and the vendors' libraries.")
 @click.option(
     "--host-root",
     envvar="ACCELKIT_HOST_ROOT",
@@ -26,17 +28,35 @@ from accelkit.vendors.profiles import load_profiles
 )
 @output_option
 def discover_command(host_root: Path, output: str) -> None:
-    """List the cards of this machine, as the node agent would find them. It needs no cluster."""
+    """List the cards of this machine and their vendors' libraries, as the node agent would find them.
+
+    It needs no cluster.
+    """
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
-    cards = [found.card for found in survey(host_root, load_profiles().values())]
-    print_value({"cards": cards}, output, lambda: _build_table(cards))
+    found = survey(host_root, load_profiles().values())
+    cards, missing = [each.card for each in found.cards], list_missing_drivers(found.cards)
+    value = {"cards": cards, "libraries": found.libraries, "missing": missing}
+    print_value(value, output, lambda: _build_tables(cards, found.libraries, missing))
 
 
-def _build_table(cards: list[Card]) -> Table:
+def _build_tables(cards: list[Card], libraries: dict[str, tuple[Library, ...]], missing: list[str]) -> RenderableType:
+    return Group(_build_card_table(cards, missing), *([_build_library_table(libraries)] if libraries else []))
+
+
+def _build_library_table(libraries: dict[str, tuple[Library, ...]]) -> Table:
+    table = Table("LIBRARY", "VENDOR", "STATE", "VERSION", "PATH", box=None, pad_edge=False)
+    every = [(vendor, each) for vendor, found in libraries.items() for each in found]
+    for vendor, each in every:
+        table.add_row(each.name, vendor, each.state, each.version or "", each.path or "")
+    table.caption = "\n".join(f"{each.name}: {each.reason}" for _, each in every if each.reason)
+    return table
+
+
+def _build_card_table(cards: list[Card], missing: list[str]) -> Table:
     table = Table("CARD", "VENDOR", "MODEL", "MEMORY", box=None, pad_edge=False)
     for card in cards:
         memory = "unknown" if card.memory_bytes is None else format_bytes(card.memory_bytes)
         table.add_row(card.id, card.vendor, card.model, memory)
-    table.caption = None if cards else "no card was found"
+    table.caption = "\n".join(missing) or None if cards else "no card was found"
     return table

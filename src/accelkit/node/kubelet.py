@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import grpc
@@ -12,7 +11,6 @@ from accelkit.node._proto import deviceplugin_pb2 as plugin_api
 from accelkit.node._proto import deviceplugin_pb2_grpc as plugin_grpc
 from accelkit.node._proto import podresources_pb2 as resources_api
 from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
-from accelkit.node.devices import count_by_card
 
 PLUGIN_FOLDER = Path("var/lib/kubelet/device-plugins")
 KUBELET_SOCKET = PLUGIN_FOLDER / "kubelet.sock"
@@ -22,25 +20,21 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 _REGISTER_SECONDS = 10.0
 _LIST_SECONDS = 2.0
+# The kubelet shows each device in an entry of its own, with its resource: the answer is longer than its own limit.
+_LIST_OPTIONS = (("grpc.max_receive_message_length", 32 * 1024 * 1024),)
 
 
-class ObservedAllocations:
-    """Which devices of one resource each container holds, as the kubelet shows it.
-
-    Attributes:
-        containers: by namespace, pod and container, how many devices of each card.
-        devices: by the same key, the device IDs.
-    """
-
-    def __init__(self, answer: resources_api.ListPodResourcesResponse, resource: str) -> None:
-        self.containers: dict[tuple[str, str, str], Counter[str]] = {}
-        self.devices: dict[tuple[str, str, str], list[str]] = {}
-        for pod in answer.pod_resources:
-            for container in pod.containers:
-                ids = [i for group in container.devices if group.resource_name == resource for i in group.device_ids]
-                if ids:
-                    key = pod.namespace, pod.name, container.name
-                    self.containers[key], self.devices[key] = count_by_card(ids), ids
+def list_held_devices(
+    answer: resources_api.ListPodResourcesResponse, resource: str
+) -> dict[tuple[str, str, str], list[str]]:
+    """Return which devices of one resource each container holds, by namespace, pod and container."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for pod in answer.pod_resources:
+        for container in pod.containers:
+            ids = [i for group in container.devices if group.resource_name == resource for i in group.device_ids]
+            if ids:
+                found[pod.namespace, pod.name, container.name] = ids
+    return found
 
 
 async def register(root: Path, endpoint: str, resource: str, *, steering: bool = True) -> None:
@@ -64,7 +58,7 @@ async def list_pod_resources(root: Path) -> resources_api.ListPodResourcesRespon
     Raises:
         DevicePluginError: the kubelet did not answer; then nothing is known, not nothing held.
     """
-    async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}") as channel:
+    async with grpc.aio.insecure_channel(f"unix:{root / RESOURCES_SOCKET}", options=_LIST_OPTIONS) as channel:
         try:
             stub = resources_grpc.PodResourcesListerStub(channel)
             return await stub.List(resources_api.ListPodResourcesRequest(), timeout=_LIST_SECONDS)

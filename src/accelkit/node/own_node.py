@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,7 @@ from accelkit.model.pod import Node
 
 log = logging.getLogger(__name__)
 
+MENDED_ANNOTATION: Final = "accelkit.io/mended"
 # The extender follows the node itself; here it matters for the list of devices alone.
 _READ_SECONDS = 30.0
 
@@ -34,11 +36,16 @@ class OwnNode:
 
     def __init__(self, api: ApiClient, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
+        self.name = name
         self._path = build_node_path(name)
         self._clock = clock
         self._read_at: float | None = None
         self.inventory: Inventory | None = None
+        # Whether the node has one, be it one that cannot be read.
+        self.published = False
         self.cordon: frozenset[str] = frozenset()
+        # Words by which somebody says that cards are mended.
+        self.mended: frozenset[str] = frozenset()
 
     async def read(self) -> bool:
         """Read the node where that was some time ago; False where it was never read."""
@@ -60,10 +67,23 @@ class OwnNode:
         except (ApiError, InventoryError) as exc:
             log.warning("the inventory could not be published: %s", exc)
 
+    async def clear_mended(self) -> bool:
+        """Take the annotation away, which is believed once; False where it could not be written."""
+        try:
+            gone = {"metadata": {"annotations": {MENDED_ANNOTATION: None}}}
+            self._take(_node.decode(await self._api.patch(self._path, gone)))
+        except ApiError as exc:
+            log.warning("annotation %s cannot be taken away, so it is not followed: %s", MENDED_ANNOTATION, exc)
+            return False
+        return True
+
     def _take(self, node: Node) -> None:
         self._read_at = self._clock()
         self.cordon = read_cordon(node)
+        words = (node.find_annotation(MENDED_ANNOTATION) or "").split(",")
+        self.mended = frozenset(word.strip() for word in words if word.strip())
         text = node.find_annotation(INVENTORY_ANNOTATION)
+        self.published = text is not None
         try:
             self.inventory = None if text is None else decode_inventory(text)
         except InventoryError as exc:

@@ -2,49 +2,68 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from accelkit.errors import ApiError
+from accelkit.errors import ApiError, AssignmentError
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS
-from accelkit.kube.reflector import Reflector, list_all
+from accelkit.kube.reflector import Reflector
 from accelkit.model.assignment import Assignment
+from accelkit.model.inventory import find_unit
 from accelkit.model.pod import Pod
-from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.assigned_pod import AssignedPod, SharingPod
+from accelkit.node.node_cards import NodeCards
+from accelkit.node.static_pods import STATIC_ANNOTATIONS, StaticPods
+from accelkit.reporting import OnceReporter
+from accelkit.vendors.checked_assignments import check_assignment, describe_difference, list_compute
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
 
-# Where the mirror of a static pod carries the kubelet's own UID of it.
-_STATIC_UID: Final = "kubernetes.io/config.hash"
-
-
-def find_cgroup_uid(pod: Pod) -> str:
-    """Return the UID by which a pod's cgroup is named: the kubelet's own for a static pod, which the API's is not."""
-    return pod.find_annotation(_STATIC_UID) or pod.metadata.uid
+# A kubelet waits for its devices meanwhile.
+_REFRESH_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """A pod of this node that asks for cards or has an assignment.
+    """A pod of this node that asks for cards.
 
     Attributes:
         cgroup_uid: the UID by which its cgroup is named.
-        assigned: its assignment; None where there is none, or it cannot be read.
+        running: its containers that run, with what their runtime calls each.
+        unit_bytes: what a unit of memory was worth when its kubelet gave it devices; the present unit before.
+        assigned: what is believed of its assignment; None where there is none, or nothing of it.
+        disbelieved: what is not believed of it, as a sentence; empty where all is.
     """
 
     pod: CardPod
     cgroup_uid: str
+    unit_bytes: int
     assigned: AssignedPod | None
+    running: Mapping[str, str] = field(default_factory=dict)
+    disbelieved: str = ""
 
     @property
     def admitted(self) -> bool:
         """Whether the kubelet has taken the pod, devices and all."""
         return self.pod.admitted
+
+
+@dataclass(slots=True)
+class _Readings:
+    """Pods by UID as they were read, and what is made of them once somebody asks."""
+
+    pods: dict[str, CardPod] = field(default_factory=dict)
+    # What each container held of a card's compute when its pod was seen first: no annotation changes it.
+    compute: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    # What the runtime calls each container that runs.
+    running: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    made: dict[str, NodePod] | None = None
 
 
 class NodePods:
@@ -64,22 +83,45 @@ class NodePods:
         self._reader = PodReader([dialect])
         self._on_change = on_change
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
-        self._pods: dict[str, NodePod] = {}
-        self._uids: set[str] = set()
+        self._readings = _Readings()
+        self._cards = NodeCards({}, 1)
+        self._static = StaticPods()
         self._refreshes: list[set[str]] = []
-        self.reflector = Reflector(api, PODS, Pod, query=self._query, on_replace=self._replace, on_event=self._event)
+        self._unreadable = OnceReporter(log, logging.ERROR)
+        self._disbelieved = OnceReporter(log)
+        self.reflector = Reflector(
+            api, PODS, Pod, query=self._query, trim=self._trim, on_replace=self._replace, on_event=self._event
+        )
 
     def list_pods(self) -> Sequence[NodePod]:
-        """Return the pods that ask for cards or have an assignment, and have not ended."""
-        return list(self._pods.values())
+        """Return the pods that ask for cards and have not ended."""
+        return list(self._make().values())
 
     def list_uids(self) -> frozenset[str]:
         """Return the UIDs of all pods of this node, under which their cgroups stand, with cards or without."""
-        return frozenset(self._uids)
+        return self._static.list_cgroup_uids()
 
     def list_assigned(self) -> list[AssignedPod]:
-        """Return the pods with a readable assignment."""
-        return [each.assigned for each in self._pods.values() if each.assigned is not None]
+        """Return the pods with an assignment that can be believed."""
+        return [each.assigned for each in self._make().values() if each.assigned is not None]
+
+    def list_sharing(self) -> list[SharingPod]:
+        """Return the pods that ask for units of memory, assigned or not."""
+        return [
+            SharingPod(each.pod.ref.namespace, each.pod.ref.name, each.unit_bytes, each.pod.started_at)
+            for each in self._make().values()
+            if each.pod.read_memory_units()
+        ]
+
+    def learn_cards(self, cards: NodeCards) -> None:
+        """Take over the node's cards and units, by which assignments are believed."""
+        if cards != self._cards:
+            self._cards, self._readings.made = cards, None
+
+    def confirm(self, shown: Collection[tuple[str, str]]) -> None:
+        """Take over the namespaces and names of all pods that the kubelet shows."""
+        if self._static.confirm(shown):
+            self._readings.made = None
 
     def take(self, pod: Pod) -> None:
         """Take over a pod as the API server has just answered it."""
@@ -90,9 +132,10 @@ class NodePods:
         ended = set[str]()
         self._refreshes.append(ended)
         try:
-            pods, _ = await list_all(self._api, PODS, Pod, query=self._query)
-        except ApiError as exc:
-            log.warning("cannot read this node's pods: %s", exc)
+            async with asyncio.timeout(_REFRESH_SECONDS):
+                pods, _ = await list_all(self._api, PODS, Pod, query=self._query, trim=self._trim)
+        except (ApiError, TimeoutError) as exc:
+            log.warning("cannot read this node's pods: %s", str(exc) or f"no answer in {_REFRESH_SECONDS} s")
             return
         finally:
             self._refreshes.remove(ended)
@@ -101,41 +144,96 @@ class NodePods:
             if pod.metadata.uid not in ended:
                 self._event("ADDED", pod)
 
+    def _trim(self, pod: Pod) -> None:
+        self._reader.trim(pod, keep=STATIC_ANNOTATIONS)
+
     def _replace(self, pods: Iterable[Pod]) -> None:
-        self._pods.clear()
-        self._uids.clear()
+        former, self._readings = self._readings, _Readings()
+        self._static = StaticPods(self._static.shown)
         for pod in pods:
+            uid = pod.metadata.uid
+            if uid in former.compute:
+                self._readings.compute[uid] = former.compute[uid]
             self._event("ADDED", pod)
 
     def _event(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid
-        uids = {uid, find_cgroup_uid(pod)}
         if kind == "DELETED":
-            self._uids -= uids
+            self._static.drop(uid)
         else:
-            self._uids |= uids
+            self._static.put(pod)
         found = None if kind == "DELETED" or pod.terminal else self._read(pod)
         if found is None:
-            self._pods.pop(uid, None)
+            self._readings.pods.pop(uid, None)
+            self._readings.compute.pop(uid, None)
+            self._readings.running.pop(uid, None)
             for ended in self._refreshes:
                 ended.add(uid)
         else:
-            self._pods[uid] = found
+            self._readings.pods[uid] = found
+            self._readings.running[uid] = pod.list_running()
+        self._readings.made = None
         self._on_change()
 
-    def _read(self, pod: Pod) -> NodePod | None:
-        reading = self._reader.read(pod)
-        if reading is None:
+    def _read(self, pod: Pod) -> CardPod | None:
+        try:
+            found = self._reader.read(pod)
+        except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
+            self._unreadable.report(pod.metadata.uid, f"pod {pod.ref} cannot be read", error=exc)
             return None
-        assigned = _read_assigned(reading)
-        return NodePod(reading, find_cgroup_uid(pod), assigned) if assigned or reading.asks else None
+        return found if found is not None and found.asks else None
+
+    def _make(self) -> dict[str, NodePod]:
+        if self._readings.made is None:
+            running = self._readings.running
+            made = {uid: self._try_believe(pod) for uid, pod in self._readings.pods.items()}
+            self._readings.made = {
+                uid: replace(each, running=running[uid]) for uid, each in made.items() if each is not None
+            }
+        return self._readings.made
+
+    def _try_believe(self, pod: CardPod) -> NodePod | None:
+        try:
+            return self._believe(pod)
+        except Exception as exc:  # noqa: BLE001 - one pod must not end the agent
+            self._unreadable.report(pod.ref.uid, f"pod {pod.ref} cannot be read", error=exc)
+            return None
+
+    def _believe(self, pod: CardPod) -> NodePod:
+        uid = pod.ref.uid
+        cgroup_uid = self._static.find_cgroup_uid(uid)
+        unit_bytes = find_unit(self._cards.unit_bytes, self._cards.former_units, pod.started_at)
+        written = pod.assignment
+        if written is None:
+            return NodePod(pod, cgroup_uid, unit_bytes, None)
+        if isinstance(written, AssignmentError):
+            return self._disbelieve(pod, cgroup_uid, unit_bytes, written)
+        try:
+            capacities = {name: card.capacity_bytes for name, card in self._cards.cards.items()} or None
+            believed = check_assignment(pod, written, capacities, unit_bytes, self._readings.compute.get(uid))
+        except AssignmentError as exc:
+            return self._disbelieve(pod, cgroup_uid, unit_bytes, exc)
+        difference = describe_difference(written, believed)
+        # Not before it has started: until then a unit may change between its Binding and its devices.
+        if difference and pod.admitted:
+            self._disbelieved.report(uid, f"the assignment of pod {pod.ref} is not believed in all: {difference}")
+        self._readings.compute.setdefault(uid, list_compute(believed))
+        return NodePod(
+            pod, cgroup_uid, unit_bytes, _build_assigned(pod, written, believed, unit_bytes), disbelieved=difference
+        )
+
+    def _disbelieve(self, pod: CardPod, cgroup_uid: str, unit_bytes: int, error: AssignmentError) -> NodePod:
+        self._disbelieved.report(pod.ref.uid, f"the assignment of pod {pod.ref} is not believed: {error}")
+        return NodePod(pod, cgroup_uid, unit_bytes, None, disbelieved=str(error))
 
 
-def _read_assigned(pod: CardPod) -> AssignedPod | None:
-    if not isinstance(pod.assignment, Assignment):
-        if pod.assignment is not None:
-            log.warning("pod %s: %s", pod.ref, pod.assignment)
+def _build_assigned(pod: CardPod, written: Assignment, believed: Assignment, unit_bytes: int) -> AssignedPod | None:
+    if not believed.containers:
         return None
+    written_bytes = {
+        name: sum(share.memory_bytes for share in written.containers.get(name, ()) if not share.whole)
+        for name in believed.containers
+    }
     return AssignedPod(
         pod.ref.uid,
         pod.ref.namespace,
@@ -143,7 +241,9 @@ def _read_assigned(pod: CardPod) -> AssignedPod | None:
         # The kubelet admits pods in the order of their creation.
         (pod.created_at, pod.ref.name),
         tuple(container.name for container in pod.containers),
-        pod.assignment,
+        believed,
         units=pod.read_memory_units(),
+        unit_bytes=unit_bytes,
+        written_bytes=written_bytes,
         admitted=pod.admitted,
     )

@@ -4,6 +4,10 @@ Containers are placed in the kubelet's order, cards tried in the policy's order,
 choice is the one the policy likes best. The kubelet passes the devices of a plain init container on to the containers
 after it before it asks anybody, so such a container must use the cards of that pool; where the pool lies on several
 cards and is not used up, the kubelet's own draw decides and the pod is refused rather than placed by luck.
+
+What failed once is not tried again: containers that ask for the same are interchangeable, and so are cards that look
+alike. Once something has failed, what the remaining containers want together is held against what is left: a pod that
+is too large by one container does not have every arrangement of the others tried.
 """
 
 from __future__ import annotations
@@ -15,15 +19,13 @@ import msgspec
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
-from accelkit.model.request import ContainerRequest, PodRequest
+from accelkit.model.request import MAX_CONTAINERS, ContainerRequest, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.placement.budget import Budget, limit_steps
 from accelkit.placement.charges import CardTally
+from accelkit.placement.demand import Demand, list_demands
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy, rank_card
-
-# Real pods need a few dozen steps; past this a request is a puzzle that would hold up the scheduler.
-_MAX_STEPS = 5000
-_MAX_CONTAINERS = 128
 
 
 class CardState(msgspec.Struct, frozen=True, gc=False):
@@ -46,42 +48,63 @@ def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
     return [CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True) for card in cards]
 
 
-def place(states: Sequence[CardState], request: PodRequest, policy: Policy) -> Assignment | Misfit:
+def place(
+    states: Sequence[CardState], request: PodRequest, policy: Policy, budget: Budget | None = None
+) -> Assignment | Misfit:
     """Choose cards for every container of a pod, or say why they do not fit.
 
     `Misfit.resolvable` is left True: whether the pod would fit the empty node is the caller's second question.
+
+    Args:
+        states: the node's cards.
+        request: what the pod asks for.
+        policy: ranks cards where the pod does not say.
+        budget: what is left for this and other nodes; the steps taken are taken off. None is for one node alone.
     """
-    if len(request.containers) > _MAX_CONTAINERS:
+    if len(request.containers) > MAX_CONTAINERS:
         return Misfit(MisfitReason.TOO_COMPLEX)
-    search = _Search([state for state in states if state.card.placeable], request, policy)
+    placeable = [state for state in states if state.card.placeable]
+    limit = limit_steps(len(placeable), request.containers)
+    search = _Search(placeable, request, policy, limit if budget is None else min(limit, budget.steps))
     chosen = search.solve(0)
+    if budget is not None:
+        budget.steps -= search.steps
     return search.explain_misfit() if chosen is None else Assignment(chosen)
 
 
 class _Search:
     """One depth-first search; the tallies hold what the containers before the current one have taken."""
 
-    def __init__(self, states: Sequence[CardState], request: PodRequest, policy: Policy) -> None:
+    def __init__(self, states: Sequence[CardState], request: PodRequest, policy: Policy, limit: int) -> None:
+        self.steps = 0
+        self._limit = limit
         self._states = states
         self._containers = request.containers
         self._policy = policy
         self._tallies = [CardTally() for _ in states]
         self._chosen: dict[str, tuple[int, ...]] = {}
-        # A link may be reported from one end only.
-        self._linked = {card for state in states for link in state.card.links for card in (state.card.id, link.to)}
-        self._numbered = any(container.allowed or container.denied for container in request.containers)
-        self._steps = 0
+        self._named = {container.same_card_as for container in self._containers}
+        self._looks = _number_looks(states, self._containers)
+        self._failed = set[tuple[object, ...]]()
+        self._demands: list[tuple[Demand, Demand]] = []
         self._deepest = -1
         self._reason = Misfit(MisfitReason.MEMORY)
 
     def explain_misfit(self) -> Misfit:
         """Why the container that got furthest found no card."""
-        return Misfit(MisfitReason.TOO_COMPLEX) if self._steps > _MAX_STEPS else self._reason
+        return Misfit(MisfitReason.TOO_COMPLEX) if self.steps > self._limit else self._reason
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
         """Place the containers from `depth` on; None where no choice leads to the end."""
         if depth == len(self._containers):
             return {}
+        state = None
+        if self._failed:
+            # Describing looks at every card, so hundreds of them, which no real node has, count as steps.
+            self.steps += len(self._states) // 32
+            state = self._describe(depth)
+        if state is not None and (state in self._failed or self._is_beyond(depth)):
+            return None
         container = self._containers[depth]
         kept = self._tallies
         for cards in self._choices(container, depth):
@@ -95,7 +118,24 @@ class _Search:
                 return {container.container: shares, **rest}
             self._tallies = kept
             del self._chosen[container.container]
+            if self.steps > self._limit:
+                return None
+        self._failed.add(state or self._describe(depth))
         return None
+
+    def _describe(self, depth: int) -> tuple[object, ...]:
+        """Return all that decides whether the containers from `depth` on can be placed."""
+        return depth, *sorted(map(self._signature, range(len(self._states))))
+
+    def _is_beyond(self, depth: int) -> bool:
+        """Whether the containers from `depth` on want more than is left, however they are arranged."""
+        if not self._demands:
+            self._demands = list_demands(self._containers)
+        memory, compute = self._demands[depth]
+        left = [(s, t) for s, t in zip(self._states, self._tallies, strict=True) if not t.whole]
+        return memory.exceeds([max(0, s.free_bytes - t.memory_bytes + t.memory_pool) for s, t in left]) or (
+            compute.exceeds([max(0, s.free_compute - t.compute + t.compute_pool) for s, t in left])
+        )
 
     def _choices(self, container: ContainerRequest, depth: int) -> Iterator[tuple[int, ...]]:
         pool = [i for i, t in enumerate(self._tallies) if (t.whole_pool if container.whole else t.memory_pool)]
@@ -141,8 +181,8 @@ class _Search:
             if signature in tried:
                 continue
             tried.add(signature)
-            self._steps += 1
-            if self._steps > _MAX_STEPS:
+            self.steps += 1
+            if self.steps > self._limit:
                 return
             if all(self._pair_agrees(container, index, other) for other in (index, *chosen)):
                 yield from self._subsets(container, (*chosen, index), others[position + 1 :])
@@ -176,7 +216,8 @@ class _Search:
         return (
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
-            and state.free_compute - tally.compute >= compute
+            # Others may have bound more than there is, which is nothing to a container that asks for none.
+            and (not compute or state.free_compute - tally.compute >= compute)
             and state.card.capacity_bytes > 0
         )
 
@@ -217,14 +258,11 @@ class _Search:
         return state.card.capacity_bytes if container.whole else state.free_bytes - self._tallies[index].memory_bytes
 
     def _signature(self, index: int) -> tuple[object, ...]:
-        state, tally = self._states[index], self._tallies[index]
-        card = state.card
-        alone = index if card.id in self._linked else -1
+        tally = self._tallies[index]
         return (
-            *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes, card.model, card.numa, alone),
-            *((card.number,) if self._numbered else ()),
+            self._looks[index],
             *(tally.memory_bytes, tally.memory_pool, tally.compute, tally.compute_pool, tally.whole, tally.whole_pool),
-            *(name for name, cards in self._chosen.items() if index in cards),
+            tuple(name for name in self._named if index in self._chosen.get(name, ())) if self._named else (),
         )
 
     def _share(self, container: ContainerRequest, index: int) -> Share:
@@ -232,6 +270,26 @@ class _Search:
         if container.whole:
             return Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
         return Share(card.id, container.memory_bytes, container.compute)
+
+
+def _number_looks(states: Sequence[CardState], containers: Sequence[ContainerRequest]) -> list[int]:
+    """Return a number for each card; cards with the same one look alike to these containers."""
+    numbered = any(container.allowed or container.denied for container in containers)
+    models, numa = any(container.model for container in containers), any(container.numa for container in containers)
+    # A link may be reported from one end only.
+    ends = (card for state in states for link in state.card.links for card in (state.card.id, link.to))
+    linked = set(ends) if any(container.link for container in containers) else set[str]()
+    numbers: dict[object, int] = {}
+    looks = []
+    for index, state in enumerate(states):
+        card = state.card
+        look = (
+            *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes),
+            *(models and card.model, numa and card.numa, numbered and card.number),
+            index if card.id in linked else -1,
+        )
+        looks.append(numbers.setdefault(look, len(numbers)))
+    return looks
 
 
 def _has_link(card: Card, other: Card, kind: str) -> bool:

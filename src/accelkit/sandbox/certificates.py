@@ -8,7 +8,7 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from accelkit.install.certificates import Authority, KeyPair, encode_private_key
+from accelkit.install.certificates.issuing import Authority, KeyPair, encode_private_key
 from accelkit.sandbox.layout import SandboxPaths, write_atomically
 
 __all__ = ["Authority", "KeyPair", "encode_kubeconfig", "generate_service_account_keys", "write_certificates"]

@@ -25,7 +25,7 @@ SOCKET_PATH_BYTES: Final = 107
 
 _PREFIX = "accelkit-"
 _RANDOM_BYTES = 8  # that tempfile adds
-_LONGEST_SOCKET = "9999/var/lib/kubelet/device-plugins/accelkit-memory.sock"
+_LONGEST_SOCKET = "9999/run/123456/host/var/lib/kubelet/device-plugins/accelkit-memory.sock"
 
 
 @contextmanager

@@ -6,18 +6,19 @@ Intel's GPU Aware Scheduling counts cards and splits a container's other amounts
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from accelkit.errors import QuantityError, RequestError
-from accelkit.model.request import ContainerRequest, Kind
+from accelkit.model.request import MAX_CARDS, ContainerRequest, Kind
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
+from accelkit.vendors.card_numbers import parse_card_name
 from accelkit.vendors.dialects import Dialect, PodRules, ResourceNames
 
-_MAX_CARDS = 128
-_CARD = re.compile(r"card(\d+)")
+# Every container of a pod that has as many as a node can run fits into it several times.
+_MAX_ANNOTATION: Final = 64 * 1024
 
 
 class CardContainer(msgspec.Struct, frozen=True):
@@ -39,6 +40,16 @@ def parse_amount(container: CardContainer, resource: str) -> int:
         return parse_quantity(value if isinstance(value, int) else str(value))
     except QuantityError as exc:
         raise RequestError(f"container {container.name}: {resource}: {exc.message}") from exc
+
+
+def check_length(key: str, text: str) -> None:
+    """Refuse an annotation that is longer than a sensible one ever is.
+
+    Raises:
+        RequestError: it is.
+    """
+    if len(text) > _MAX_ANNOTATION:
+        raise RequestError(f"{key} of {len(text)} characters is over the limit of {_MAX_ANNOTATION}")
 
 
 def read_counted_request(container: CardContainer, dialects: Sequence[Dialect]) -> ContainerRequest | None:
@@ -76,13 +87,29 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
         raise RequestError(
             f"container {container.name} asks for {' and '.join(counts)}", next_step="ask for one of them"
         )
+    _check_amounts(container, names)
     ((name, count),) = counts.items()
-    if count > _MAX_CARDS:
-        raise RequestError(f"container {container.name} asks for {count} {name}, at most {_MAX_CARDS} can be")
+    if count > MAX_CARDS:
+        raise RequestError(f"container {container.name} asks for {count} {name}, at most {MAX_CARDS} can be")
     memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
         raise RequestError(f"container {container.name} asks for more than {count} cards can have")
     return ContainerRequest(container.name, container.kind, count, memory // count, compute // count)
+
+
+def _check_amounts(container: CardContainer, names: ResourceNames) -> None:
+    """Refuse amounts that cannot be counted: a card could be given to more pods than it has room for."""
+    known = tuple(name for name in (*names.counts, names.bytes, names.compute, *names.monitoring) if name)
+    unknown = [
+        name
+        for name in sorted(container.limits.keys() - set(known))
+        if names.amounts and name.startswith(names.amounts) and container.limits[name] not in (0, "0")
+    ]
+    if unknown:
+        raise RequestError(
+            f"container {container.name} asks for {', '.join(unknown)}, which cannot be counted",
+            next_step=f"what can be is {', '.join(known)}",
+        )
 
 
 def _read_slices(container: CardContainer, names: ResourceNames, slices: int) -> ContainerRequest:
@@ -98,6 +125,7 @@ def _restrict(
     annotations: Mapping[str, str], rules: PodRules, requests: Sequence[ContainerRequest]
 ) -> list[ContainerRequest]:
     allowed, denied = _parse_card_numbers(annotations, rules.allow), _parse_card_numbers(annotations, rules.deny)
+    check_length(rules.same_card, annotations.get(rules.same_card, ""))
     together = [name.strip() for name in annotations.get(rules.same_card, "").split(",") if name.strip()]
     if not (allowed or denied or together):
         return list(requests)
@@ -126,8 +154,13 @@ def _check_together(rules: PodRules, together: Sequence[str], requests: Sequence
             raise RequestError(f"{rules.same_card} names {name}, which does not ask for exactly one card")
 
 
-def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> tuple[int, ...]:
-    words = [word.strip() for word in annotations.get(key, "").split(",") if word.strip()]
-    if wrong := [word for word in words if not _CARD.fullmatch(word)]:
+def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> frozenset[int]:
+    text = annotations.get(key, "")
+    check_length(key, text)
+    words = {word.strip() for word in text.split(",")} - {""}
+    if len(words) > MAX_CARDS:
+        raise RequestError(f"{key} names {len(words)} cards, at most {MAX_CARDS} can be")
+    numbers = {word: parse_card_name(word) for word in words}
+    if wrong := sorted(word for word, number in numbers.items() if number is None):
         raise RequestError(f"{key} names {', '.join(wrong)}", next_step="write it as card0,card1")
-    return tuple(sorted({int(word.removeprefix("card")) for word in words}))
+    return frozenset(number for number in numbers.values() if number is not None)

@@ -15,7 +15,9 @@ import msgspec
 from ruamel.yaml import YAML
 
 from accelkit.errors import ProfileError
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.texts import shorten
 from accelkit.vendors.annotations import Annotations
 from accelkit.vendors.inspect_formats import InspectFormat
 
@@ -50,6 +52,8 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bytes: memory of all of them together.
         compute: thousandths of a card's compute, of all of them together.
         slices: equal parts of one card, of which it has `per_card`.
+        amounts: how all names begin by which a container with `counts` asks for parts of its cards.
+        monitoring: those of them that take nothing of a card.
     """
 
     memory: str = ""
@@ -59,11 +63,18 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compute: str = ""
     slices: str = ""
     per_card: int = 0
+    amounts: str = ""
+    monitoring: tuple[str, ...] = ()
 
     @property
     def asking(self) -> tuple[str, ...]:
         """The resources by which a container asks for a card."""
         return tuple(name for name in (self.memory, self.cards, *self.counts, self.slices) if name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.asking, *(name for name in (self.bytes, self.compute, *self.monitoring) if name))
 
 
 class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +121,8 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         node_label: the label of nodes that share their cards; empty for none.
         logs: where its users look for them.
         annotations: how it writes on a pod which cards it got; None where it does not.
+        also_written: further annotations of pods that its scheduler or its device plugin writes, and users do not.
+        plugin_writes: whether these are written by a device plugin that is not ours.
         environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that bound the choice of cards.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
@@ -125,6 +138,8 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_label: str = ""
     logs: Logs = Logs()
     annotations: Annotations | None = None
+    also_written: tuple[str, ...] = ()
+    plugin_writes: bool = False
     environment: dict[str, str] = {}
     pod_rules: PodRules | None = None
     disabled_cards: str = ""
@@ -133,10 +148,22 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspect: InspectFormat | None = None
     name: str = ""
 
+    @property
+    def assignment_keys(self) -> tuple[str, ...]:
+        """The annotations of pods that schedulers and device plugins write, never users."""
+        return (*(self.annotations.keys if self.annotations else ()), *self.also_written)
+
+    @property
+    def annotation_keys(self) -> frozenset[str]:
+        """The annotations of pods that it reads."""
+        rules = self.pod_rules
+        bounds = (rules.allow, rules.deny, rules.same_card) if rules else ()
+        return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds))
+
     def format_misfit(self, misfit: Misfit) -> str:
-        """Return the sentence a user reads for a misfit."""
+        """Return the sentence a user reads for a misfit; what users wrote is shortened, since each node repeats it."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
-        return pattern.format(cards=misfit.cards, detail=misfit.detail)
+        return pattern.format(cards=misfit.cards, detail=shorten(misfit.detail))
 
 
 def list_dialect_names(*, advertised: bool = False) -> list[str]:
@@ -166,6 +193,15 @@ def load_dialect(name: str) -> Dialect:
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
     """Read several dialects, each once, in the order given."""
     return tuple(load_dialect(name) for name in dict.fromkeys(names))
+
+
+def list_assignment_keys() -> tuple[str, ...]:
+    """Return the annotations of pods that schedulers and device plugins of any system here write, sorted.
+
+    A pod may speak a dialect that is not in use today, and will be read when it is.
+    """
+    dialects = load_dialects(list_dialect_names())
+    return tuple(sorted({ASSIGNMENT_ANNOTATION, *(key for each in dialects for key in each.assignment_keys)}))
 
 
 def list_extender_paths() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest
-from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.vendors.checked_assignments import check_assignment
 from accelkit.vendors.pod_reading import CardPod
 
 
@@ -27,7 +27,7 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     if codec is None:
         return None
     try:
-        request = pod.read_request(unit_bytes)
+        request = pod.read_request_by_limits(unit_bytes)
     except RequestError as exc:
         raise AssignmentError(str(exc)) from exc
     numbers = codec.read_card_numbers(pod.annotations, pod.app_containers)
@@ -37,21 +37,18 @@ def read_foreign_assignment(pod: CardPod, cards: Sequence[Card], unit_bytes: int
     by_number = {place if card.number is None else card.number: card for place, card in enumerate(cards)}
     # Of init containers these systems know nothing; the kubelet gave them devices of the same card.
     fallback = next(iter(numbers.values()), ())
-    return Assignment(
-        {
-            asked.container: tuple(_shares(asked, numbers.get(asked.container, fallback), by_number))
-            for asked in request.containers
-        }
-    )
+    named = {
+        asked.container: tuple(_find_cards(asked, numbers.get(asked.container, fallback), by_number))
+        for asked in request.containers
+    }
+    capacities = {card.id: card.capacity_bytes for card in cards}
+    return check_assignment(pod, Assignment(named), capacities, unit_bytes, compute={})
 
 
-def _shares(asked: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
+def _find_cards(asked: ContainerRequest, numbers: Sequence[int], cards: Mapping[int, Card]) -> Iterator[Share]:
     if len(numbers) != asked.cards:
         raise AssignmentError(f"container {asked.container} was given {len(numbers)} cards and asks for {asked.cards}")
     for number in numbers:
         if (card := cards.get(number)) is None:
             raise AssignmentError(f"container {asked.container} was given card {number}, which its node does not have")
-        if asked.whole:
-            yield Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
-        else:
-            yield Share(card.id, asked.memory_bytes, asked.compute)
+        yield Share(card.id, asked.memory_bytes, asked.compute, whole=asked.whole)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -13,19 +14,15 @@ from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.pod import Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
+from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import CardContainer, parse_amount
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-class DeviceLimit(msgspec.Struct, frozen=True):
-    """A resource of which the kubelet gives a container devices; `whole` where each of them is a card."""
-
-    container: str
-    resource: str
-    whole: bool
+_OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})
+# A pod that asks for unknown amounts is refused; so many are kept to be named.
+_MAX_UNKNOWN: Final = 8
 
 
 class CardPod(msgspec.Struct, frozen=True):
@@ -34,19 +31,21 @@ class CardPod(msgspec.Struct, frozen=True):
     Attributes:
         node: the node that it is bound to; empty before.
         created_at: as the API server writes it.
-        admitted: whether the kubelet has taken the pod, devices and all.
+        started_at: when the kubelet had taken the pod, devices and all, as it writes it; None before.
         unschedulable: whether kube-scheduler has tried it and found no node.
         asks: whether a container names a resource of any of the dialects, if only with a limit of 0.
         dialect: the first one whose resources it names, else the first of all.
         dialects: those in which it was read.
         containers: in the order in which the kubelet allocates.
-        assignment: what is written on it; None where nothing is, an error where that cannot be read.
+        annotations: those of the pod that some dialect reads.
+        assignment: what is written on it, which is not what is believed of it; None where nothing is, an error where
+            that cannot be read.
     """
 
     ref: PodRef
     node: str
     created_at: str
-    admitted: bool
+    started_at: str | None
     unschedulable: bool
     asks: bool
     dialect: Dialect
@@ -54,6 +53,11 @@ class CardPod(msgspec.Struct, frozen=True):
     containers: tuple[CardContainer, ...]
     annotations: Mapping[str, str]
     assignment: Assignment | AssignmentError | None
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the kubelet has taken the pod, devices and all."""
+        return self.started_at is not None
 
     @property
     def order(self) -> list[tuple[str, Kind]]:
@@ -74,7 +78,11 @@ class CardPod(msgspec.Struct, frozen=True):
         Raises:
             RequestError: it asks for what cannot be granted as written.
         """
-        return read_request(self.containers, self.annotations, self.dialects, unit_bytes)
+        try:
+            return read_request(self.containers, self.annotations, self.dialects, unit_bytes)
+        except RequestError as exc:
+            # What a user wrote is told to others, and once for each node.
+            raise RequestError(shorten(exc.message), next_step=shorten(exc.next_step)) from exc
 
     def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
         """Return what the pod asks for by its limits alone, which is what a kubelet goes by.
@@ -83,14 +91,6 @@ class CardPod(msgspec.Struct, frozen=True):
             RequestError: the limits make no sense.
         """
         return read_request(self.containers, _NONE, self.dialects, unit_bytes)
-
-    def list_device_limits(self) -> Iterator[DeviceLimit]:
-        """Yield what the kubelet will give; annotations count for nothing there."""
-        for container in self.containers:
-            for dialect in self.dialects:
-                for resource in dialect.resources.asking:
-                    if container.limits.get(resource, 0) not in (0, "0"):
-                        yield DeviceLimit(container.name, resource, resource == dialect.resources.cards)
 
     def read_memory_units(self) -> dict[str, int]:
         """Return how many units of memory each container asks for; limits that cannot be read are left out."""
@@ -117,24 +117,28 @@ class PodReader:
             for resource in dialect.resources.asking:
                 self._places.setdefault(resource, place)
         self._resources = frozenset(self._places)
+        self._limits = frozenset().union(*(dialect.resources.names for dialect in dialects))
+        self._amounts = tuple({each.resources.amounts for each in dialects if each.resources.amounts})
+        self._annotations = frozenset({REQUEST_ANNOTATION}.union(*(each.annotation_keys for each in dialects)))
 
     def read(self, pod: Pod) -> CardPod | None:
         """Return the pod's reading; None where it names no resource of a card and carries no annotation of ours."""
         place = self._find_dialect(pod)
         annotations = pod.metadata.annotations or _NONE
-        if place is None and ASSIGNMENT_ANNOTATION not in annotations and REQUEST_ANNOTATION not in annotations:
+        if place is None and _OURS.isdisjoint(annotations):
             return None
         return CardPod(
             pod.ref,
             pod.spec.node_name,
             pod.metadata.creation_timestamp or "",
-            pod.status.start_time is not None,
+            pod.status.start_time,
             pod.unschedulable,
             place is not None,
             self._dialects[place or 0],
             self._dialects,
-            tuple(_read_containers(pod)),
-            annotations,
+            tuple(self._read_containers(pod)),
+            # Pods are kept as long as they run, and what others write on them may be long.
+            {key: annotations[key] for key in self._annotations & annotations.keys()},
             _read_assignment(annotations),
         )
 
@@ -150,16 +154,42 @@ class PodReader:
                     found = first if found is None else min(first, found)
         return found
 
+    def trim(self, pod: Pod, *, keep: Collection[str] = ()) -> None:
+        """Take from a pod what `read` does not look at: a user may have filled it with megabytes.
 
-def _read_containers(pod: Pod) -> Iterator[CardContainer]:
-    for container in pod.spec.init_containers or ():
-        yield _read_container(container, Kind.SIDECAR if container.restart_policy == "Always" else Kind.INIT)
-    for container in pod.spec.containers:
-        yield _read_container(container, Kind.APP)
+        Args:
+            pod: is changed.
+            keep: further annotations that are kept.
+        """
+        spec, metadata = pod.spec, pod.metadata
+        kept = {*self._annotations, *_OURS, *keep}
+        found = metadata.annotations or _NONE
+        metadata.annotations = {key: found[key] for key in kept & found.keys()}
+        metadata.labels = None
+        if self._find_dialect(pod) is None and metadata.annotations.keys().isdisjoint(_OURS):
+            spec.containers, spec.init_containers = [], None
+            pod.status.container_statuses = pod.status.init_container_statuses = None
+        for container in (*spec.containers, *(spec.init_containers or ())):
+            container.resources.limits = self._trim_limits(container)
 
+    def _read_containers(self, pod: Pod) -> Iterator[CardContainer]:
+        for container in pod.spec.init_containers or ():
+            yield self._read_container(container, Kind.SIDECAR if container.restart_policy == "Always" else Kind.INIT)
+        for container in pod.spec.containers:
+            yield self._read_container(container, Kind.APP)
 
-def _read_container(container: Container, kind: Kind) -> CardContainer:
-    return CardContainer(container.name, kind, container.resources.limits or _NONE)
+    def _read_container(self, container: Container, kind: Kind) -> CardContainer:
+        return CardContainer(container.name, kind, self._trim_limits(container) or _NONE)
+
+    def _trim_limits(self, container: Container) -> dict[str, str | int | float] | None:
+        limits = container.resources.limits
+        if not limits:
+            return None
+        known = {name: limits[name] for name in self._limits & limits.keys()}
+        if self._amounts:
+            unknown = (each for each in limits.items() if each[0].startswith(self._amounts) and each[0] not in known)
+            known.update(islice((each for each in unknown if each[1] not in (0, "0")), _MAX_UNKNOWN))
+        return known or None
 
 
 def _read_assignment(annotations: Mapping[str, str]) -> Assignment | AssignmentError | None:

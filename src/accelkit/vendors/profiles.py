@@ -11,6 +11,7 @@ smallest card, `{numbers}` (`0.1.2`), `{names}` (`card0.card1`, as many as one l
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from string import Formatter
@@ -78,8 +79,16 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         nodes_file: the vendor's own file on the host that renames the device nodes, relative to the root.
         cdi: the kind of the vendor's CDI devices, to be used where the host has a specification of it.
         labels: the vendor's own node labels, which users select nodes by; one that needs what is not known is left out.
-        enforcement: what may hold a share to its memory where the host has it: NVIDIA's MPS, the kernel's dmem.
+        libraries: the vendor's libraries by which its tools know cards, by their names below a host's library folders.
+        enforcement: what may hold a share to its memory where the host has it: NVIDIA's memory limits of cgroups
+            (`nvml`), its MPS, the kernel's dmem.
+        container_limits: keys of pod annotations with `{container}`, by which the vendor's plug-in of the container
+            runtime learns what memory a container may take of each of its cards, as `4096Mi`.
         host_services: programs of the driver that run on the host and keep cards open.
+        runtime_variables: what a hook of the vendor's container runtime obeys: with it a container names its cards.
+        runtime_annotations: how annotations of pods begin that a plug-in of the container runtime obeys.
+        plugin_resources: extended resources by which other device plugins give the cards, or parts of them; one that
+            ends with `*` stands for all that begin so.
     """
 
     presence_labels: tuple[str, ...]
@@ -90,8 +99,13 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes_file: str | None = None
     cdi: str | None = None
     labels: dict[str, str] = {}
-    enforcement: tuple[Literal["mps", "dmem"], ...] = ("dmem",)
+    libraries: tuple[str, ...] = ()
+    enforcement: tuple[Literal["nvml", "mps", "dmem"], ...] = ("dmem",)
+    container_limits: tuple[str, ...] = ()
     host_services: tuple[str, ...] = ()
+    runtime_variables: tuple[str, ...] = ()
+    runtime_annotations: tuple[str, ...] = ()
+    plugin_resources: tuple[str, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -99,6 +113,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check(self.environment.values(), _ENVIRONMENT_FIELDS)
         _check(self.card_nodes, _NODE_FIELDS)
         _check(self.labels.values(), _LABEL_FIELDS)
+        _check(self.container_limits, frozenset({"container"}))
 
 
 @cache
@@ -134,6 +149,21 @@ def list_host_services() -> frozenset[str]:
 def list_presence_labels() -> frozenset[str]:
     """Return the node labels by which any profile's cards are known."""
     return frozenset(label for profile in load_profiles().values() for label in profile.presence_labels)
+
+
+def list_runtime_variables() -> tuple[str, ...]:
+    """Return the variables by which containers name cards to any vendor's container runtime, sorted."""
+    return tuple(sorted({name for profile in load_profiles().values() for name in profile.runtime_variables}))
+
+
+def list_runtime_annotations() -> tuple[str, ...]:
+    """Return how annotations of pods begin by which containers name cards to a container runtime, sorted."""
+    return tuple(sorted({start for profile in load_profiles().values() for start in profile.runtime_annotations}))
+
+
+def is_plugin_resource(name: str) -> bool:
+    """Tell whether other device plugins give any vendor's cards, or parts of them, by this extended resource."""
+    return any(fnmatchcase(name, each) for profile in load_profiles().values() for each in profile.plugin_resources)
 
 
 def _check(patterns: Iterable[str], known: frozenset[str]) -> None:

@@ -9,15 +9,27 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import RequestError
-from accelkit.model.request import ContainerRequest, PodRequest
+from accelkit.model.request import MAX_CARDS, MAX_CONTAINERS, ContainerRequest, PodRequest
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.placement.policies import Policy
-from accelkit.vendors.counted_requests import CardContainer, apply_pod_rules, parse_amount, read_counted_request
+from accelkit.vendors.counted_requests import (
+    CardContainer,
+    apply_pod_rules,
+    check_length,
+    parse_amount,
+    read_counted_request,
+)
 from accelkit.vendors.dialects import Dialect
 
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
-# More cards than any machine has; beyond it a request is a mistake, and its combinations a trap.
-_MAX_CARDS = 128
+
+
+class DeviceLimits(msgspec.Struct, frozen=True):
+    """The limits of a container by which a kubelet gives it devices: units of memory, and whole cards."""
+
+    dialect: Dialect
+    memory: int
+    cards: int
 
 
 class Refinement(msgspec.Struct, frozen=True):
@@ -46,44 +58,65 @@ def read_request(
     Raises:
         RequestError: it asks for what cannot be granted as written, with the reason.
     """
+    asking = _list_asking(containers, dialects)
     refinements = _read_refinements(annotations)
-    requests: list[ContainerRequest] = []
+    requests: dict[str, ContainerRequest] = {}
     one_card = ""
-    for container in containers:
-        found = _read_amounts(container, dialects)
+    for container in asking:
+        found = read_device_limits(container, dialects)
         if found is None:
             other = read_counted_request(container, dialects)
-            requests += [other] if other else []
+            requests |= {other.container: other} if other else {}
             continue
-        dialect, memory, cards = found
+        names = found.dialect.resources
+        if found.memory and found.cards:
+            raise RequestError(
+                f"container {container.name} asks for {names.memory} and {names.cards}",
+                next_step="ask for memory on shared cards or for whole cards, not both",
+            )
         refinement = refinements.pop(container.name, Refinement())
-        if dialect.one_card_per_pod and memory and not refinement.same_card_as:
+        if found.dialect.one_card_per_pod and found.memory and not refinement.same_card_as:
             refinement = msgspec.structs.replace(refinement, same_card_as=one_card)
-        request = _refine(container, refinement, memory=memory, cards=cards, unit_bytes=unit_bytes)
+        request = _refine(container, refinement, memory=found.memory, cards=found.cards, unit_bytes=unit_bytes)
         _check_references(request, requests)
-        one_card = one_card or (request.container if memory else "")
-        requests.append(request)
+        one_card = one_card or (request.container if found.memory else "")
+        requests[request.container] = request
     if refinements:
         raise RequestError(
             f"{REQUEST_ANNOTATION} names {', '.join(sorted(refinements))}, which asks for no card",
-            next_step=f"containers that do: {', '.join(r.container for r in requests) or 'none'}",
+            next_step=f"containers that do: {', '.join(requests) or 'none'}",
         )
-    return PodRequest(apply_pod_rules(annotations, dialects, requests)) if requests else None
+    return PodRequest(apply_pod_rules(annotations, dialects, list(requests.values()))) if requests else None
 
 
-def _read_amounts(container: CardContainer, dialects: Sequence[Dialect]) -> tuple[Dialect, int, int] | None:
+def _list_asking(containers: Sequence[CardContainer], dialects: Sequence[Dialect]) -> list[CardContainer]:
+    """Return the containers that name a resource of a card; RequestError where they are too many."""
+    resources = frozenset().union(*(dialect.resources.asking for dialect in dialects))
+    asking = [container for container in containers if not resources.isdisjoint(container.limits)]
+    if len(asking) > MAX_CONTAINERS:
+        raise RequestError(f"{len(asking)} containers ask for cards, at most {MAX_CONTAINERS} of a pod can")
+    return asking
+
+
+def read_device_limits(container: CardContainer, dialects: Sequence[Dialect]) -> DeviceLimits | None:
+    """Return a container's limits in the first of these dialects in which it asks for units of memory or whole cards.
+
+    Raises:
+        RequestError: a limit cannot be read, or it asks for another system's devices too.
+    """
     for dialect in dialects:
         names = dialect.resources
         if not names.memory:
             continue
         memory, cards = parse_amount(container, names.memory), parse_amount(container, names.cards)
-        if memory and cards:
-            raise RequestError(
-                f"container {container.name} asks for {names.memory} and {names.cards}",
-                next_step="ask for memory on shared cards or for whole cards, not both",
-            )
         if memory or cards:
-            return dialect, memory, cards
+            if read_counted_request(container, dialects):
+                raise RequestError(
+                    f"container {container.name} asks for {names.memory if memory else names.cards} and for cards in "
+                    "another system's resources",
+                    next_step="ask for one of them; each system's device plugin would give it devices",
+                )
+            return DeviceLimits(dialect, memory, cards)
         if names.memory in container.limits or names.cards in container.limits:
             return None
     return None
@@ -95,8 +128,8 @@ def _refine(
     name = container.name
     if cards and (refinement.split != 1 or refinement.compute):
         raise RequestError(f"container {name} asks for whole cards, which are neither split nor share their compute")
-    if not 1 <= refinement.split <= _MAX_CARDS or cards > _MAX_CARDS:
-        raise RequestError(f"container {name} asks for {cards or refinement.split} cards, at most {_MAX_CARDS} can be")
+    if not 1 <= refinement.split <= MAX_CARDS or cards > MAX_CARDS:
+        raise RequestError(f"container {name} asks for {cards or refinement.split} cards, at most {MAX_CARDS} can be")
     if not 0 <= refinement.compute <= WHOLE_COMPUTE:
         raise RequestError(f"container {name}: compute is in thousandths of a card, 0 to {WHOLE_COMPUTE}")
     if memory % refinement.split:
@@ -125,10 +158,10 @@ def _refine(
     )
 
 
-def _check_references(request: ContainerRequest, earlier: Sequence[ContainerRequest]) -> None:
+def _check_references(request: ContainerRequest, earlier: Mapping[str, ContainerRequest]) -> None:
     if not request.same_card_as:
         return
-    other = next((other for other in earlier if other.container == request.same_card_as), None)
+    other = earlier.get(request.same_card_as)
     if other is None:
         raise RequestError(
             f"container {request.container}: same_card_as names {request.same_card_as!r}",
@@ -145,6 +178,7 @@ def _read_refinements(annotations: Mapping[str, str]) -> dict[str, Refinement]:
     text = annotations.get(REQUEST_ANNOTATION)
     if text is None:
         return {}
+    check_length(REQUEST_ANNOTATION, text)
     try:
         raw = msgspec.json.decode(text, type=dict[str, dict[str, msgspec.Raw]])
         for container, entry in raw.items():

@@ -49,3 +49,8 @@ def test_another_format_is_refused_with_those_that_there_are():
 def test_values_stand_below_each_other(options, lines):
     assert [line.plain for line in list_fields([("a", "1"), ("bcd", Text("2"))], **options)] == lines
     assert list_fields([], **options) == []
+
+
+def test_a_table_does_not_steer_the_terminal_by_what_users_wrote(capsys):
+    print_value({}, "table", lambda: Text.assemble("d/p: \x1b[2J\x1b]0;owned\a", ("red\x9b", "red"), "\nnext"))
+    assert capsys.readouterr().out == "d/p: \ufffd[2J\ufffd]0;ownedred\ufffd\nnext\n"

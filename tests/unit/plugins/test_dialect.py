@@ -15,6 +15,7 @@ def test_a_dialect_is_told_as_its_file_has_it(name):
         "advertised": dialect.advertised,
         "resources": list(dialect.resources.asking),
         "annotations": list(dialect.annotations.keys) if dialect.annotations else [],
+        "plugin_writes": dialect.plugin_writes,
         "log_folder": dialect.logs.folder,
         "unhealthy_cards": dialect.unhealthy_cards is not None,
     }

@@ -29,11 +29,12 @@ def adopts(monkeypatch, kubeconfig):
 
 @pytest.mark.parametrize("check", [False, True])
 def test_what_is_taken_over_is_told_and_is_a_change(run_module, adopts, check):
-    checks = adopts(Adoption(["kube-system/gcushare"], ["a", "b"]))
+    checks = adopts(Adoption(["kube-system/gcushare"], ["a", "b"], "0.1GiB"))
     answer = run_module(gcushare_adopt, {}, check=check)
     assert checks == [check]
     assert answer["changed"]
     assert (answer["releases"], answer["nodes"]) == (["kube-system/gcushare"], ["a", "b"])
+    assert answer["former_unit"] == "0.1GiB"
     assert answer["diff"] == {
         "before": {"releases": ["kube-system/gcushare"], "nodes": ["a", "b"]},
         "after": {"releases": [], "nodes": []},

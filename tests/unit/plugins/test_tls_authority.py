@@ -5,8 +5,8 @@ import json
 import pytest
 from ansible_collections.accelkit.kubernetes.plugins.modules import tls_authority
 
-from accelkit.install.authority import AUTHORITY, CLIENT, SERVER
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
+from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
 
 NAMES = ["accelkit-extender.accelkit.svc"]
 

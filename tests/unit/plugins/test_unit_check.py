@@ -13,8 +13,9 @@ WEB = Workload("d", "Deployment", "web", (("c", "8"),))
 @pytest.fixture
 def found(monkeypatch, kubeconfig):
     def answer(**change):
-        async def plan_unit_change(_api, unit_bytes, resources):
+        async def plan_unit_change(_api, unit_bytes, resources, *, former_unit_bytes):
             assert (unit_bytes, resources) == (10**8, ["accelkit.io/memory"])
+            answer.former = former_unit_bytes
             nothing = {"before": [GIB], "refusals": {}, "finer": [], "waiting": [], "workloads": []}
             return UnitChange(**{**nothing, **change})
 
@@ -25,14 +26,21 @@ def found(monkeypatch, kubeconfig):
 
 def test_a_unit_that_works_is_returned_in_bytes(run_module, found):
     found(finer=["n"])
-    answer = run_module(unit_check, {"unit": "0.1"})
+    answer = run_module(unit_check, {"unit": "0.1GB"})
     assert (answer["changed"], answer["unit_bytes"], answer["finer"]) == (False, 10**8, ["n"])
+
+
+@pytest.mark.parametrize(("former", "size"), [("", None), ("0.1GiB", 107_374_182)])
+def test_the_unit_of_a_system_that_is_taken_over_is_the_one_before(run_module, found, former, size):
+    found()
+    run_module(unit_check, {"unit": "0.1GB", "former_unit": former})
+    assert found.former == size
 
 
 def test_nodes_that_cannot_take_the_unit_are_named(run_module, found):
     found(refusals={"a": "too much", "b": "far too much"})
-    answer = run_module(unit_check, {"unit": "0.1", "accept_change": True})
-    assert answer["msg"] == "the unit 0.1 is too small for these nodes: a: too much; b: far too much"
+    answer = run_module(unit_check, {"unit": "0.1GB", "accept_change": True})
+    assert answer["msg"] == "the unit 0.1GB is too small for these nodes: a: too much; b: far too much"
 
 
 @pytest.mark.parametrize("check", [False, True])

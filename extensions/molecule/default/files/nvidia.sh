@@ -1,19 +1,25 @@
-# Two T4 as sysfs and the driver show them, mounted over the node's own.
-fake=/opt/fake-cards
-mkdir -p /etc/accelkit
-for minor in 0 1; do
+# Three T4 as sysfs shows them, with the memory, numbers and names that a stand-in of NVIDIA's library says they have.
+library=$host/usr/lib64/standin-nvml
+echo driver 615.71.09 > "$library.new"
+for minor in 0 1 2; do
   bdf=0000:0$((minor + 1)):00.0
-  device=$fake/pci/pci0000:00/$bdf
-  mkdir -p "$device" "$fake/driver/nvidia/gpus/$bdf"
+  device=$host/sys/devices/pci0000:00/$bdf
+  mkdir -p "$device"
   echo 0x10de > "$device/vendor"
   echo 0x1eb8 > "$device/device"
   echo 0x030200 > "$device/class"
-  echo "$minor" > "$device/numa_node"
-  ln -sfn "pci0000:00/$bdf" "$fake/pci/$bdf"
-  printf 'Model: \t\t Tesla T4\nGPU UUID: \t GPU-0000000%s-0000-4000-8000-000000000000\nDevice Minor: \t %s\n' \
-    "$minor" "$minor" > "$fake/driver/nvidia/gpus/$bdf/information"
-  [ -e "/dev/nvidia$minor" ] || mknod -m 0666 "/dev/nvidia$minor" c 195 "$minor"
+  echo $((minor % 2)) > "$device/numa_node"
+  ln -sfn "../../../devices/pci0000:00/$bdf" "$host/sys/bus/pci/devices/$bdf"
+  # Another amount than that of the table, and less than that of a simulated card.
+  echo "card $bdf uuid=GPU-0000000$minor-0000-4000-8000-000000000000 minor=$minor mig=0 total=16642998272" \
+    "reserved=0 used=0 name=Tesla T4" >> "$library.new"
 done
-[ -e /dev/nvidiactl ] || mknod -m 0666 /dev/nvidiactl c 195 255
-mountpoint -q /sys/bus/pci/devices || mount --bind "$fake/pci" /sys/bus/pci/devices
-mountpoint -q /proc/driver || mount --bind "$fake/driver" /proc/driver
+mv "$library.new" "$library"
+# Containers are given the node's own device nodes; the agent looks below its root whether they are there.
+for folder in /dev "$host/dev"; do
+  for minor in 0 1 2; do
+    [ -e "$folder/nvidia$minor" ] || mknod -m 0666 "$folder/nvidia$minor" c 195 "$minor"
+  done
+  # The library opens this one, so it has the number of a device that every kernel has: /dev/null.
+  [ -e "$folder/nvidiactl" ] || mknod -m 0666 "$folder/nvidiactl" c 1 3
+done

@@ -1,12 +1,16 @@
-# Eight cards that a file lists. Major 240 is nobody's: a device that others have open would show them on the card.
-mkdir -p /etc/accelkit
+# Eight cards that a file lists, on the node itself or below the folder `host`. Major 240 is nobody's: a device that
+# others have open would show them on the card.
+host=${host-}
+mkdir -p "$host/etc/accelkit"
 {
   echo '{"cards": ['
   for index in 0 1 2 3 4 5 6 7; do
     [ "$index" = 0 ] || echo ,
     printf '{"id": "sim-%d", "model": "sim-16g", "memory_bytes": 17179869184, "index": %d, "numa": %d}' \
       "$index" "$index" $((index / 4))
-    [ -e "/dev/accelkit$index" ] || mknod -m 0666 "/dev/accelkit$index" c 240 "$index"
+    for folder in /dev "$host/dev"; do
+      [ -e "$folder/accelkit$index" ] || mknod -m 0666 "$folder/accelkit$index" c 240 "$index"
+    done
   done
   echo ']}'
-} > /etc/accelkit/simulated-cards.json
+} > "$host/etc/accelkit/simulated-cards.json"

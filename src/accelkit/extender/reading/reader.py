@@ -9,12 +9,14 @@ import msgspec
 
 from accelkit.errors import AccessError, NotReadyError
 from accelkit.extender.reading.reviews import Reviewer
-from accelkit.extender.routes import Reply, Routes
-from accelkit.extender.server import Headers
+from accelkit.extender.routes import Routes
 from accelkit.inspection.read_port import TOKEN_HEADER
+from accelkit.serving.server import Headers, Reply
 
-# Requests under way at once; each asks the API server at most twice.
+# Requests under way at once, of tokens that were good lately and of others; each asks the API server at most twice.
 _READERS: Final = 8
+# How long a request waits for its turn to be one of them.
+_WAIT_SECONDS: Final = 2.0
 
 
 class Reader:
@@ -27,7 +29,8 @@ class Reader:
 
     def __init__(self, routes: Routes, reviewer: Reviewer) -> None:
         self._routes, self._reviewer = routes, reviewer
-        self._under_way = 0
+        # Whoever comes with made-up tokens is in the way of nobody whose token was good.
+        self._known, self._others = asyncio.Semaphore(_READERS), asyncio.Semaphore(_READERS)
         # One is shown after the other, so that kube-scheduler waits for a part of one at most.
         self._turn = asyncio.Lock()
 
@@ -37,11 +40,15 @@ class Reader:
             return _refuse(405, f"this port is for reading; there is no {method} here")
         if path not in {"/inspect", "/version"} and not path.startswith("/inspect/"):
             return _refuse(404, f"there is no {path} here; ask for /inspect, /inspect/NODE or /version")
-        if self._under_way >= _READERS:
-            return _refuse(503, f"{_READERS} others are reading; ask again")
-        self._under_way += 1
+        token = _find_token(headers)
+        places = self._known if self._reviewer.knows(token) else self._others
         try:
-            await self._reviewer.check(_find_token(headers))
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await places.acquire()
+        except TimeoutError:
+            return _refuse(503, f"{_READERS} others are reading; ask again")
+        try:
+            await self._reviewer.check(token)
             async with self._turn:
                 return await self._routes.handle("GET", path, b"")
         except AccessError as exc:
@@ -49,7 +56,7 @@ class Reader:
         except NotReadyError as exc:
             return _refuse(503, str(exc))
         finally:
-            self._under_way -= 1
+            places.release()
 
 
 def _find_token(headers: Headers) -> str:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import hashlib
 import time
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from accelkit.errors import AccessError, ApiError, NotReadyError
 from accelkit.inspection.read_port import AUDIENCE, TOKEN_HEADER, name_read_port
 from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path
-from accelkit.kube.reflector import UNREADABLE
 
 _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "tokenreviews")
 # How long an answer of the API server is used again, in seconds, and how many are kept.
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
+# How long it is remembered that a token was good; it is asked about all the same.
+_KNOWN_SECONDS: Final = 300.0
 # Tokens of service accounts have some 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
+
+
+_Value = TypeVar("_Value")
 
 
 class _Refusal(NamedTuple):
@@ -67,6 +72,12 @@ class Reviewer:
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
         # By the digest of the token: when to forget it, and why it is refused, if it is.
         self._answers: dict[bytes, tuple[float, _Refusal | None]] = {}
+        # Until when a token counts as known, by its digest.
+        self._known: dict[bytes, float] = {}
+
+    def knows(self, token: str) -> bool:
+        """Return whether this token was good lately; it may not be so any more."""
+        return time.monotonic() < self._known.get(_digest(token), 0.0)
 
     async def check(self, token: str) -> None:
         """Check that the holder of this token may read.
@@ -75,13 +86,13 @@ class Reviewer:
             AccessError: it may not, or nobody knows it.
             NotReadyError: the API server does not tell.
         """
-        if not token or len(token) > _MAX_TOKEN:
+        if not token or len(token) > _MAX_TOKEN or not token.isascii():
             raise AccessError(
-                "a token is needed to read here" if not token else "the token is too long for one",
+                "a token is needed to read here" if not token else "this is no token, or too long for one",
                 status=HTTPStatus.UNAUTHORIZED,
                 next_step=f"send one for the audience {AUDIENCE} as {TOKEN_HEADER}, or as Authorization: Bearer",
             )
-        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        digest = _digest(token)
         until, refusal = self._answers.get(digest, (0.0, None))
         if time.monotonic() >= until:
             try:
@@ -131,8 +142,21 @@ class Reviewer:
         return msgspec.json.decode(answer, type=_AccessReview).status.allowed
 
     def _keep(self, digest: bytes, refusal: _Refusal | None) -> None:
-        self._answers.pop(digest, None)
-        if len(self._answers) >= _KEEP_ANSWERS:
-            # The oldest.
-            del self._answers[next(iter(self._answers))]
-        self._answers[digest] = time.monotonic() + _KEEP_SECONDS, refusal
+        now = time.monotonic()
+        _put(self._answers, digest, (now + _KEEP_SECONDS, refusal))
+        if refusal is None:
+            _put(self._known, digest, now + _KNOWN_SECONDS)
+        else:
+            self._known.pop(digest, None)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="replace")).digest()
+
+
+def _put(kept: dict[bytes, _Value], digest: bytes, value: _Value) -> None:
+    kept.pop(digest, None)
+    if len(kept) >= _KEEP_ANSWERS:
+        # The oldest.
+        del kept[next(iter(kept))]
+    kept[digest] = value

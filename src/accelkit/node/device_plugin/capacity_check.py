@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.devices import count_by_card, parse_card_id
+from accelkit.node.devices import DeviceIds
 
 
-def compute_device_bytes(holdings: Iterable[tuple[Sequence[str], int]]) -> dict[str, int]:
-    """Return what each device is worth, in bytes.
+class Holding(NamedTuple):
+    """The devices of a container, how many they are by card, and what they are worth together, in bytes."""
+
+    device_ids: Sequence[str]
+    devices: Mapping[str, int]
+    worth_bytes: int
+
+
+def compute_device_bytes(holdings: Iterable[Holding], cards: Collection[str]) -> dict[str, int]:
+    """Return what each device of the containers that hold devices of these cards is worth, in bytes.
 
     Args:
-        holdings: the devices of each container and what they are worth together. Devices that an init container passed
-            on come up twice and count once, as the most that either says.
+        holdings: of all containers. Devices that an init container passed on come up twice and count once, as the most
+            that either says.
+        cards: of interest; a node may have 100,000 devices of others.
     """
     worth: dict[str, int] = {}
-    for device_ids, amount in holdings:
-        for device_id in device_ids:
-            worth[device_id] = max(worth.get(device_id, 0), amount // len(device_ids))
+    for holding in holdings:
+        if holding.devices.keys().isdisjoint(cards):
+            continue
+        each = holding.worth_bytes // len(holding.device_ids)
+        for device_id in holding.device_ids:
+            worth[device_id] = max(worth.get(device_id, 0), each)
     return worth
 
 
@@ -34,7 +48,7 @@ def check_capacity(
     Args:
         device_ids: what the kubelet chose.
         cards: this node's cards.
-        held: what each device that containers hold is worth, in bytes.
+        held: what each device that containers hold of the cards of `device_ids` is worth, in bytes.
         unit_bytes: what one of `device_ids` is worth.
 
     Raises:
@@ -42,8 +56,12 @@ def check_capacity(
     """
     worth = {**held, **{device_id: max(unit_bytes, held.get(device_id, 0)) for device_id in device_ids}}
     capacity = {card.id: card.capacity_bytes for card in cards}
-    for card in sorted(count_by_card(device_ids)):
-        used = sum(amount for device_id, amount in worth.items() if parse_card_id(device_id) == card)
+    ids = DeviceIds(capacity)
+    totals: Counter[str] = Counter()
+    for device_id, amount in worth.items():
+        totals[ids.find_card(device_id)] += amount
+    for card in sorted(ids.count_by_card(device_ids)):
+        used = totals[card]
         # A card that this node does not have is refused by name, elsewhere.
         if used > capacity.get(card, used):
             raise DevicePluginError(

@@ -8,9 +8,9 @@ from pathlib import Path
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node.device_plugin.cdi import find_cdi_name
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY, build_mps_environment, list_mps_mounts
-from accelkit.node.devices import count_by_card
+from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
+from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders, build_mps_environment, is_replaced, list_mps_mounts
 from accelkit.vendors.profiles import Profile
 
 # What the program in the container may take, for it to respect.
@@ -23,7 +23,7 @@ def build_container_response(
     root: Path,
     *,
     unit_bytes: int | None,
-    mps_folder: str = MPS_PIPE_DIRECTORY,
+    mps: MpsFolders = DEFAULT_MPS,
 ) -> api.ContainerAllocateResponse:
     """Return the kubelet's answer for one container.
 
@@ -32,12 +32,13 @@ def build_container_response(
         cards: this node's cards.
         root: the host's root folder, where a profile's optional device nodes are looked for.
         unit_bytes: what one device is in bytes; None where each is a whole card.
-        mps_folder: where NVIDIA's MPS control daemon has its pipes.
+        mps: folders of NVIDIA's MPS control daemon.
 
     Raises:
-        DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known.
+        DevicePluginError: an ID names a card that this node does not have, or one whose device nodes are not known; a
+            container has replaced a folder of MPS.
     """
-    units = count_by_card(device_ids)
+    units = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
     granted = [found for found in cards if found.card.id in units]
     if unknown := units.keys() - {found.card.id for found in granted}:
         raise DevicePluginError(
@@ -50,10 +51,8 @@ def build_container_response(
         # A sum without what is unknown would tell the program to take less than it was given, or nothing.
         answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
     if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
-        limits = {found.card.bdf: units[found.card.id] * unit_bytes for found in granted}
-        answer.envs.update(build_mps_environment(limits, pipe_directory=mps_folder))
-        for path in list_mps_mounts(mps_folder):
-            answer.mounts.add(container_path=path, host_path=path)
+        limits = {found.uuid or found.card.id: units[found.card.id] * unit_bytes for found in granted}
+        _make_client_of_mps(answer, limits, root, mps)
     for profile in {found.profile.name: found.profile for found in granted}.values():
         own = [found for found in granted if found.profile.name == profile.name]
         answer.envs.update(build_environment(profile, own))
@@ -87,7 +86,8 @@ def build_dialect_environment(
         unit_bytes: what one device is in bytes.
         pod_units: how many devices all containers of the pod have together.
     """
-    granted = [found.card for found in cards if found.card.id in count_by_card(device_ids)]
+    held = DeviceIds(found.card.id for found in cards).count_by_card(device_ids)
+    granted = [found.card for found in cards if found.card.id in held]
     if len(granted) != 1 or granted[0].number is None:
         return {}
     facts = {
@@ -128,6 +128,19 @@ def list_card_nodes(found: FoundCard) -> Sequence[str]:
         f"the device nodes of card {found.card.id} are not known",
         next_step=f"check that its driver ({found.driver or 'none is bound'}) is the vendor's",
     )
+
+
+def _make_client_of_mps(
+    answer: api.ContainerAllocateResponse, limits: Mapping[str, int], root: Path, folders: MpsFolders
+) -> None:
+    if is_replaced(root, folders):
+        raise DevicePluginError(
+            f"the folder {folders.shared_memory} of MPS leads elsewhere",
+            next_step="find out which container has replaced it, and start the MPS control daemon again",
+        )
+    answer.envs.update(build_mps_environment(limits, folders))
+    for path, host_path in list_mps_mounts(folders).items():
+        answer.mounts.add(container_path=path, host_path=host_path)
 
 
 def _list_cdi_names(root: Path, profile: Profile, cards: Sequence[FoundCard]) -> Sequence[str]:

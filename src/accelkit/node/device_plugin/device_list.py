@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.model.units import UNITS, format_unit, parse_size
+from accelkit.model.units import UNITS, format_unit
 from accelkit.node._proto import deviceplugin_pb2 as api
-from accelkit.node.devices import build_memory_id, list_memory_ids
+from accelkit.node.devices import BASE, DeviceIds
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
 
 _HEALTHY = "Healthy"
@@ -36,10 +36,10 @@ def build_device_list(
     Raises:
         DevicePluginError: the message is longer than the kubelet takes.
     """
-    answer = api.ListAndWatchResponse()
+    ids, answer = DeviceIds(card.id for card in cards), api.ListAndWatchResponse()
     for card in cards:
         topology = _topology(card)
-        for device_id in [card.id] if whole else list_memory_ids(card, unit_bytes):
+        for device_id in [card.id] if whole else ids.list_memory_ids(card, unit_bytes):
             # What is unknown stays: only a card known to be bad is taken out.
             health = _HEALTHY if card.placeable or device_id in in_use else _UNHEALTHY
             answer.devices.append(api.Device(ID=device_id, health=health, topology=topology))
@@ -58,12 +58,12 @@ def measure_list(cards: Sequence[Card], unit_bytes: int) -> int:
     All of them count as unhealthy, which is the longest form: a list that only fits as long as every card is well would
     fail on the day one falls ill.
     """
-    total = 0
+    ids, total = DeviceIds(card.id for card in cards), 0
     for card in cards:
         topology = _topology(card)
         for number, count in _sample_numbers(card.capacity_bytes // unit_bytes):
             # Devices whose numbers have as many digits are encoded in as many bytes each.
-            sample = api.Device(ID=build_memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
+            sample = api.Device(ID=ids.build_memory_id(card.id, number), health=_UNHEALTHY, topology=topology)
             total += count * api.ListAndWatchResponse(devices=[sample]).ByteSize()
     return total
 
@@ -88,7 +88,8 @@ def check_list(cards: Sequence[Card], unit_bytes: int) -> None:
 
 def find_smallest_unit(cards: Sequence[Card]) -> str | None:
     """Return the smallest unit of the list that works for these cards; None where none does."""
-    return next((name for name in reversed(UNITS) if measure_list(cards, parse_size(name)) <= MAX_MESSAGE_BYTES), None)
+    fitting = (name for name, size in reversed(list(UNITS.items())) if measure_list(cards, size) <= MAX_MESSAGE_BYTES)
+    return next(fitting, None)
 
 
 def _topology(card: Card) -> api.TopologyInfo | None:
@@ -97,7 +98,7 @@ def _topology(card: Card) -> api.TopologyInfo | None:
 
 def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
     """Yield one of the numbers below `count` for each count of digits, and how many numbers have as many."""
-    first, end = 0, 10
+    first, end = 0, BASE
     while first < count:
         yield first, min(end, count) - first
-        first, end = end, 10 * end
+        first, end = end, BASE * end

@@ -16,6 +16,17 @@ Devices = Mapping[str, int]  # devices by card
 _Cards = tuple[tuple[str, int], ...]
 
 
+def list_assigned_cards(pods: Sequence[AssignedPod], *, whole: bool) -> dict[str, str | None]:
+    """Return the cards that were assigned whole, or of which memory was, with the pods that they were assigned to."""
+    return {
+        share.card: f"{pod.namespace}/{pod.name}"
+        for pod in pods
+        for shares in pod.assignment.containers.values()
+        for share in shares
+        if share.whole is whole
+    }
+
+
 def list_pending_allocations(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool, unit_bytes: int
 ) -> list[tuple[Key, Counter[str]]]:
@@ -28,8 +39,8 @@ def list_pending_allocations(
         if pod.admitted:
             continue
         for container in pod.containers:
-            devices = pod.count_devices(container, whole=whole, unit_bytes=unit_bytes)
-            same_unit = whole or pod.sum_memory_bytes(container) == devices.total() * unit_bytes
+            devices = pod.count_devices(container, whole=whole)
+            same_unit = whole or pod.find_other_unit(container, unit_bytes) is None
             if (pod.uid, container) not in held and devices and same_unit:
                 found.append(((pod.uid, container), devices))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,16 @@ from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
 from accelkit.node.assigned_pod import AssignedPod, Key
-from accelkit.node.device_plugin.capacity_check import check_capacity, compute_device_bytes
+from accelkit.node.device_plugin.allocation_log import AllocationLog
+from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
 from accelkit.node.device_plugin.device_list import build_device_list
-from accelkit.node.device_plugin.enforcement import MPS_PIPE_DIRECTORY
-from accelkit.node.device_plugin.pending_allocations import Devices
+from accelkit.node.device_plugin.pending_allocations import Devices, list_assigned_cards
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
-from accelkit.node.devices import count_by_card
+from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import PLUGIN_FOLDER, ObservedAllocations, list_pod_resources, register
+from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders
+from accelkit.node.kubelet import PLUGIN_FOLDER, list_held_devices, list_pod_resources, register
 from accelkit.node.pods import NodePods
 
 log = logging.getLogger(__name__)
@@ -41,12 +43,12 @@ class _Observed:
     Attributes:
         held: devices of this resource by container and card.
         others: cards held through the other resource, with who holds them; None where that is unknown.
-        bytes_by_device: what the devices of this resource are worth.
+        holdings: the same of this resource with the devices and what they are worth.
     """
 
     held: Mapping[Key, Devices]
     others: Mapping[str, str | None]
-    bytes_by_device: Mapping[str, int]
+    holdings: Sequence[Holding]
 
 
 class DevicePlugin(api_grpc.DevicePluginServicer):
@@ -63,7 +65,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         on_allocate: called after each allocation.
         count: told the result of each allocation, `granted` or `refused`.
         environment: what a container is told beside its vendor's variables, as a dialect has it.
-        mps_folder: where NVIDIA's MPS control daemon has its pipes.
+        mps: folders of NVIDIA's MPS control daemon.
     """
 
     def __init__(
@@ -79,10 +81,10 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         on_allocate: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda _result: None,
         environment: Mapping[str, str] = MappingProxyType({}),
-        mps_folder: str = MPS_PIPE_DIRECTORY,
+        mps: MpsFolders = DEFAULT_MPS,
     ) -> None:
         self._environment = environment
-        self._mps_folder = mps_folder
+        self._mps = mps
         self._root = root
         self._resource = resource
         self._whole = whole
@@ -97,6 +99,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         self._changed = asyncio.Condition()
         self._sent: api.ListAndWatchResponse | None = None
         self._streams = 0
+        self._log = AllocationLog(resource)
         self._server: grpc.aio.Server | None = None
         self.endpoint = f"accelkit-{'cards' if whole else 'memory'}.sock"
 
@@ -117,6 +120,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         devices = build_device_list(found, whole=self._whole, unit_bytes=unit_bytes, in_use=in_use)
         async with self._changed:
             self._cards, self._allocations.unit_bytes = cards, unit_bytes
+            self._allocations.ids = DeviceIds(card.id for card in found)
             if devices == self._devices:
                 return
             self._devices = devices
@@ -175,41 +179,46 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         context: Any,  # noqa: ARG002 - gRPC's signature
     ) -> api.PreferredAllocationResponse:
         """Offer the devices of the cards that were assigned."""
+        started = time.perf_counter()
         observed = await self._observe()
         answer = api.PreferredAllocationResponse()
         for wanted in request.container_requests:
             if not self._allocations.expects(self._pods.list_assigned(), observed.held, wanted.allocation_size):
                 await self._pods.refresh()
-            answer.container_responses.add(deviceIDs=self._prefer(wanted, observed))
+            chosen = self._prefer(wanted, observed)
+            key = self._allocations.find_container(self._pods.list_assigned(), observed.held, chosen)
+            if key is not None:
+                self._note("offered", key, chosen, started)
+            answer.container_responses.add(deviceIDs=chosen)
         return answer
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
         """Answer from the IDs alone; refuse those that would put a card over capacity or lie on too many cards."""
+        started = time.perf_counter()
         observed = await self._observe()
-        answer = api.AllocateResponse()
+        answer, ids = api.AllocateResponse(), list[str]()
         try:
             for container in request.container_requests:
                 ids = list(container.devices_ids)
-                check_exclusive(ids, observed.others, whole=self._whole)
+                cards = self._allocations.ids.count_by_card(ids)
+                check_exclusive(cards, observed.others, whole=self._whole)
                 if not self._allocations.expects(self._pods.list_assigned(), observed.held, len(ids)):
                     await self._pods.refresh()
                 if not self._whole:
                     self._allocations.check_unit(self._pods.list_assigned(), observed.held, len(ids))
                     own = [found.card for found in self._cards]
-                    check_capacity(ids, own, observed.bytes_by_device, unit_bytes=self._allocations.unit_bytes)
+                    worth = compute_device_bytes(observed.holdings, cards)
+                    check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes)
                 key = self._allocations.record(self._pods.list_assigned(), observed.held, ids)
-                log.info(
-                    "allocated %s of %s to %s", dict(count_by_card(ids)), self._resource, key or "an unknown container"
-                )
-                unit_bytes = None if self._whole else self._allocations.unit_bytes
                 response = build_container_response(
-                    ids, self._cards, self._root, unit_bytes=unit_bytes, mps_folder=self._mps_folder
+                    ids, self._cards, self._root, unit_bytes=self._unit_bytes, mps=self._mps
                 )
                 response.envs.update(self._fill_dialect_environment(ids, key))
                 answer.container_responses.append(response)
+                self._note("allocated", key, ids, started)
         except DevicePluginError as exc:
             self._count("refused")
-            log.warning("allocation of %s refused: %s", self._resource, exc)
+            self._log.note_refusal(ids, exc)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(exc))
         self._count("granted")
         self._on_allocate()
@@ -233,6 +242,15 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             avoid=observed.others,
         )
 
+    @property
+    def _unit_bytes(self) -> int | None:
+        return None if self._whole else self._allocations.unit_bytes
+
+    def _note(self, event: str, key: Key | None, ids: Sequence[str], started: float) -> None:
+        pods, by = self._pods.list_assigned(), self._allocations.ids
+        seconds = time.perf_counter() - started
+        self._log.note(event, key, pods, ids, ids=by, unit_bytes=self._unit_bytes, seconds=seconds)
+
     def _fill_dialect_environment(self, ids: Sequence[str], key: Key | None) -> Mapping[str, str]:
         if not self._environment or self._whole:
             return {}
@@ -253,40 +271,30 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             # A kubelet that has just started; refusing would end the pod for good, and assignments say as much.
             log.warning("%s; going by the assignments of this node's pods", exc)
             for each in (self._allocations, self._other):
-                each.settle(pods, ())
-            return _Observed({}, self._list_assigned_otherwise(pods), self._map_bytes(pods, {}))
-        own, other = ObservedAllocations(answer, self._resource), ObservedAllocations(answer, self._other_resource)
+                each.settle(pods, frozenset())
+            others = list_assigned_cards(pods, whole=not self._whole)
+            return _Observed({}, others, self._allocations.list_pending())
+        own, other = (list_held_devices(answer, resource) for resource in (self._resource, self._other_resource))
         for allocations, held in ((self._allocations, own), (self._other, other)):
-            allocations.settle(pods, {device_id for ids in held.devices.values() for device_id in ids})
+            allocations.settle(pods, {device_id for ids in held.values() for device_id in ids})
         others = self._other.list_pending_cards()
-        for (namespace, name, _), cards in other.containers.items():
-            others.update(dict.fromkeys(cards, f"{namespace}/{name}"))
-        keyed = {(uids[ns, pod], name): cards for (ns, pod, name), cards in own.containers.items() if (ns, pod) in uids}
-        return _Observed(keyed, others, self._map_bytes(pods, own.devices))
+        for (namespace, name, _), ids in other.items():
+            others.update(dict.fromkeys(self._other.ids.count_by_card(ids), f"{namespace}/{name}"))
+        counts = {container: self._allocations.ids.count_by_card(ids) for container, ids in own.items()}
+        keyed = {(uids[ns, pod], name): count for (ns, pod, name), count in counts.items() if (ns, pod) in uids}
+        return _Observed(keyed, others, self._list_holdings(pods, own, counts))
 
-    def _map_bytes(
-        self, pods: Sequence[AssignedPod], held: Mapping[tuple[str, str, str], Sequence[str]]
-    ) -> dict[str, int]:
-        """Return the bytes of each device that containers hold: those assigned, else by the present unit."""
-        by_uid = {pod.uid: pod for pod in pods}
+    def _list_holdings(
+        self,
+        pods: Sequence[AssignedPod],
+        held: Mapping[tuple[str, str, str], Sequence[str]],
+        counts: Mapping[tuple[str, str, str], Devices],
+    ) -> Sequence[Holding]:
+        """Return what containers hold, worth what was assigned, else the unit of this time, and what is under way."""
         by_name = {(pod.namespace, pod.name): pod for pod in pods}
-        pending = [
-            (ids, by_uid[key[0]].sum_memory_bytes(key[1]) if key is not None and key[0] in by_uid else 0)
-            for key, ids in self._allocations.list_pending()
-        ]
-        shown = [
-            (ids, by_name[space, name].sum_memory_bytes(container) if (space, name) in by_name else 0)
-            for (space, name, container), ids in held.items()
-        ]
-        unit = self._allocations.unit_bytes
-        return compute_device_bytes((ids, assigned or len(ids) * unit) for ids, assigned in (*pending, *shown))
-
-    def _list_assigned_otherwise(self, pods: Sequence[AssignedPod]) -> dict[str, str | None]:
-        """Return the cards assigned through the other resource, with the pods that they were assigned to."""
-        return {
-            share.card: f"{pod.namespace}/{pod.name}"
-            for pod in pods
-            for shares in pod.assignment.containers.values()
-            for share in shares
-            if share.whole is not self._whole
-        }
+        found = self._allocations.list_pending()
+        for (namespace, name, container), ids in held.items():
+            worth = by_name[namespace, name].sum_memory_bytes(container) if (namespace, name) in by_name else 0
+            count = counts[namespace, name, container]
+            found.append(Holding(ids, count, worth or len(ids) * self._allocations.unit_bytes))
+        return found

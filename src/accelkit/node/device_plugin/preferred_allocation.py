@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.units import format_unit
 from accelkit.node.assigned_pod import AssignedPod, Key
+from accelkit.node.device_plugin.capacity_check import Holding
 from accelkit.node.device_plugin.pending_allocations import Devices, list_pending_allocations, rank_pending_allocations
-from accelkit.node.devices import count_by_card, parse_card_id, pick
+from accelkit.node.devices import DeviceIds
 from accelkit.placement.policies import Policy, rank_card
 
 # The kubelet shows an allocation at once; one it does not show after this time came to nothing.
@@ -26,9 +28,11 @@ _IN_FLIGHT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _PendingAllocation:
-    """An answer that the kubelet does not show as held yet; `key` is who probably got it."""
+    """An answer that the kubelet does not show as held yet, in the unit of its moment; `key` is who probably has it."""
 
     device_ids: tuple[str, ...]
+    devices: Devices
+    unit_bytes: int
     key: Key | None
     at: float
 
@@ -39,16 +43,25 @@ class PreferredAllocation:
     Args:
         whole: whether this is the resource of whole cards.
         unit_bytes: what one device of memory is worth; it changes with the node's unit.
+        ids: the device IDs of the node's cards; they change with the cards.
         clock: seconds, never backwards.
     """
 
-    def __init__(self, *, whole: bool, unit_bytes: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        whole: bool,
+        unit_bytes: int = 1,
+        ids: DeviceIds | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._whole = whole
         self._clock = clock
         self.unit_bytes = unit_bytes
+        self.ids = ids or DeviceIds(())
         self._pending: list[_PendingAllocation] = []
 
-    def settle(self, pods: Sequence[AssignedPod], shown: Collection[str]) -> None:
+    def settle(self, pods: Sequence[AssignedPod], shown: AbstractSet[str]) -> None:
         """Forget what the kubelet shows as held, and what came to nothing.
 
         Args:
@@ -60,7 +73,7 @@ class PreferredAllocation:
         self._pending = [
             allocation
             for allocation in self._pending
-            if not set(allocation.device_ids) <= set(shown)
+            if not all(device_id in shown for device_id in allocation.device_ids)
             and now - allocation.at < _IN_FLIGHT_SECONDS
             and (allocation.key is None or allocation.key[0] in taking)
         ]
@@ -70,12 +83,14 @@ class PreferredAllocation:
         return {
             card: None if allocation.key is None else allocation.key[0]
             for allocation in self._pending
-            for card in count_by_card(allocation.device_ids)
+            for card in allocation.devices
         }
 
-    def list_pending(self) -> list[tuple[Key | None, Sequence[str]]]:
-        """Return the devices of each answer that is under way, and who probably gets them."""
-        return [(allocation.key, allocation.device_ids) for allocation in self._pending]
+    def list_pending(self) -> list[Holding]:
+        """Return what each answer that is under way gives."""
+        return [
+            Holding(each.device_ids, each.devices, len(each.device_ids) * each.unit_bytes) for each in self._pending
+        ]
 
     def prefer(
         self,
@@ -100,16 +115,18 @@ class PreferredAllocation:
             size: how many it needs together.
             avoid: cards that pods hold through the other resource.
         """
+        if size < len(taken):
+            return []
         for wanted in self._rank_pending(pods, held, size):
             try:
-                chosen = pick(available, taken, wanted)
+                chosen = self.ids.pick(available, taken, wanted)
             except DevicePluginError:
                 continue
             if len(chosen) == size:
                 return chosen
-        harmless = [device_id for device_id in available if parse_card_id(device_id) not in avoid]
+        harmless = [device_id for device_id in available if self.ids.find_card(device_id) not in avoid]
         if not self._whole:
-            return _pick_one_card(harmless, taken, size)
+            return self._pick_one_card(harmless, taken, size)
         chosen = [*taken, *sorted(set(harmless) - set(taken))][:size]
         return chosen if len(chosen) == size else []
 
@@ -128,12 +145,12 @@ class PreferredAllocation:
         recorded = {allocation.key for allocation in self._pending}
         for pod in pods:
             for container, units in pod.units.items():
-                key, amount = (pod.uid, container), pod.sum_memory_bytes(container)
+                key, other = (pod.uid, container), pod.find_other_unit(container, self.unit_bytes)
                 known = pod.admitted or key in recorded or key in held
-                if units != size or known or amount in (0, size * self.unit_bytes):
+                if units != size or known or other is None:
                     continue
                 raise DevicePluginError(
-                    f"pod {pod.namespace}/{pod.name} was assigned units of {format_unit(amount // units)} and this "
+                    f"pod {pod.namespace}/{pod.name} was assigned units of {format_unit(other)} and this "
                     f"node now has units of {format_unit(self.unit_bytes)}",
                     next_step="create the pod again",
                 )
@@ -144,19 +161,21 @@ class PreferredAllocation:
         Raises:
             DevicePluginError: the IDs lie on several cards and no container of that size waits for that many.
         """
-        found = count_by_card(device_ids)
+        found = self.ids.count_by_card(device_ids)
         pending = self._rank_pending(pods, held, len(device_ids))
         alike = any(sorted(each.values()) == sorted(found.values()) for each in pending)
         if not alike and len(found) > 1 and not self._whole:
             cards = ", ".join(sorted(found))
             raise DevicePluginError(f"the kubelet chose devices of several cards ({cards}) for a container of one card")
-        key = self._guess_container(pods, held, found) if alike else None
-        self._pending.append(_PendingAllocation(tuple(device_ids), key, self._clock()))
+        key = self.find_container(pods, held, device_ids) if alike else None
+        self._pending.append(_PendingAllocation(tuple(device_ids), found, self.unit_bytes, key, self._clock()))
         return key
 
-    def _guess_container(
-        self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], found: Counter[str]
+    def find_container(
+        self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], device_ids: Sequence[str]
     ) -> Key | None:
+        """Return the container that probably gets these IDs, None where nobody waits for as many of cards."""
+        found = self.ids.count_by_card(device_ids)
         recorded = {allocation.key for allocation in self._pending}
         alike = [
             (key, devices)
@@ -171,41 +190,39 @@ class PreferredAllocation:
             for pod in pods
             for container in pod.containers
             if (pod.uid, container) in held
-            and (was := pod.count_devices(container, whole=self._whole, unit_bytes=self.unit_bytes))
-            != held[pod.uid, container]
+            and (was := pod.count_devices(container, whole=self._whole)) != held[pod.uid, container]
         ]
         return rank_pending_allocations(
             size,
             self._list_waiting(pods, held),
             moved,
-            [count_by_card(allocation.device_ids) for allocation in self._pending],
+            [allocation.devices for allocation in self._pending],
         )
 
     def _list_waiting(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices]) -> list[tuple[Key, Counter[str]]]:
         return list_pending_allocations(pods, held, whole=self._whole, unit_bytes=self.unit_bytes)
 
+    def _pick_one_card(self, available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
+        free, held = self.ids.count_by_card({*available, *taken}), self.ids.count_by_card(taken)
+        fitting = [(rank_card(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
+        for _, card in sorted(entry for entry in fitting if free[entry[1]] >= size):
+            if set(held) <= {card}:
+                return self.ids.pick(available, taken, Counter({card: size}))
+        return []
 
-def _pick_one_card(available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
-    free = count_by_card({*available, *taken})
-    fitting = [(rank_card(Policy.BINPACK, free[card], index), card) for index, card in enumerate(sorted(free))]
-    for _, card in sorted(entry for entry in fitting if free[entry[1]] >= size):
-        if set(count_by_card(taken)) <= {card}:
-            return pick(available, taken, Counter({card: size}))
-    return []
 
-
-def check_exclusive(device_ids: Sequence[str], others: Mapping[str, str | None], *, whole: bool) -> None:
-    """Refuse IDs of cards that the other resource has given away.
+def check_exclusive(cards: Iterable[str], others: Mapping[str, str | None], *, whole: bool) -> None:
+    """Refuse cards that the other resource has given away.
 
     Args:
-        device_ids: what the kubelet chose.
+        cards: of which the kubelet chose devices.
         others: cards that pods hold through the other resource, with who holds them; None where that is unknown.
         whole: whether whole cards are asked for.
 
     Raises:
         DevicePluginError: a card would be over capacity.
     """
-    for card in count_by_card(device_ids):
+    for card in cards:
         if card in others:
             held = "shares its memory" if whole else "holds it whole"
             holder = others[card] or "another pod"

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from accelkit.node.discovery.cards_file import find_listed
 from accelkit.node.discovery.found_card import FoundCard
 from accelkit.node.discovery.host import read_host
-from accelkit.node.discovery.nvml import Nvml, nvml_session
+from accelkit.node.discovery.libraries import Library, LibraryState, find_library
+from accelkit.node.discovery.nvml import NVML_LIBRARY, Nvml, nvml_session
 from accelkit.node.discovery.pci import find_pci
 from accelkit.node.discovery.topology import compute_topology
 from accelkit.vendors.profiles import FileDiscovery, Profile
 
-__all__ = ["FoundCard", "Nvml", "compute_topology", "discover", "nvml_session", "survey"]
+__all__ = [
+    "FoundCard",
+    "Library",
+    "LibraryState",
+    "Nvml",
+    "Survey",
+    "compute_topology",
+    "discover",
+    "nvml_session",
+    "survey",
+]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a host has: its cards, and its vendors' libraries by vendor, of vendors that have cards here."""
+
+    cards: list[FoundCard]
+    libraries: dict[str, tuple[Library, ...]]
 
 
 def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) -> list[FoundCard]:
@@ -44,14 +64,22 @@ def discover(root: Path, profiles: Iterable[Profile], nvml: Nvml | None = None) 
     return found + find_pci(host, known, max((card.index + 1 for card in found), default=0))
 
 
-def survey(root: Path, profiles: Iterable[Profile]) -> list[FoundCard]:
+def survey(root: Path, profiles: Iterable[Profile]) -> Survey:
     """Return the cards as `discover` does, with the vendors' libraries where they load on this host.
 
     Raises:
         DevicePluginError: a file that must be readable is not.
     """
-    with nvml_session() as nvml:
-        return discover(root, profiles, nvml)
+    known = list(profiles)
+    with nvml_session(root) as (nvml, asked):
+        cards = discover(root, known, nvml)
+    vendors = {each.card.vendor for each in cards}
+    libraries = {
+        profile.name: tuple(asked if name == NVML_LIBRARY else find_library(root, name) for name in profile.libraries)
+        for profile in known
+        if profile.name in vendors and profile.libraries
+    }
+    return Survey(cards, libraries)
 
 
 @lru_cache(maxsize=64)

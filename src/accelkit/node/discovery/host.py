@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from accelkit.node.discovery.kfd import KfdCard, read_kfd
 from accelkit.node.discovery.nvml import Nvml
 from accelkit.node.discovery.overrides import Overrides, read_overrides
 from accelkit.node.discovery.sysfs import read_text
 
+DMEM_CAPACITY: Final = "sys/fs/cgroup/dmem.capacity"
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 _REGION = re.compile(r"drm/([0-9a-f:.]+)/vram[0-9]*")
 
@@ -51,7 +53,7 @@ def _name_machine(root: Path) -> str | None:
 
 def _read_dmem(root: Path) -> Mapping[str, int]:
     sizes: dict[str, int] = {}
-    for line in (read_text(root / "sys/fs/cgroup/dmem.capacity") or "").splitlines():
+    for line in (read_text(root / DMEM_CAPACITY) or "").splitlines():
         name, _, size = line.partition(" ")
         region = _REGION.fullmatch(name)
         if region and size.isdigit():

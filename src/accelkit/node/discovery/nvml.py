@@ -1,18 +1,23 @@
 """Asks NVIDIA's management library: identity, memory and NVLink of a card, where the library and the driver are there.
 
-Each call may say that the card does not know; that is None, and other sources are asked.
+Each call may say that the card does not know; that is None, and other sources are asked. The library opens the driver's
+device nodes below `/dev`, which in a container are there only where a runtime or the privileged form puts them.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-_LIBRARY = "libnvidia-ml.so.1"
+from accelkit.node.discovery.libraries import Library, LibraryState, load_library
+
+NVML_LIBRARY = "libnvidia-ml.so.1"
+_CONTROL_NODE = "dev/nvidiactl"
 # The largest number of links that a release of the library knows; a card answers for those it has.
 _MOST_LINKS = 36
 
@@ -28,6 +33,7 @@ class NvmlApi(Protocol):
 
     def nvmlInit(self) -> object: ...  # noqa: D102, N802 - the library's name
     def nvmlShutdown(self) -> object: ...  # noqa: D102, N802 - the library's name
+    def nvmlSystemGetDriverVersion(self) -> str | bytes: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetHandleByPciBusId(self, bdf: str) -> object: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetUUID(self, handle: object) -> str | bytes: ...  # noqa: D102, N802 - the library's name
     def nvmlDeviceGetName(self, handle: object) -> str | bytes: ...  # noqa: D102, N802 - the library's name
@@ -83,6 +89,11 @@ class Nvml:
             switched,
         )
 
+    def read_driver_version(self) -> str | None:
+        """Return the driver's version."""
+        answer = self._ask(self._api.nvmlSystemGetDriverVersion)
+        return None if answer is None else _decode(answer)
+
     def _read_links(self, handle: object) -> tuple[frozenset[str], bool]:
         linked, switched = set[str](), False
         for link in range(_MOST_LINKS):
@@ -109,17 +120,29 @@ class Nvml:
 
 
 @contextmanager
-def nvml_session() -> Iterator[Nvml | None]:
-    """Open the library for as long as it is needed; None where library or driver is not there.
+def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
+    """Open the library for as long as it is needed; None where library or driver is not there, beside what was found.
 
     A session is not kept: its handles would outlive the driver's restart.
     """
-    api = load_nvml()
+    library = load_library(root, NVML_LIBRARY)
+    api = load_nvml(root)
     if api is None:
-        yield None
+        yield None, library
         return
-    with initialize(api) as works:
-        yield Nvml(api) if works else None
+    try:
+        api.nvmlInit()
+    except api.NVMLError as exc:
+        yield None, replace(library, state=LibraryState.SILENT, reason=_explain(root, exc))
+        return
+    nvml = Nvml(api)
+    try:
+        version = nvml.read_driver_version() or library.version
+        yield nvml, replace(library, state=LibraryState.WORKS, version=version)
+    finally:
+        # A driver that went meanwhile has closed the session itself.
+        with suppress(api.NVMLError):
+            api.nvmlShutdown()
 
 
 @contextmanager
@@ -144,15 +167,29 @@ def to_sysfs_bdf(bus_id: str) -> str:
     return f"{int(domain, 16):04x}:{rest}"
 
 
-def load_nvml() -> NvmlApi | None:
-    """Return the library's module, not yet initialised; None where it is not on this host."""
+def load_nvml(root: Path = Path("/")) -> NvmlApi | None:
+    """Return the library's module, not yet initialised; None where it is not on the host below this root."""
+    if load_library(root, NVML_LIBRARY).state is not LibraryState.PRESENT:
+        return None
     try:
-        ctypes.CDLL(_LIBRARY)
         module: Any = importlib.import_module("pynvml")
-    except (OSError, ImportError):
+    except ImportError:
         return None
     api: NvmlApi = module
     return api
+
+
+def _explain(root: Path, error: Exception) -> str:
+    # Not given to this container is not the same as not there.
+    if (root / _CONTROL_NODE).exists():
+        try:
+            os.close(os.open(f"/{_CONTROL_NODE}", os.O_RDWR))
+        except OSError as exc:
+            return (
+                f"its driver is there, and this container has no right to its device nodes (/{_CONTROL_NODE}: "
+                f"{exc.strerror}); a RuntimeClass, CDI or the privileged form gives them"
+            )
+    return f"its driver does not answer: {error}"
 
 
 def _decode(value: str | bytes) -> str:

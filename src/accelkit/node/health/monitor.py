@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Health
 from accelkit.node.discovery import FoundCard
 from accelkit.node.health.card_history import CardHistory
+from accelkit.node.health.faults import Fault
 from accelkit.node.health.signals import read_signals
 from accelkit.vendors.profiles import PciDiscovery
 
 log = logging.getLogger(__name__)
 
-# The switch of GCUShare's and NVIDIA's device plugins is understood too.
-SWITCHES = ("ACCELKIT_DISABLE_HEALTH", "DP_DISABLE_HEALTHCHECKS")
-_OFF = frozenset({"all", "true", "1"})
+
+class HealthChecks(StrEnum):
+    """What is asked for the health of cards: all there is, the host's files alone, or nothing."""
+
+    ALL = "all"
+    FILES = "files"
+    NONE = "none"
 
 
 class HealthMonitor:
@@ -26,10 +33,9 @@ class HealthMonitor:
 
     Args:
         root: the host's root folder.
-        environ: `ACCELKIT_DISABLE_HEALTH` or `DP_DISABLE_HEALTHCHECKS`: `all` switches everything off, `xids` the
-            errors that the driver reports.
-        reported: errors that the driver told of since the last call, by card id; nothing where it cannot be asked.
         nodes: paths of a card's own device nodes.
+        checks: what is asked.
+        reported: XIDs that the driver told of since the last call, by card id; nothing where it cannot be asked.
         clock: seconds, never backwards.
     """
 
@@ -37,27 +43,55 @@ class HealthMonitor:
         self,
         root: Path,
         *,
-        environ: Mapping[str, str],
         nodes: Callable[[FoundCard], Sequence[str]],
-        reported: Callable[[], Mapping[str, str]] = dict,
+        checks: HealthChecks = HealthChecks.ALL,
+        reported: Callable[[], Mapping[str, Sequence[int]]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        words = {environ.get(switch, "").lower() for switch in SWITCHES}
-        self._off = bool(words & _OFF)
-        self._reported = dict if "xids" in words else reported
+        self._checks = checks
+        self._reported = reported if checks is HealthChecks.ALL else dict
         self._root = root
         self._nodes = nodes
         self._clock = clock
         self._histories: dict[str, CardHistory] = {}
+        self._lock = threading.Lock()
+        self._xids: list[tuple[str, int]] = []
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
         """Look at the cards now, which blocks as files do; return the health of each, and why it is not well."""
-        if self._off:
+        if self._checks is HealthChecks.NONE:
             return {}
         reported, now = self._reported(), self._clock()
-        return {each.card.id: self._observe_card(each, now, reported.get(each.card.id)) for each in cards}
+        with self._lock:
+            self._xids += [(card, xid) for card, xids in reported.items() for xid in xids]
+            return {each.card.id: self._observe_card(each, now, reported.get(each.card.id, ())) for each in cards}
 
-    def _observe_card(self, each: FoundCard, now: float, reported: str | None) -> tuple[Health, str]:
+    def list_faults(self) -> Mapping[str, str]:
+        """Return what has to be mended, by card id, as `remember_fault` takes it."""
+        with self._lock:
+            return {card: str(history.fault) for card, history in self._histories.items() if history.fault}
+
+    def remember_fault(self, card: str, fault: str) -> None:
+        """Take over what had to be mended of a card that was not looked at yet."""
+        with self._lock:
+            self._histories.setdefault(card, CardHistory(fault=Fault.parse(fault)))
+
+    def forget_fault(self, card: str) -> bool:
+        """Believe somebody that a card is mended; return whether there was something to mend."""
+        with self._lock:
+            history = self._histories.get(card)
+            if history is None or history.fault is None:
+                return False
+            history.fault = None
+            return True
+
+    def take_xids(self) -> Sequence[tuple[str, int]]:
+        """Return the XIDs since the last call, with their cards."""
+        with self._lock:
+            xids, self._xids = self._xids, []
+        return xids
+
+    def _observe_card(self, each: FoundCard, now: float, xids: Sequence[int]) -> tuple[Health, str]:
         history = self._histories.setdefault(each.card.id, CardHistory())
         before = history.health
         defect = _find_foreign_driver(each)
@@ -67,7 +101,7 @@ class HealthMonitor:
         except DevicePluginError as exc:
             # Nobody can be given it, so nobody must be sent there.
             defect = defect or str(exc)
-        history.observe(read_signals(self._root, each.card.bdf or None, paths), now, reported=reported, defect=defect)
+        history.observe(read_signals(self._root, each.card.bdf or None, paths), now, xids=xids, defect=defect)
         if history.health is not before:
             log.warning(
                 "card %s is %s%s", each.card.id, history.health, f": {history.reason}" if history.reason else ""

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelkit.node.discovery.sysfs import read_text
+
 _DEVICES = Path("sys/bus/pci/devices")
 _NUMBER = re.compile(r"^\s*(\S+?):?\s+(\d+)\s*$", re.MULTILINE)
+_BOOT_ID = re.compile(r"[0-9a-f-]{36}")
 # A device that has left the bus reads as ones only.
 _GONE_FROM_BUS = b"\xff\xff\xff\xff"
 # Errors that the link or the device could not repair; corrected ones are everyday.
@@ -30,6 +33,8 @@ class Signals:
         link_width: lanes in use.
         errors: uncorrected errors since the driver was loaded, by counter.
         nodes: its device nodes that are there.
+        driver_start: changes whenever the machine starts or the card gets its driver anew; ends in a dot while it has
+            none, and is empty where that cannot be seen.
     """
 
     present: bool | None = None
@@ -40,6 +45,7 @@ class Signals:
     errors: Mapping[str, int] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
     unread: tuple[str, ...] = ()
+    driver_start: str = ""
 
 
 def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
@@ -57,7 +63,7 @@ def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
     if not (root / _DEVICES).is_dir():
         return Signals(nodes=there, unread=(str(_DEVICES),))
     if not device.exists():
-        return Signals(present=False, nodes=there)
+        return Signals(present=False, nodes=there, driver_start=_read_driver_start(root, device / "driver"))
     unread: list[str] = []
     bound, driver = _read_driver(device / "driver", unread)
     errors: dict[str, int] = {}
@@ -74,7 +80,19 @@ def read_signals(root: Path, bdf: str | None, nodes: Sequence[str]) -> Signals:
         errors=errors,
         nodes=there,
         unread=tuple(unread),
+        driver_start=_read_driver_start(root, device / "driver"),
     )
+
+
+def _read_driver_start(root: Path, link: Path) -> str:
+    boot = read_text(root / "proc/sys/kernel/random/boot_id") or ""
+    if not _BOOT_ID.fullmatch(boot):
+        return ""
+    try:
+        # The kernel makes the link when it binds the driver, and gives no two of its files the same number.
+        return f"{boot}.{link.lstat().st_ino:x}"
+    except OSError:
+        return f"{boot}."
 
 
 def _read_driver(path: Path, unread: list[str]) -> tuple[bool | None, str | None]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from accelkit.logs import ErrorReporter
+from accelkit.node.health.faults import explain_xid
+from accelkit.reporting import OnceReporter
+from accelkit.vendors.xids import find_xid
 
 log = logging.getLogger(__name__)
 
-# Faults of the program, not of the card: illegal accesses, a program that was ended, a video decoder's bad stream.
-_OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
 _WAIT_MILLISECONDS = 2000
-# A driver that was unloaded comes back within minutes, if it does.
+# Of a card, where nobody takes them.
+_MOST_KEPT = 100
+# A driver that was unloaded comes back within minutes, if it does; so does a card.
 _AGAIN_SECONDS = 60.0
 
 
@@ -29,16 +34,15 @@ class XidWatch:
     def __init__(self, load: Callable[[], Any | None]) -> None:
         self._load = load
         self._lock = threading.Lock()
-        self._reports: dict[str, str] = {}
+        self._reports: dict[str, deque[int]] = {}
+        self._errors = OnceReporter(log)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to listen, where there is a library."""
-        nvml = self._load()
-        if nvml is not None:
-            self._thread = threading.Thread(target=self._run, args=(nvml,), name="xids", daemon=True)
-            self._thread.start()
+        """Begin to listen, now or when there is a library: a driver may be installed under a running agent."""
+        self._thread = threading.Thread(target=self._run, name="xids", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """End the thread."""
@@ -46,42 +50,82 @@ class XidWatch:
         if self._thread is not None:
             self._thread.join(2 * _WAIT_MILLISECONDS / 1000)
 
-    def take(self) -> Mapping[str, str]:
-        """Return what was reported since the last call: a sentence by UUID."""
+    def take(self) -> Mapping[str, Sequence[int]]:
+        """Return what was reported since the last call: numbers by UUID, in their order."""
         with self._lock:
             reports, self._reports = self._reports, {}
         return reports
 
-    def _run(self, nvml: Any) -> None:
-        errors = ErrorReporter(log)
+    def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                nvml.nvmlInit()
-                try:
-                    self._listen(nvml)
-                finally:
-                    with suppress(nvml.NVMLError):
-                        nvml.nvmlShutdown()
-            except nvml.NVMLError as exc:
-                errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
-                self._stop.wait(_AGAIN_SECONDS)
+                self._open()
+            except Exception as exc:  # noqa: BLE001 - nobody would miss the thread
+                self._errors.report(repr(exc), "errors of NVIDIA's cards cannot be collected", error=exc)
+            self._stop.wait(_AGAIN_SECONDS)
+
+    def _open(self) -> None:
+        nvml = self._load()
+        if nvml is None:
+            return
+        try:
+            nvml.nvmlInit()
+            try:
+                self._listen(nvml)
+            finally:
+                with suppress(nvml.NVMLError):
+                    nvml.nvmlShutdown()
+        except nvml.NVMLError as exc:
+            self._errors.report(str(exc), f"NVIDIA's driver reports no errors of cards: {exc}")
 
     def _listen(self, nvml: Any) -> None:
+        """Listen until asked to stop, or until no card reports anything: the session holds all cards open."""
         events = nvml.nvmlEventSetCreate()
+        uuids: dict[int | None, str] = {}
+        try:
+            while not self._stop.is_set():
+                self._register(nvml, events, uuids)
+                if not uuids:
+                    return
+                self._collect(nvml, events, uuids)
+        finally:
+            with suppress(nvml.NVMLError):
+                nvml.nvmlEventSetFree(events)
+
+    def _register(self, nvml: Any, events: Any, uuids: dict[int | None, str]) -> None:
         for index in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-        while not self._stop.is_set():
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                if _identify(handle) in uuids:
+                    continue
+                # A card that is lost does not say its name any more, so it is asked for it now.
+                uuid = nvml.nvmlDeviceGetUUID(handle)
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+            except nvml.NVMLError as exc:
+                self._errors.report(f"{index} {exc}", f"NVIDIA's card {index} reports no XIDs: {exc}")
+            else:
+                uuids[_identify(handle)] = uuid.decode() if isinstance(uuid, bytes) else uuid
+
+    def _collect(self, nvml: Any, events: Any, uuids: Mapping[int | None, str]) -> None:
+        """Take reports in until cards that could not be listened to are to be asked again."""
+        end = time.monotonic() + _AGAIN_SECONDS
+        while not self._stop.is_set() and time.monotonic() < end:
             try:
                 event = nvml.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS)
             except nvml.NVMLError_Timeout:
                 continue
-            self._note(int(event.eventData), nvml.nvmlDeviceGetUUID(event.device))
+            xid, card = int(event.eventData), uuids.get(_identify(event.device))
+            if card is None:
+                log.warning("NVIDIA's driver reported XID %d of a card that is not known", xid)
+            else:
+                self._note(card, xid)
 
-    def _note(self, xid: int, uuid: str | bytes) -> None:
-        card = uuid.decode() if isinstance(uuid, bytes) else uuid
-        if xid in _OF_PROGRAMS:
-            log.info("card %s: XID %d, which is a program's", card, xid)
-            return
+    def _note(self, card: str, xid: int) -> None:
+        log.log(logging.WARNING if find_xid(xid).action.harms else logging.INFO, "card %s: %s", card, explain_xid(xid))
         with self._lock:
-            self._reports[card] = f"the driver reported XID {xid}"
+            self._reports.setdefault(card, deque(maxlen=_MOST_KEPT)).append(xid)
+
+
+def _identify(handle: Any) -> int | None:
+    """Return what makes a handle the same as another one: where it points."""
+    return ctypes.cast(handle, ctypes.c_void_p).value

@@ -15,6 +15,11 @@ from accelkit.node.discovery import sysfs
 
 FEATURE: Final = "feature.node.kubernetes.io/"
 
+# How all names begin that are built here.
+FEATURES: Final = tuple(
+    f"{FEATURE}{source}" for source in ("cpu-cpuid.", "kernel-version.", "pci-", "system-os_release.")
+)
+
 # Network controllers, displays, co-processors (FPGAs among them) and accelerators: the first digits of the class.
 _CLASSES = ("02", "03", "0b40", "12")
 _HEX4 = re.compile(r"[0-9a-f]{4}")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
@@ -14,19 +15,28 @@ from accelkit.logs import ErrorReporter
 from accelkit.model.observed_allocations import StrangeProcess
 from accelkit.model.units import format_bytes
 from accelkit.node.device_plugin.container_response import list_card_nodes
-from accelkit.node.device_plugin.enforcement import limit_pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.discovery.nvml import load_nvml
+from accelkit.node.enforcement.enforcer import sum_granted
 from accelkit.node.metrics import Metrics
 from accelkit.node.pods import NodePod, NodePods
-from accelkit.node.processes.nvml import read_used_memory
-from accelkit.node.processes.scan import Processes, add_nvml, find_card_processes
+from accelkit.node.processes.nvml import UsedMemory, read_used_memory
+from accelkit.node.processes.passed_on import Cards, PassedScan
+from accelkit.node.processes.scan import Processes, add_nvml, list_pids
 from accelkit.node.processes.usage import OverUse, find_over_use, find_strange_processes
 from accelkit.vendors.profiles import list_host_services
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Processes on cards, and the cards of which they may not be all."""
+
+    processes: Processes
+    unseen: tuple[str, ...]
 
 
 class ProcessMonitor:
@@ -37,6 +47,7 @@ class ProcessMonitor:
         pods: this node's pods.
         events: where over-use is told.
         metrics: where it is counted.
+        scan: who has cards open.
         clock: seconds, never backwards.
     """
 
@@ -47,26 +58,25 @@ class ProcessMonitor:
         pods: NodePods,
         events: Events,
         metrics: Metrics,
+        scan: PassedScan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._root = root
         self._pods = pods
         self._events = events
         self._metrics = metrics
+        self._passed = scan
         self._clock = clock
         self._looked_at: float | None = None
         self._told = set[tuple[str, str]]()
         self._errors = ErrorReporter(log, logging.INFO)
         self.strange_processes: tuple[StrangeProcess, ...] | None = None
-        # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
-        self.enforced: Mapping[tuple[str, str], str] = {}
 
     async def observe(self, found: Sequence[FoundCard]) -> None:
         """Look, where the last time was some time ago; tell of each pod and card once for as long as it goes on."""
         if not found or (self._looked_at is not None and self._clock() - self._looked_at < _LOOK_SECONDS):
             return
         self._looked_at = self._clock()
-        self.enforced = await asyncio.to_thread(self._enforce, found)
         try:
             seen = await asyncio.to_thread(self._scan, found)
         except DevicePluginError as exc:
@@ -74,48 +84,45 @@ class ProcessMonitor:
             return
         pods = {each.cgroup_uid: each for each in self._pods.list_pods()}
         # Some that cannot be looked into may be anybody's, so none is called strange or harmless.
-        if seen.unread:
-            self._report(f"{seen.unread} processes cannot be looked into")
+        if seen.unseen:
+            self._report(f"nobody looks who has these cards open: {', '.join(seen.unseen)}")
+        elif seen.processes.unread:
+            self._report(f"{seen.processes.unread} processes cannot be looked into")
         else:
             self._errors.clear()
             self.strange_processes = tuple(
-                find_strange_processes(seen.found, self._pods.list_uids(), list_host_services())
+                find_strange_processes(seen.processes.found, self._pods.list_uids(), list_host_services())
             )
         unreadable = [uid for uid, each in pods.items() if each.assigned is None]
-        await self._tell(find_over_use(seen.found, _sum_granted(pods), unknown=unreadable), pods)
+        over = find_over_use(seen.processes.found, _sum_granted(pods), unknown=unreadable)
+        await self._tell(over, seen, pods)
 
-    def _enforce(self, found: Sequence[FoundCard]) -> Mapping[tuple[str, str], str]:
-        """Hold pods to their memory where the kernel can, and return by what each is held."""
-        cards = {each.card.id: each for each in found}
-        enforced: dict[tuple[str, str], str] = {}
-        for uid, each in {pod.cgroup_uid: pod for pod in self._pods.list_pods()}.items():
-            granted = {card: amount for (_, card), amount in _sum_granted({uid: each}).items()}
-            own = [cards[card] for card in granted if card in cards]
-            if not own or len(own) != len(granted):
-                continue
-            name = each.pod.ref.namespace, each.pod.ref.name
-            if all(card.card.enforcement == "mps" for card in own):
-                enforced[name] = "mps"
-            elif all(card.card.bdf and "dmem" in card.profile.enforcement for card in own) and limit_pod(
-                self._root, uid, {card.card.bdf: granted[card.card.id] for card in own}
-            ):
-                enforced[name] = "dmem"
-        return enforced
-
-    def _scan(self, found: Sequence[FoundCard]) -> Processes:
-        paths: dict[str, Sequence[str]] = {}
+    def _scan(self, found: Sequence[FoundCard]) -> _Seen:
+        nodes: dict[str, Sequence[str]] = {}
         for each in found:
             try:
-                paths[each.card.id] = list_card_nodes(each)
+                nodes[each.card.id] = list_card_nodes(each)
             except DevicePluginError:
                 # Its memory is found by its address all the same.
                 continue
         bdfs = {each.card.bdf: each.card.id for each in found if each.card.bdf}
-        seen = find_card_processes(self._root, paths, bdfs)
-        nvml = load_nvml()
-        return seen if nvml is None else add_nvml(seen, read_used_memory(nvml, bdfs))
+        scan = self._read_passed(Cards(nodes, bdfs))
+        nvml = load_nvml(self._root)
+        used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)
+        # Nobody's processes are seen where the host's are not.
+        list_pids(self._root)
+        processes = add_nvml(self._root, scan or Processes((), 0), used.amounts)
+        return _Seen(processes, () if scan else tuple(each.card.id for each in found if each.card.id not in used.cards))
 
-    async def _tell(self, over: Sequence[OverUse], pods: Mapping[str, NodePod]) -> None:
+    def _read_passed(self, cards: Cards) -> Processes | None:
+        try:
+            self._passed.ask(cards)
+        except OSError as exc:
+            raise DevicePluginError(f"the scan of processes cannot be asked: {exc}") from exc
+        scan = self._passed.read()
+        return scan.processes if scan else None
+
+    async def _tell(self, over: Sequence[OverUse], seen: _Seen, pods: Mapping[str, NodePod]) -> None:
         self._metrics.over_use.clear()
         for each in over:
             pod = pods.get(each.pod_uid)
@@ -132,7 +139,9 @@ class ProcessMonitor:
                 log.warning("pod %s %s", ref, message)
                 subject = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
                 await self._events.record(subject, "MemoryOverUse", message, warning=True)
-        self._told = {(each.pod_uid, each.card) for each in over}
+        # Who is not seen is not told of anew when he is seen again.
+        unseen = {(uid, card) for uid, card in self._told if card in seen.unseen and uid in pods}
+        self._told = unseen | {(each.pod_uid, each.card) for each in over}
 
     def _report(self, error: str) -> None:
         self.strange_processes = None
@@ -140,9 +149,4 @@ class ProcessMonitor:
 
 
 def _sum_granted(pods: Mapping[str, NodePod]) -> dict[tuple[str, str], int]:
-    granted: dict[tuple[str, str], int] = {}
-    for uid, each in pods.items():
-        for shares in each.assigned.assignment.containers.values() if each.assigned else ():
-            for share in shares:
-                granted[uid, share.card] = granted.get((uid, share.card), 0) + share.memory_bytes
-    return granted
+    return {(uid, card): amount for uid, each in pods.items() for card, amount in sum_granted(each).items()}

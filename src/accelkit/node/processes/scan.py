@@ -3,7 +3,8 @@
 A process is on a card when it has one of the card's device nodes open. Nodes are compared by their device numbers,
 since a container may have them under other names; in a tree of files, which has no device numbers, by their paths.
 Memory comes from what DRM drivers say of each open file; what drivers do not say is None, until `add_nvml` adds what
-NVIDIA's library knows. Nothing is kept between calls, so any thread may call.
+NVIDIA's library knows. To see open files takes the right to look into other processes; whose a process is that NVIDIA's
+library names, anybody may read. Nothing is kept between calls, so any thread may call.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
     found: list[CardProcess] = []
     counted: set[tuple[str, str, str]] = set()
     unread = 0
-    for pid in _list_pids(root):
+    for pid in list_pids(root):
         folder = root / "proc" / str(pid)
         try:
             opened = list(_list_open_cards(folder, nodes, bdfs))
@@ -97,24 +98,33 @@ def find_card_processes(root: Path, paths: Mapping[str, Collection[str]], bdfs: 
     return Processes(_sort(found), unread)
 
 
-def add_nvml(processes: Processes, used: Mapping[tuple[str, int], int]) -> Processes:
+def add_nvml(root: Path, processes: Processes, used: Mapping[tuple[str, int], int | None]) -> Processes:
     """Add what NVIDIA's library says that processes hold, which counts before what was read.
 
     Args:
-        processes: those found.
-        used: bytes by card id and pid, without processes of which the library knows no amount.
-
-    Returns:
-        The processes; one that the library alone knows counts as unread, because nobody can say whose it is.
+        root: the host's root folder.
+        processes: those that have cards open, none where nobody looked.
+        used: bytes by card id and pid, None of which the library knows no amount.
     """
     found = {(each.card, each.pid): each for each in processes.found}
     by_pid = {each.pid: each for each in processes.found}
+    unread: set[int] = set()
     for (card, pid), memory_bytes in used.items():
-        known = found.get((card, pid)) or by_pid.get(pid)
-        if known is not None:
-            found[card, pid] = replace(known, card=card, memory_bytes=memory_bytes)
-    alone = {pid for _, pid in used} - by_pid.keys()
-    return Processes(_sort(found.values()), processes.unread + len(alone))
+        try:
+            known = by_pid.get(pid) or _read_process(root / "proc" / str(pid), card)
+        except _GONE:
+            continue
+        except OSError:
+            unread.add(pid)
+            continue
+        found[card, pid] = replace(known, card=card, memory_bytes=memory_bytes)
+    return Processes(_sort(found.values()), processes.unread + len(unread))
+
+
+def _read_process(folder: Path, card: str) -> CardProcess:
+    """Return a process as everybody may see it."""
+    pod_uid = find_pod_uid((folder / "cgroup").read_text())
+    return CardProcess(card, int(folder.name), _read_command(folder), pod_uid, None)
 
 
 def find_pod_uid(cgroup: str) -> str | None:
@@ -126,7 +136,12 @@ def find_pod_uid(cgroup: str) -> str | None:
     return match[1].replace("_", "-") if match else None
 
 
-def _list_pids(root: Path) -> list[int]:
+def list_pids(root: Path) -> list[int]:
+    """Return the ids of all processes.
+
+    Raises:
+        DevicePluginError: there is no `/proc`, so nobody can say.
+    """
     try:
         pids = sorted(int(entry.name) for entry in (root / "proc").iterdir() if entry.name.isdecimal())
     except OSError as exc:

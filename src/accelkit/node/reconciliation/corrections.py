@@ -2,25 +2,37 @@
 
 The ledger reads each pod by itself, and between two writes it must not give away what is only changing hands. So a pod
 that leaves a card for another pod to come stays charged there (`MOVING`) until that one has been written: for a moment
-the ledger counts too much, never too little.
+the ledger counts too much, never too little. Where the other one cannot be written, it stays charged for as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from accelkit.model.assignment import MOVING, Assignment, Share
-from accelkit.node.reconciliation.observed_assignment import is_equal
+from accelkit.model.assignment import MOVING, Assignment, Share, is_equal
+
+# Whether a pod holds a card whole, bytes, thousandths of compute.
+_Amount = tuple[bool, int, int]
+_NOTHING: _Amount = (False, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod with the assignment that was written on it and the one that its kubelet shows."""
+    """A pod with what the ledger believes of its assignment, and the one that its kubelet shows.
+
+    `disbelieved` is whether more is written than the ledger believes.
+    """
 
     uid: str
     written: Assignment | None
     observed: Assignment
+    disbelieved: bool = False
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the assignment has to be written anew."""
+        return self.written is None or self.disbelieved or not is_equal(self.written, self.observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +44,29 @@ class Correction:
     first: bool
 
 
-def plan(pods: Iterable[ObservedPod], awaited: Iterable[str]) -> list[Correction]:
+def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collection[str] = ()) -> list[Correction]:
     """Return the writes in their order; empty where every assignment is as observed.
 
     A pod that took a card on which another one still waits for its devices is left alone: that one will take its place,
     and until then the cards add up as they are written. A pod without an assignment is written after all others, since
-    the ledger counts it on every card until then, and so covers what the others hold elsewhere than it is written.
+    the ledger counts it on every card until then, and so covers what the others hold elsewhere than it is written. For
+    those that cannot be written it goes on covering that.
 
     Args:
         pods: those whose kubelet shows their devices.
         awaited: cards on which pods of this node wait for devices that they were assigned.
+        refused: pods that cannot be written now, by UID.
     """
     ordered = sorted(pods, key=lambda pod: (pod.written is None, pod.uid))
-    wrong = [pod for pod in ordered if pod.written is None or not is_equal(pod.written, pod.observed)]
+    wrong = [pod for pod in ordered if pod.wrong]
     waited = set(awaited)
     later = [pod for pod in wrong if pod.written is not None and _find_entered(pod) & waited]
     if later:
         later += [pod for pod in wrong if pod.written is None]
+    later += [pod for pod in wrong if pod.uid in refused and pod not in later]
     now = [pod for pod in wrong if pod not in later]
+    # One without an assignment is counted everywhere as long as it is not written.
+    still = {card for pod in later if pod.written is not None for card in _find_entered(pod)}
     writes: list[Correction] = []
     moving = {
         pod.uid: pod.observed
@@ -57,19 +74,22 @@ def plan(pods: Iterable[ObservedPod], awaited: Iterable[str]) -> list[Correction
         if pod not in wrong and pod.written and MOVING in pod.written.containers
     }
     for number, pod in enumerate(now):
-        to_come = {card for other in (*now[number + 1 :], *later) for card in _find_entered(other)}
-        staying = tuple(share for share in _find_left(pod) if share.card in to_come)
+        later_here = now[number + 1 :] if pod.written is not None else ()
+        to_come = still.union(*(_find_entered(other) for other in later_here))
+        staying = tuple(_find_left(pod, to_come))
+        if pod.written is None and len(staying) > 1:
+            # An assignment says no more than the pod asks for; on every card it covers more.
+            continue
         if staying:
             moving[pod.uid] = pod.observed
             writes.append(Correction(pod.uid, _add_moving(pod.observed, staying), first=True))
         else:
             writes.append(Correction(pod.uid, pod.observed, first=True))
-    still = {card for pod in later for card in _find_entered(pod)}
     kept = _find_moving(ordered, writes)
     writes += [
         Correction(uid, observed, first=False)
         for uid, observed in moving.items()
-        if not {share.card for share in kept[uid]} & still
+        if uid not in refused and not {share.card for share in kept[uid]} & still
     ]
     return writes
 
@@ -89,21 +109,22 @@ def _find_entered(pod: ObservedPod) -> set[str]:
     return {card for card, amount in _sum_amounts(pod.observed).items() if amount > was.get(card, _NOTHING)}
 
 
-def _find_left(pod: ObservedPod) -> list[Share]:
-    """Return what was written of each card over what the pod holds."""
+def _find_left(pod: ObservedPod, cards: Collection[str]) -> Iterator[Share]:
+    """Yield what the ledger counts of these cards over what the pod holds."""
     now = _sum_amounts(pod.observed)
-    left: list[Share] = []
-    for card, (whole, memory_bytes, compute) in sorted(_sum_amounts(pod.written).items()):
+    for card, (whole, memory_bytes, compute) in sorted(_sum_counted(pod, cards).items()):
         still_whole, still_bytes, still_compute = now.get(card, _NOTHING)
         rest = max(0, memory_bytes - still_bytes), max(0, compute - still_compute)
-        if any(rest) or whole > still_whole:
-            left.append(Share(card, *rest, whole=whole > still_whole))
-    return left
+        if card in cards and (any(rest) or whole > still_whole):
+            yield Share(card, *rest, whole=whole > still_whole)
 
 
-# Whether a pod holds the card whole, bytes, thousandths of compute.
-_Amount = tuple[bool, int, int]
-_NOTHING: _Amount = (False, 0, 0)
+def _sum_counted(pod: ObservedPod, cards: Collection[str]) -> Mapping[str, _Amount]:
+    if pod.written is not None:
+        return _sum_amounts(pod.written)
+    held = _sum_amounts(pod.observed).values()
+    total = any(whole for whole, _, _ in held), sum(memory for _, memory, _ in held), sum(part for _, _, part in held)
+    return dict.fromkeys(cards, total)
 
 
 def _sum_amounts(assignment: Assignment | None) -> dict[str, _Amount]:

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accelkit.model.assignment import MOVING, Assignment, Share
-from accelkit.model.card import Card
 from accelkit.model.request import Kind
 from accelkit.model.units import WHOLE_COMPUTE
-from accelkit.node.devices import count_by_card
+from accelkit.node.node_cards import NodeCards
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +22,6 @@ class ContainerDevices:
 
     memory: Sequence[str] = ()
     whole: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCards:
-    """The node's cards by id, and what a unit of memory is worth in bytes."""
-
-    cards: Mapping[str, Card]
-    unit_bytes: int
 
 
 @dataclass(slots=True)
@@ -55,6 +46,7 @@ def observe_assignment(
     order: Sequence[tuple[str, Kind]],
     held: Mapping[str, ContainerDevices],
     node: NodeCards,
+    unit_bytes: int,
 ) -> Assignment | None:
     """Return what the pod holds, None where its kubelet shows nothing of our cards.
 
@@ -66,6 +58,7 @@ def observe_assignment(
         order: the pod's containers and their kinds.
         held: what the kubelet shows, by container.
         node: the node's cards.
+        unit_bytes: what a unit of memory was worth when the pod was given its devices.
     """
     planned = {} if assignment is None else {k: v for k, v in assignment.containers.items() if k != MOVING}
     containers = dict(planned)
@@ -74,7 +67,7 @@ def observe_assignment(
         if not _are_ours(devices, node):
             continue
         was = planned.get(name, ())
-        now = _observe_shares(was, devices, node)
+        now = _observe_shares(was, devices, node, unit_bytes)
         for whole in (False, True):
             moves[whole].note([s for s in was if s.whole is whole], [s for s in now if s.whole is whole])
         containers[name] = now
@@ -84,38 +77,19 @@ def observe_assignment(
     return Assignment(containers) if containers else None
 
 
-def is_equal(one: Assignment, other: Assignment) -> bool:
-    """Whether two assignments give every container the same; what is moving and the order of shares are left aside."""
-    return _sorted(one) == _sorted(other)
-
-
-def _sorted(assignment: Assignment) -> dict[str, list[tuple[str, int, bool]]]:
-    # The memory of a whole card is all of it, whatever it was thought to be; compute is the ledger's alone.
-    return {
-        name: sorted((share.card, 0 if share.whole else share.memory_bytes, share.whole) for share in shares)
-        for name, shares in assignment.containers.items()
-        if shares and name != MOVING
-    }
-
-
 def _are_ours(devices: ContainerDevices, node: NodeCards) -> bool:
-    cards = {*count_by_card(devices.memory), *count_by_card(devices.whole)}
-    return bool(cards) and all("::" in device_id for device_id in devices.memory) and cards <= node.cards.keys()
+    memory = (node.ids.owns(device_id, whole=False) for device_id in devices.memory)
+    whole = (node.ids.owns(device_id, whole=True) for device_id in devices.whole)
+    return bool(devices.memory or devices.whole) and all(memory) and all(whole)
 
 
-def _observe_shares(was: Sequence[Share], devices: ContainerDevices, node: NodeCards) -> tuple[Share, ...]:
-    shared = [share for share in was if not share.whole]
-    compute = max((share.compute for share in shared), default=0)
-    worth = _unit_of(shared, len(devices.memory), node.unit_bytes)
-    counts: Counter[str] = count_by_card(devices.memory)
-    found = [Share(card, count * worth, compute) for card, count in sorted(counts.items())]
+def _observe_shares(
+    was: Sequence[Share], devices: ContainerDevices, node: NodeCards, unit_bytes: int
+) -> tuple[Share, ...]:
+    compute = max((share.compute for share in was if not share.whole), default=0)
+    counts: Counter[str] = node.ids.count_by_card(devices.memory)
+    found = [Share(card, count * unit_bytes, compute) for card, count in sorted(counts.items())]
     found += [
         Share(card, node.cards[card].capacity_bytes, WHOLE_COMPUTE, whole=True) for card in sorted(set(devices.whole))
     ]
     return tuple(found)
-
-
-def _unit_of(shared: Sequence[Share], devices: int, unit_bytes: int) -> int:
-    # A device is worth the unit of the day when it was assigned, which its pod's amount tells.
-    amount = sum(share.memory_bytes for share in shared)
-    return amount // devices if devices and amount and amount % devices == 0 else unit_bytes

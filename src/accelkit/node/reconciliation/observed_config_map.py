@@ -19,8 +19,9 @@ from accelkit.model.observed_allocations import (
     HeldPod,
     StrangeProcess,
     encode_allocations,
+    fit_allocations,
 )
-from accelkit.node.devices import count_by_card
+from accelkit.node.devices import DeviceIds
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 
 log = logging.getLogger(__name__)
@@ -28,18 +29,22 @@ log = logging.getLogger(__name__)
 
 def build_allocations(
     node: str,
+    ids: DeviceIds,
     held: Mapping[tuple[str, str], Mapping[str, ContainerDevices]],
     processes: tuple[StrangeProcess, ...] | None,
     enforced: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Allocations:
-    """Return what the kubelet shows, sorted, with what keeps pods within their memory."""
+    """Return what the kubelet shows, by the cards that its devices are of, sorted, with what enforces their memory.
+
+    What a ConfigMap has no room for is left out.
+    """
     pods = [
         HeldPod(
             namespace,
             name,
             {
                 container: HeldDevices(
-                    dict(sorted(count_by_card(devices.memory).items())), tuple(sorted(devices.whole))
+                    dict(sorted(ids.count_by_card(devices.memory).items())), tuple(sorted(devices.whole))
                 )
                 for container, devices in sorted(containers.items())
             },
@@ -47,7 +52,7 @@ def build_allocations(
         )
         for (namespace, name), containers in sorted(held.items())
     ]
-    return Allocations(node, tuple(pods), processes)
+    return fit_allocations(Allocations(node, tuple(pods), processes))
 
 
 class AllocationsWriter:

@@ -4,53 +4,41 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
-from accelkit.errors import ApiError, AssignmentError, RequestError
+from accelkit.errors import ApiError, AssignmentError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.events import Events, ObjectReference
 from accelkit.kube.paths import build_pod_path
-from accelkit.logs import ErrorReporter
+from accelkit.logs import ErrorReporter, Facts, RepeatLog
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.units import format_bytes
-from accelkit.node._proto import podresources_pb2 as resources_api
-from accelkit.node.kubelet import ObservedAllocations
 from accelkit.node.metrics import Metrics
+from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePod, NodePods
 from accelkit.node.reconciliation.corrections import Correction, ObservedPod, plan
-from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards, observe_assignment
-from accelkit.placement.constraints import find_broken_constraints
+from accelkit.node.reconciliation.kubelet_checkpoint import RecordedDevices
+from accelkit.node.reconciliation.look import Look, PodName, Shown, look_at
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices
+from accelkit.node.reconciliation.refusals import Refusals, name_reason
+from accelkit.reporting import OnceReporter
 from accelkit.vendors.annotations import Granted
 from accelkit.vendors.dialects import Dialect
-from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
-
-PodName = tuple[str, str]  # namespace, name
 
 _pod = msgspec.json.Decoder(Pod)
 
 
-def group_devices_by_pod(
-    answer: resources_api.ListPodResourcesResponse, dialect: Dialect
-) -> dict[PodName, dict[str, ContainerDevices]]:
-    """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
-    memory, whole = (
-        ObservedAllocations(answer, name).devices for name in (dialect.resources.memory, dialect.resources.cards)
-    )
-    found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
-    for namespace, pod, container in sorted(memory.keys() | whole.keys()):
-        key = namespace, pod, container
-        found[namespace, pod][container] = ContainerDevices(memory.get(key, []), whole.get(key, []))
-    return dict(found)
-
-
 class Reconciler:
     """Corrects assignments to what the kubelet shows, with an event and a count for each.
+
+    Attributes:
+        uncounted: what containers hold and no assignment could be made to say; None before the kubelet was asked.
 
     Args:
         api: an open client.
@@ -59,6 +47,7 @@ class Reconciler:
         cards: the node's cards as they are shown to the kubelet; None before they are.
         events: where corrections are told.
         metrics: where they are counted.
+        clock: seconds, never backwards.
     """
 
     def __init__(
@@ -70,6 +59,7 @@ class Reconciler:
         cards: Callable[[], NodeCards | None],
         events: Events,
         metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._pods = pods
@@ -78,71 +68,109 @@ class Reconciler:
         self._events = events
         self._metrics = metrics
         self._errors = ErrorReporter(log)
-        self._forbidden = False
+        self._refusals = Refusals(clock)
+        self._repeats = RepeatLog(log)
+        self._partial = OnceReporter(log)
+        # Pods of the present look whose writes were not answered.
+        self._unanswered: set[str] = set()
+        self.uncounted: tuple[Share, ...] | None = None
 
-    async def reconcile(self, held: Mapping[PodName, Mapping[str, ContainerDevices]]) -> bool:
-        """Correct what is wrong; False where something is left that a later look may put right.
+    async def reconcile(
+        self,
+        held: Mapping[PodName, Mapping[str, ContainerDevices]],
+        recorded: RecordedDevices = MappingProxyType({}),
+    ) -> bool:
+        """Correct what is wrong; False where something is left that a later look may put right soon.
+
+        A pod that the API server refuses to have written, or of whose write nothing is heard, is left alone for a
+        while; the others are corrected.
 
         Args:
             held: what the kubelet shows.
+            recorded: what its checkpoint says; of that, plain init containers count, which the kubelet does not show.
         """
         node = self._cards()
         if node is None:
             return False
-        pods = {each.pod.ref.uid: each for each in self._pods.list_pods()}
-        observed = [found for each in pods.values() if (found := self._observe(each, held, node))]
-        unsettled = [each for each in pods.values() if not each.admitted]
-        awaited = {
-            share.card
-            for each in unsettled
-            if each.assigned
-            for shares in each.assigned.assignment.containers.values()
-            for share in shares
-        }
-        for correction in plan(observed, awaited):
-            if not await self._write(pods[correction.uid], correction):
-                # A right that is not given does not come by asking again soon.
-                return self._forbidden
-        for each in observed:
-            await self._settle(each, node)
-        return not unsettled
-
-    def _observe(
-        self, each: NodePod, held: Mapping[PodName, Mapping[str, ContainerDevices]], node: NodeCards
-    ) -> ObservedPod | None:
-        ref = each.pod.ref
-        devices = held.get((ref.namespace, ref.name))
-        # Before its admission a pod may be taken for the one of the same name that has just ended.
-        if devices is None or not each.admitted:
-            return None
-        written = each.assigned.assignment if each.assigned else None
-        observed = observe_assignment(written, each.pod.order, devices, node)
-        return ObservedPod(ref.uid, written, self._with_broken(each.pod, observed, node)) if observed else None
-
-    def _with_broken(self, pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
+        shown = Shown(held, recorded)
+        self._unanswered.clear()
         try:
-            request = pod.read_request(node.unit_bytes)
-        except RequestError as exc:
-            sentences: tuple[str, ...] = (str(exc),)
-        else:
-            sentences = find_broken_constraints(request, observed, node.cards) if request else ()
-        return msgspec.structs.replace(observed, broken=sentences or msgspec.UNSET)
+            look = await self._correct(shown, node)
+            for each in look.observed:
+                await self._settle(each, look, node)
+        except ApiError as exc:
+            # Two pods were not answered: the others would not be either.
+            self._errors.report(str(exc), f"assignments cannot be corrected: {exc}")
+            self.uncounted = look_at(self._pods.list_pods(), shown, node).count_uncounted()
+            return False
+        self._errors.clear()
+        self.uncounted = look.count_uncounted()
+        return all(each.admitted for each in look.pods.values())
 
-    async def _write(self, each: NodePod, correction: Correction) -> bool:
+    async def _correct(self, shown: Shown, node: NodeCards) -> Look:
+        """Write what can be written, and return what is so.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        look = look_at(self._pods.list_pods(), shown, node)
+        self._refusals.keep(look.pods)
+        for part, error in look.partial.items():
+            pod = look.pods[part].pod.ref
+            self._partial.report(part, f"not all that pod {pod} holds is known, so it is not written: {error}")
+        refused = {*self._refusals.list_waiting(), *look.partial}
+        # What was to follow a refused write counted on it, so the rest is planned anew.
+        while corrections := plan(look.observed, look.awaited, refused):
+            uid = await self._write_all(look, corrections)
+            look = look_at(self._pods.list_pods(), shown, node)
+            if uid is None:
+                break
+            refused.add(uid)
+        return look
+
+    async def _write_all(self, look: Look, corrections: Sequence[Correction]) -> str | None:
+        """Write until one is refused; return the pod's UID."""
+        for correction in corrections:
+            if not await self._write(look, correction):
+                return correction.uid
+        return None
+
+    async def _write(self, look: Look, correction: Correction) -> bool:
+        each = look.pods[correction.uid]
         try:
             await self._annotate(each.pod.ref, {ASSIGNMENT_ANNOTATION: encode_assignment(correction.assignment)})
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return True
-            self._forbidden = exc.forbidden
-            self._metrics.failures.inc()
-            sentence = f"the assignment of pod {each.pod.ref} cannot be corrected: {exc}"
-            self._errors.report(str(exc), sentence)
+            self._metrics.failures.labels(name_reason(exc)).inc()
+            self._note_unanswered(correction.uid, exc)
+            await self._tell_refusal(each, exc)
             return False
-        self._errors.clear()
+        self._refusals.clear(correction.uid)
         if correction.first:
             await self._tell(each, correction.assignment)
         return True
+
+    def _note_unanswered(self, uid: str, error: ApiError) -> None:
+        """Go on after a write that was not answered, which may be for the pod's sake.
+
+        Raises:
+            ApiError: it was the second pod of this look, so the API server is away.
+        """
+        if error.status == 0:
+            self._unanswered.add(uid)
+            if len(self._unanswered) > 1:
+                self._refusals.note(uid, name_reason(error))
+                raise error
+
+    async def _tell_refusal(self, each: NodePod, error: ApiError) -> None:
+        ref = each.pod.ref
+        if self._refusals.note(ref.uid, name_reason(error)):
+            log.warning(Facts("assignment not corrected", pod=str(ref), uid=ref.uid, reason=str(error)))
+            if error.status == 0:
+                return
+            message = f"its assignment cannot be corrected to what the kubelet gave: {error}"
+            await self._events.record(_refer_to(ref), "AssignmentNotCorrected", message, warning=True)
 
     async def _annotate(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
         # The UID is a precondition: another pod of this name is left alone.
@@ -150,39 +178,73 @@ class Reconciler:
         answer = await self._api.patch(build_pod_path(pod.namespace, pod.name), body)
         self._pods.take(_pod.decode(answer))
 
-    async def _settle(self, observed: ObservedPod, node: NodeCards) -> None:
+    async def _settle(self, observed: ObservedPod, look: Look, node: NodeCards) -> None:
         """Write the annotations by which the dialect says that the pod has its cards, and which."""
-        codec = self._dialect.annotations
-        each = next((pod for pod in self._pods.list_pods() if pod.pod.ref.uid == observed.uid), None)
-        if codec is None or each is None:
+        codec, each = self._dialect.annotations, look.pods[observed.uid]
+        if codec is None or observed.uid in self._refusals.list_waiting() or observed.uid in look.partial:
             return
-        granted = Granted(observed.observed, each.pod.app_containers, node.cards, node.unit_bytes)
+        granted = Granted(observed.observed, each.pod.app_containers, node.cards, each.unit_bytes)
         try:
             changes = codec.settle(each.pod.annotations, granted, time.time_ns())
             if changes:
                 await self._annotate(each.pod.ref, changes)
-        except (ApiError, AssignmentError) as exc:
-            log.info("pod %s is not written as %s does: %s", each.pod.ref, self._dialect.name, exc)
+        except AssignmentError as exc:
+            reason = "unreadable"
+            error: ApiError | AssignmentError = exc
+        except ApiError as exc:
+            self._note_unanswered(observed.uid, exc)
+            if exc.not_found or exc.conflict:
+                return
+            reason, error = name_reason(exc), exc
+        else:
+            return
+        if self._refusals.note(observed.uid, reason):
+            ref, dialect = each.pod.ref, self._dialect.name
+            log.info(Facts("annotations not settled", pod=str(ref), uid=ref.uid, dialect=dialect, reason=str(error)))
 
     async def _tell(self, each: NodePod, observed: Assignment) -> None:
         ref = each.pod.ref
-        subject = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
-        if each.assigned is None:
+        subject = _refer_to(ref)
+        written = each.assigned.assignment if each.assigned else Assignment({})
+        reason = "AssignmentCorrected"
+        if each.disbelieved:
+            self._metrics.corrections.inc()
+            self._metrics.disbelieved.inc()
+            message = f"its assignment is not believed: {each.disbelieved}; the kubelet gave {_describe(observed)}"
+        elif each.assigned is None:
             self._metrics.recorded.inc()
             reason, message = "AssignmentRecorded", f"bound past the scheduler; the kubelet gave {_describe(observed)}"
         else:
             self._metrics.corrections.inc()
-            reason = "AssignmentCorrected"
-            message = f"assigned {_describe(each.assigned.assignment)}; the kubelet gave {_describe(observed)}"
-        log.info("pod %s: %s", ref, message)
-        await self._events.record(subject, reason, message)
+            message = f"assigned {_describe(written)}; the kubelet gave {_describe(observed)}"
+        event = "assignment recorded" if reason == "AssignmentRecorded" else "assignment corrected"
+        facts = Facts(
+            event,
+            pod=str(ref),
+            uid=ref.uid,
+            assigned=_list_amounts(written),
+            cards=_list_amounts(observed),
+            disbelieved=each.disbelieved,
+        )
+        self._repeats.info(ref.uid, lambda: facts)
+        await self._events.record(subject, reason, message, warning=bool(each.disbelieved))
         if observed.broken:
             await self._events.record(subject, "ConstraintBroken", "; ".join(observed.broken), warning=True)
+
+
+def _refer_to(pod: PodRef) -> ObjectReference:
+    return ObjectReference("Pod", pod.name, pod.namespace, pod.uid)
 
 
 def _describe(assignment: Assignment) -> str:
     held = [(name, share) for name, shares in sorted(assignment.containers.items()) for share in shares]
     return ", ".join(f"{name} {_describe_share(share)}" for name, share in held if name != MOVING) or "nothing"
+
+
+def _list_amounts(assignment: Assignment) -> dict[str, dict[str, int]]:
+    """Return the bytes of each card that each container has."""
+    held = ((name, shares) for name, shares in sorted(assignment.containers.items()) if name != MOVING)
+    return {name: {share.card: share.memory_bytes for share in shares} for name, shares in held}
 
 
 def _describe_share(share: Share) -> str:

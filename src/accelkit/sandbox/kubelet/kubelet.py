@@ -39,6 +39,11 @@ _LEASE_SECONDS = 10.0
 _LEASE_DURATION_SECONDS = 40
 _REGISTRATION_SECONDS = 120.0
 _LEASES = build_leases_path("kube-node-lease")
+# What every host has, so that a manifest may mount it.
+_FOLDERS = (
+    *("dev", "etc/accelkit", "proc", "usr", "var/log/pods"),
+    *("sys/bus", "sys/class", "sys/devices", "sys/fs/cgroup"),
+)
 
 
 async def run_node(
@@ -99,11 +104,11 @@ async def run_node(
 
 
 def _prepare(root: Path, spec: NodeSpec, plugin_folder: Path) -> None:
-    etc = root / "etc/accelkit"
     try:
-        for folder in (etc, root / "dev", root / "var/log/pods", plugin_folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        (etc / "simulated-cards.json").write_bytes(encode_cards(spec))
+        for folder in _FOLDERS:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        plugin_folder.mkdir(parents=True, exist_ok=True)
+        (root / "etc/accelkit/simulated-cards.json").write_bytes(encode_cards(spec))
     except OSError as exc:
         raise SandboxError(f"the root of {spec.name} cannot be made in {root}: {exc}") from exc
 

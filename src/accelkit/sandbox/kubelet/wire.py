@@ -102,16 +102,44 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A path of the node."""
+    """A path of the node, and what must be there; the empty type asks for nothing."""
 
     path: str
+    type: str = ""
+
+
+class EmptyDir(msgspec.Struct, frozen=True):
+    """A folder that lives as long as its pod; medium and size do not matter here."""
+
+
+class TokenSource(msgspec.Struct, frozen=True):
+    """A token of the pod's service account; it is always called `token` here."""
+
+
+class ProjectedSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One source of a projected volume; of all kinds, tokens tell that it is a service account's."""
+
+    service_account_token: TokenSource | None = None
+
+
+class Projected(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that is put together from several sources."""
+
+    sources: list[ProjectedSource] = []
+
+    @property
+    def account(self) -> bool:
+        """Whether it is the service account's: token, CA and namespace."""
+        return any(source.service_account_token is not None for source in self.sources)
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A volume; only the paths of host paths are read."""
+    """A volume of one of the kinds that we know; without any it is of another kind."""
 
     name: str
     host_path: HostPath | None = None
+    empty_dir: EmptyDir | None = None
+    projected: Projected | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from accelkit.errors import AssignmentError
+from accelkit.texts import shorten
 from accelkit.vendors.annotations.granted import Granted
-
-_CARD = re.compile(r"card(\d+)")
+from accelkit.vendors.card_numbers import parse_card_name
 
 
 class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="cards"):
@@ -18,12 +17,10 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     Attributes:
         cards: `card0,card1|card2`: a part per app container, empty for one without cards.
-        tiles: `card0:gt0+gt1|card2:gt1`, read and kept; tiles are not placed.
         assumed_at: when it was bound, in nanoseconds of Unix time.
     """
 
     cards_key: str = msgspec.field(name="cards")
-    tiles: str
     assumed_at: str
 
     @property
@@ -65,9 +62,9 @@ class CardsByContainer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         found: dict[str, list[int]] = {}
         for container, part in zip(containers, parts, strict=False):
             names = [name for name in part.split(",") if name]
-            numbers = [int(match[1]) for name in names if (match := _CARD.fullmatch(name.strip()))]
+            numbers = [number for name in names if (number := parse_card_name(name.strip())) is not None]
             if len(numbers) != len(names):
-                raise AssignmentError(f"annotation {self.cards_key} is not as card0,card1|card2: {text!r}")
+                raise AssignmentError(f"annotation {self.cards_key} is not as card0,card1|card2: {shorten(text)!r}")
             if numbers:
                 found[container] = numbers
         return found

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from accelkit.errors import AssignmentError
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card
+from accelkit.texts import shorten
+from accelkit.vendors.card_numbers import parse_number
 
 
 def read_same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, Sequence[int]]:
@@ -16,9 +18,9 @@ def read_same_card(key: str, text: str, containers: Sequence[str]) -> dict[str, 
     Raises:
         AssignmentError: it names none.
     """
-    if not text.isdigit():
-        raise AssignmentError(f"annotation {key} is no number: {text!r}")
-    return dict.fromkeys(containers, (int(text),))
+    if (number := parse_number(text)) is None:
+        raise AssignmentError(f"annotation {key} is no number: {shorten(text)!r}")
+    return dict.fromkeys(containers, (number,))
 
 
 @dataclass(frozen=True, slots=True)

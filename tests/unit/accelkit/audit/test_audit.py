@@ -10,7 +10,7 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING, Assignment, Share, encode_assignment
 from accelkit.model.card import Card, Health
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, FormerUnit, Inventory, encode_inventory
 from accelkit.model.observed_allocations import Allocations, HeldDevices, HeldPod, StrangeProcess
 from accelkit.model.pod import Container, Node, Pod
 from accelkit.vendors.dialects import load_dialects
@@ -43,10 +43,10 @@ def pod(name, containers, *, admitted=True, init=(), **more):
     return msgspec.convert(body, Pod)
 
 
-def inspection(pods, cards=CARDS):
+def inspection(pods, cards=CARDS, former_units=()):
     ledger = Ledger()
     feed = LedgerFeed(ledger, load_dialects(["native"]))
-    text = encode_inventory(Inventory(GIB, cards))
+    text = encode_inventory(Inventory(GIB, cards, former_units=former_units))
     feed.replace_nodes(
         [msgspec.convert({"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: text}}}, Node)]
     )
@@ -60,8 +60,8 @@ def held(**pods):
     return Allocations("n", tuple(found), processes=())
 
 
-def compare(pods, allocations=QUIET, *, ledger=None, policies=None):
-    seen = inspection(pods)
+def compare(pods, allocations=QUIET, *, ledger=None, policies=None, former_units=()):
+    seen = inspection(pods, former_units=former_units)
     return audit(AuditEvidence(seen, list(map(READER.read, pods)), {"n": allocations}, ledger or seen, policies or {}))
 
 
@@ -82,8 +82,13 @@ def test_another_card_than_assigned_is_a_finding():
 
 
 def test_devices_are_compared_in_the_unit_of_their_day():
-    pods = [pod("p", {"c": ("a", 4)})]
-    assert findings(pods, held(p={"c": {"a": 8}})) == []
+    old, new = pod("old", {"c": ("a", 4)}), pod("new", {"c": ("a", 4)})
+    old.status.start_time, new.status.start_time = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+    old.spec.containers[0].resources.limits = {"accelkit.io/memory": "8"}
+    former_units = (FormerUnit(GIB // 2, 1_767_225_600),)
+    given = held(old={"c": {"a": 8}}, new={"c": {"a": 4}})
+    assert findings([old, new], given, former_units=former_units) == []
+    assert [kind for kind, _ in findings([old, new], given)] == ["disbelieved_assignment"]
 
 
 def test_a_pod_for_which_its_kubelet_holds_nothing_is_a_finding_once_it_is_admitted():
@@ -263,10 +268,10 @@ def test_a_pod_of_another_node_is_not_compared_with_this_kubelet():
     assert audit(AuditEvidence(seen, [READER.read(elsewhere)], {"n": QUIET}, seen, {})).findings == []
 
 
-def test_an_assignment_that_cannot_be_read_is_left_to_accounting():
+def test_an_assignment_that_cannot_be_read_is_a_finding_beside_that_of_accounting():
     garbled = pod("p", {"c": ("a", 4)})
     garbled.metadata.annotations[ASSIGNMENT_ANNOTATION] = "garbled"
-    assert [kind for kind, _ in findings([garbled])] == ["unassigned_pod"]
+    assert [kind for kind, _ in findings([garbled])] == ["unassigned_pod", "disbelieved_assignment"]
 
 
 def test_a_ledger_that_gives_a_card_whole_which_is_shared_is_a_finding():

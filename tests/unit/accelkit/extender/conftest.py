@@ -26,7 +26,7 @@ from accelkit.model.pod import Pod
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects
 
-OTHERS = encode_assignment(Assignment({"c": (Share("b", 5),)}))
+OTHERS = encode_assignment(Assignment({"c": (Share("b", 4),)}))
 
 
 def faults(method, *, answered):

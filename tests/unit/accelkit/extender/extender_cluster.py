@@ -17,13 +17,13 @@ from http_service import PATIENCE_SECONDS, ServedApi, connected
 from ports import free_port
 
 from accelkit.extender.leadership import Replica
-from accelkit.extender.listen import Listen
 from accelkit.extender.service import ExtenderOptions, run
 from accelkit.kube.lease import LeaseName
 from accelkit.kube.paths import NODES, PODS
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.placement.policies import Policy
+from accelkit.serving.tls import Listen
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/d/leases"
 LEASE = f"{LEASES}/l"

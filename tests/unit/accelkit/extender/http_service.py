@@ -18,10 +18,9 @@ from fake_api.server import FakeApi
 from ports import free_port
 
 from accelkit.errors import ApiError
-from accelkit.extender.listen import Listen, TlsFiles
-from accelkit.extender.routes import Reply
-from accelkit.extender.server import HttpServer
-from accelkit.install.certificates import Authority, KeyPair
+from accelkit.install.certificates.issuing import Authority, KeyPair
+from accelkit.serving.server import HttpServer, Reply
+from accelkit.serving.tls import Listen, TlsFiles
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[str, str, bytes], Awaitable[Reply]]
@@ -137,7 +136,7 @@ class Pki:
         self.folder, self.authority = folder, Authority("ours")
         authorities = folder / "ca.crt"
         authorities.write_bytes(self.authority.certificate)
-        self.files = TlsFiles(folder / "server.crt", folder / "server.key", authorities)
+        self.files = TlsFiles(folder / "server.crt", folder / "server.key", authorities, frozenset({"kube-scheduler"}))
         self.issue_server()
         self.write("client", self.authority.issue_client("kube-scheduler"))
         self.write("stranger", Authority("others").issue_client("kube-scheduler"))

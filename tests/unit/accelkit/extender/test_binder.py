@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from accelkit.errors import ApiError, BindingError
+from accelkit.extender.binder import Binder
 from accelkit.extender.wire import BindingArgs
 from accelkit.ledger.holding import Stage
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.placement.policies import Policy
 
 LOST = ApiError("no answer")
 OTHERS = encode_assignment(Assignment({"c": (Share("z", 99),)}))
@@ -96,7 +98,7 @@ async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world
     world.create()
     world.bound_elsewhere("n")
     assert await world.bind() == ""
-    assert (world.used(), world.stage()) == ({"b": 5}, Stage.BOUND)
+    assert (world.used(), world.stage()) == ({"b": 4}, Stage.BOUND)
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -104,7 +106,7 @@ async def test_a_pod_bound_elsewhere_is_a_refusal_and_charged_there(world, watch
     world.create(watched=watched)
     world.bound_elsewhere("m")
     assert await world.bind() == "pod d/p is bound to m already"
-    assert (world.used("n"), world.used("m")) == ({}, {"b": 5})
+    assert (world.used("n"), world.used("m")) == ({}, {"b": 4})
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -232,7 +234,7 @@ async def test_a_refusal_that_leaves_the_pod_unbound_releases_what_was_reserved(
 async def test_binds_wait_until_they_are_opened(world):
     world.create()
     world.create("q")
-    world.binder.open(time.monotonic() + 0.2)
+    world.binder.open(time.monotonic() + 1)
     binding = asyncio.create_task(world.bind())
     await asyncio.sleep(0.05)
     assert world.api.posts == []
@@ -240,3 +242,17 @@ async def test_binds_wait_until_they_are_opened(world):
     assert await world.bind("q") == ""
     assert not binding.done()
     assert await binding == ""
+
+
+async def test_limits_of_containers_are_written_with_the_binding_where_it_is_asked_for(world):
+    world.ledger.put_node("n", Inventory(1, (Card("a", "nvidia", "m", 16),)))
+    world.create(**{"nvidia.com/container.c.gpu-memory.limit": "80Gi"})
+    world.create("q")
+    world.binder = Binder(
+        world.api, world.ledger, world.feed, Policy.BINPACK, container_limits=True, readiness=world.readiness
+    )
+    assert [await world.bind(), await world.bind("q")] == ["", ""]
+    for name in "pq":
+        annotations = world.api.pods[name]["metadata"]["annotations"]
+        assert annotations["nvidia.com/container.c.gpu-memory.limit"] == "1Mi"
+        assert ASSIGNMENT_ANNOTATION in annotations

@@ -7,11 +7,13 @@ from cryptography.hazmat.primitives import serialization
 from http_service import Pki
 
 from accelkit.errors import ConfigurationError
-from accelkit.extender.listen import Listen, parse_listen, parse_reads
+from accelkit.extender.listen import parse_listen, parse_reads
+from accelkit.serving.tls import Listen
 
 
-def listen(address, *, plain_http=True, certificate=None, key=None, client_ca=None):
-    return parse_listen(address, plain_http=plain_http, certificate=certificate, key=key, client_ca=client_ca)
+def listen(address, *, plain_http=True, certificate=None, key=None, client_ca=None, client_names=("a",)):
+    files = {"certificate": certificate, "key": key, "client_ca": client_ca, "client_names": client_names}
+    return parse_listen(address, plain_http=plain_http, **files)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,12 @@ def test_a_pair_that_cannot_be_used_is_refused_with_both_names(pki, name, conten
     sentence = f"certificate {pki.files.certificate} with key {pki.files.key} cannot be used: "
     with pytest.raises(ConfigurationError, match=sentence):
         listen_with(pki.files)
+
+
+def test_without_a_name_nobody_could_be_served(pki):
+    with pytest.raises(ConfigurationError, match="no client would be accepted") as raised:
+        listen_with(replace(pki.files, client_names=frozenset()))
+    assert "--client-name" in raised.value.next_step
 
 
 def test_a_key_of_another_certificate_is_refused(pki):

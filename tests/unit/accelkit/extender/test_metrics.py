@@ -6,8 +6,9 @@ import pytest
 from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
+from accelkit.extender import metrics as module
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
 from accelkit.ledger.holding import UnassignedPod
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -17,6 +18,11 @@ from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.policies import Policy
 
 VERBS = "accelkit_extender_request_duration_seconds"
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE_RATIO", 0)
 
 
 @pytest.fixture
@@ -119,3 +125,24 @@ def test_the_ends_of_certificates_are_read_at_each_scrape_and_none_is_made_up(le
     assert {key: value for key, value in shown(metrics).items() if key[0] == name} == {
         (name, "certificate=accelkit-ca"): end.timestamp()
     }
+
+
+def test_what_the_api_server_showed_and_nobody_believes_or_can_read_is_counted(ledger):
+    counts = {"disbelieved": 0, "unreadable": 0}
+    metrics = ExtenderMetrics(
+        ledger, lambda: 0.0, disbelieved=lambda: counts["disbelieved"], unreadable=lambda: counts["unreadable"]
+    )
+    names = [("accelkit_disbelieved_assignments_total",), ("accelkit_unreadable_objects_total",)]
+    assert [shown(metrics)[name] for name in names] == [0, 0]
+    counts.update(disbelieved=2, unreadable=3)
+    assert [shown(metrics)[name] for name in names] == [2, 3]
+
+
+def test_who_asks_again_at_once_gets_the_same_text_since_rendering_takes_its_time(monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE_RATIO", 10)
+    times = iter([0.0, 0.2, 1.0, 1.9, 2.1, 2.2])
+    metrics = ExtenderMetrics(Ledger(), lambda: 0.0, clock=lambda: next(times))
+    first = metrics.render()
+    metrics.errors.labels("bind").inc()
+    assert [metrics.render(), metrics.render()] == [first, first]
+    assert metrics.render() != first

@@ -9,11 +9,11 @@ import pytest
 from http_service import PATIENCE_SECONDS, Pki, until
 from ports import free_port
 
-from accelkit.errors import ApiError
+from accelkit.errors import ApiError, ConfigurationError
 from accelkit.extender import service
-from accelkit.extender.listen import Listen
 from accelkit.extender.service import LISTS
 from accelkit.kube.paths import NODES, PODS
+from accelkit.serving.tls import Listen
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -67,7 +67,7 @@ async def test_an_api_server_that_stays_away_ends_decisions(cluster, monkeypatch
 
 
 async def test_where_pods_wait_no_binding_is_sent_while_one_of_a_predecessor_may_still_appear(cluster, monkeypatch):
-    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 0.3)
+    monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 1.0)
     cluster.pod()
     async with cluster.extender():
         binding = asyncio.create_task(cluster.bind())
@@ -118,7 +118,6 @@ async def test_probes_are_answered_without_tls_on_a_port_of_their_own(cluster):
         assert (await cluster.ask("/healthz", port=port))[0] == 200
         assert (await cluster.ask("/inspect", port=port))[0] == 404
         assert (await cluster.ask("/inspect"))[0] == 200
-    # granian closes the port a moment after it says that it has ended.
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not await refuses(port):
             await asyncio.sleep(0.01)
@@ -149,6 +148,6 @@ async def test_a_part_that_fails_ends_the_whole_with_its_error(cluster, tmp_path
     if part == "listen":
         cluster.at = broken
     async with cluster.extender(ready=False, **({"probes": broken} if part == "probes" else {})) as running:
-        with pytest.raises(OSError, match="PEM"):
+        with pytest.raises(ConfigurationError, match="PEM"):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await running

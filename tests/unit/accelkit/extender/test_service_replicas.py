@@ -17,9 +17,9 @@ from accelkit.errors import ApiError
 from accelkit.extender import service
 from accelkit.extender.endpoint import LeaderEndpoint
 from accelkit.extender.leadership import Replica
-from accelkit.extender.listen import Listen
 from accelkit.kube import lease as elections
 from accelkit.kube.paths import PODS
+from accelkit.serving.tls import Listen
 
 
 async def test_who_holds_the_lease_answers_and_binds(cluster):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 
 import msgspec
@@ -7,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelkit.errors import BadArgsError
+from accelkit.errors import BadArgsError, RequestError
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
-from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -56,13 +57,17 @@ def args(names=ALL, whole=False, **of_pod):
     return msgspec.json.decode(json.dumps({"Pod": pod(**of_pod), **nodes}), type=Args)
 
 
+def decide(verbs, args):
+    return asyncio.run(verbs.filter(args))
+
+
 def encoded(result):
     return json.loads(msgspec.json.encode(result))
 
 
 @pytest.mark.parametrize("resource", [NATIVE, GCU])
 def test_a_full_card_is_explained_in_the_words_of_the_pods_dialect(verbs, resource):
-    result = verbs.filter(args(["empty", "half", "full"], memory=10, resource=resource))
+    result = decide(verbs, args(["empty", "half", "full"], memory=10, resource=resource))
     assert result.NodeNames == ["empty"]
     assert result.FailedNodes == {"half": FULL[resource], "full": FULL[resource]}
     assert result.FailedAndUnresolvableNodes is None
@@ -70,13 +75,13 @@ def test_a_full_card_is_explained_in_the_words_of_the_pods_dialect(verbs, resour
 
 @pytest.mark.parametrize("resource", [NATIVE, GCU])
 def test_a_request_larger_than_any_card_is_in_both_maps(verbs, resource):
-    result = verbs.filter(args(["empty", "half"], memory=20, resource=resource))
+    result = decide(verbs, args(["empty", "half"], memory=20, resource=resource))
     assert result.NodeNames == []
     assert result.FailedNodes == result.FailedAndUnresolvableNodes == dict.fromkeys(["empty", "half"], FULL[resource])
 
 
 def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(verbs):
-    result = verbs.filter(args(memory=10))
+    result = decide(verbs, args(memory=10))
     assert result.NodeNames == ["empty"]
     assert result.FailedNodes == {
         "half": FULL[NATIVE],
@@ -88,25 +93,25 @@ def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(ve
 
 
 def test_two_reasons_are_told_apart(verbs):
-    result = verbs.filter(args(["full", "bare"]))
+    result = decide(verbs, args(["full", "bare"]))
     assert result.FailedNodes == {"full": FULL[NATIVE], "bare": "node has no accelkit inventory"}
     assert result.FailedAndUnresolvableNodes == {"bare": "node has no accelkit inventory"}
 
 
 def test_whole_nodes_that_fit_are_returned_as_they_came(verbs):
-    result = encoded(verbs.filter(args(["full", "empty", "half"], whole=True, memory=10)))
+    result = encoded(decide(verbs, args(["full", "empty", "half"], whole=True, memory=10)))
     assert result["Nodes"] == {"items": [{"metadata": {"name": "empty", "labels": {"kept": "as it is"}}}]}
     assert "NodeNames" not in result
     assert set(result["FailedNodes"]) == {"full", "half"}
 
 
 def test_nodes_keep_the_order_in_which_they_were_asked_about(verbs):
-    assert verbs.filter(args(["half", "empty"])).NodeNames == ["half", "empty"]
+    assert decide(verbs, args(["half", "empty"])).NodeNames == ["half", "empty"]
 
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_pod_without_cards_passes_everywhere(verbs, whole):
-    result = encoded(verbs.filter(args(whole=whole, memory=0)))
+    result = encoded(decide(verbs, args(whole=whole, memory=0)))
     names = [node["metadata"]["name"] for node in result["Nodes"]["items"]] if whole else result["NodeNames"]
     assert names == ALL
     assert "FailedNodes" not in result
@@ -114,7 +119,7 @@ def test_a_pod_without_cards_passes_everywhere(verbs, whole):
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, whole):
-    result = verbs.filter(args(["empty", "bare"], whole=whole, request={"c": {"split": 3}}))
+    result = decide(verbs, args(["empty", "bare"], whole=whole, request={"c": {"split": 3}}))
     assert encoded(result)["Nodes" if whole else "NodeNames"] == ({"items": []} if whole else [])
     assert set(result.FailedNodes) == {"empty", "bare"}
     assert result.FailedNodes == result.FailedAndUnresolvableNodes
@@ -123,15 +128,23 @@ def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, 
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
-    result = verbs.filter(args(["empty", "full"], whole=whole, memory=16, uid="full"))
+    result = decide(verbs, args(["empty", "full"], whole=whole, memory=16, uid="full"))
     answer = encoded(result)
     assert ([n["metadata"]["name"] for n in answer["Nodes"]["items"]] if whole else answer["NodeNames"]) == ["full"]
     assert result.FailedNodes == {"empty": "pod is held on node full, whose binding is undecided"}
     assert result.FailedAndUnresolvableNodes is None
 
 
+def test_a_long_reason_is_cut_since_it_stands_there_once_for_every_node(verbs, monkeypatch):
+    found = verbs._feed.read_pending(args().Pod)
+    refused = Pending(found.pod, None, RequestError("x" * 3000))
+    monkeypatch.setattr(type(verbs._feed), "read_pending", lambda *_: refused)
+    (reason,) = set(decide(verbs, args(["empty", "bare"])).FailedNodes.values())
+    assert (len(reason), reason[-2:]) == (500, "x…")
+
+
 def test_no_nodes_are_no_error(verbs):
-    assert encoded(verbs.filter(args([]))) == {"NodeNames": []}
+    assert encoded(decide(verbs, args([]))) == {"NodeNames": []}
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
@@ -148,12 +161,12 @@ def test_no_nodes_are_no_error(verbs):
 def test_what_a_verb_needs_is_named_where_it_is_missing(verbs, verb, wrong, sentence):
     decoded = msgspec.json.decode(json.dumps(wrong), type=Args)
     with pytest.raises(BadArgsError, match=sentence):
-        getattr(verbs, verb)(decoded)
+        decide(verbs, decoded) if verb == "filter" else verbs.prioritize(decoded)
 
 
 @given(st.lists(st.sampled_from([*ALL, "another"]), unique=True), st.sampled_from([0, 4, 10, 17]))
 def test_every_node_asked_about_is_answered_and_no_other(names, memory):
-    result = make_verbs().filter(args(names, memory=memory))
+    result = decide(make_verbs(), args(names, memory=memory))
     failed = result.FailedNodes or {}
     assert sorted([*result.NodeNames, *failed]) == sorted(names)
     assert set(result.FailedAndUnresolvableNodes or ()) <= set(failed)
@@ -181,3 +194,26 @@ def test_scores_follow_the_ledger(verbs):
     assert verbs.prioritize(args(["full"]))[0].Score == 10
     verbs._ledger.release("full")
     assert verbs.prioritize(args(["full"]))[0].Score == 0
+
+
+async def test_others_are_served_while_many_nodes_are_searched():
+    ledger = Ledger(unit_bytes=1)
+    for number in range(200):
+        ledger.put_node(f"n{number}", Inventory(1, (Card("a", "v", "m", 16 + number),)))
+    verbs = Verbs(ledger, LedgerFeed(ledger, load_dialects(["native"])), Policy.BINPACK)
+    turns = 0
+
+    async def serve_others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(serve_others())
+    two = pod()
+    two["spec"]["containers"].append({"name": "d", "resources": {"limits": {NATIVE: 4}}})
+    asked = {"Pod": two, "NodeNames": [f"n{number}" for number in range(200)]}
+    result = await verbs.filter(msgspec.json.decode(json.dumps(asked), type=Args))
+    others.cancel()
+    assert len(result.NodeNames) == 200
+    assert turns >= 4

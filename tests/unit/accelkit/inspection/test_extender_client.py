@@ -8,7 +8,7 @@ from registries.tls import serving
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.inspection.extender_client import Address, ask_extender, is_loopback, load_tls
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
 
 
 async def test_an_extender_is_asked_for_all_nodes_or_for_one(hostile_registry, answer, inspection):

@@ -95,6 +95,13 @@ def test_a_share_shows_all_that_its_assignment_tells_of_it(ledger):
     assert (shared.used_compute, shared.whole, whole.used_compute, whole.whole) == (250, False, 0, True)
 
 
+def test_what_no_assignment_says_is_not_free(ledger):
+    card = Card("a", "v", "m", 16 * GIB)
+    ledger.put_node("n", Inventory(GIB, (card,), uncounted=(Share("a", 4 * GIB, 250),)))
+    shown = node_of(ledger).cards[0]
+    assert (shown.used_bytes, shown.free_bytes, shown.used_compute, shown.shares) == (4 * GIB, 12 * GIB, 250, [])
+
+
 def test_totals_are_the_sums_of_the_cards(ledger):
     ledger.put_node("m", Inventory(GIB, (Card("a", "v", "m", 8 * GIB),)))
     ledger.reserve(ref("p"), "n", wants(4 * GIB, cards=2), Policy.BINPACK)

@@ -41,9 +41,10 @@ metadata: {name: nobody-knows}
 """
 
 
-def release(name, chart, manifest, version=1):
+def release(name, chart, manifest, version=1, *, values=None, config=None):
     """The Secret of one revision, as Helm 3 stores it."""
-    content = json.dumps({"chart": {"metadata": {"name": chart}}, "manifest": manifest}).encode()
+    stored = {"chart": {"metadata": {"name": chart}, "values": values}, "config": config, "manifest": manifest}
+    content = json.dumps(stored).encode()
     labels = {"owner": "helm", "name": name, "version": str(version)}
     return {
         "metadata": {"name": f"sh.helm.release.v1.{name}.v{version}", "labels": labels},
@@ -77,6 +78,12 @@ def api():
     for name, labels in {"a": {NODE_LABEL: "true"}, "b": {NODE_LABEL: "false"}, "c": {}}.items():
         api.store(NODES, {"metadata": {"name": name, "labels": labels}})
     return api
+
+
+def install(api, name, chart, **more):
+    """Put a release there, or another revision of one."""
+    found = release(name, chart, "", 11, **more)
+    api.store(build_secrets_path("d"), {**found, "metadata": {**found["metadata"], "namespace": "d"}})
 
 
 def labels(api):
@@ -137,3 +144,51 @@ async def test_a_manifest_that_is_no_yaml_is_left_to_helm(api):
     api.objects[build_object_path(build_secrets_path("d"), "sh.helm.release.v1.g.v10")]["data"] = broken["data"]
     with pytest.raises(ConfigurationError, match="is not YAML"):
         await adopt_gcushare(api)
+
+
+@pytest.mark.parametrize(
+    ("values", "config", "unit"),
+    [
+        (None, None, "1GiB"),
+        ({"memoryUnit": "0.1"}, None, "0.1GiB"),
+        ({"memoryUnit": "1"}, {"memoryUnit": "0.01"}, "0.01GiB"),
+        ({"memoryUnit": "1"}, {"memoryUnit": 0.001}, "0.001GiB"),
+        ({"memoryUnit": 1.0}, {"deployName": "x"}, "1GiB"),
+    ],
+)
+async def test_the_unit_of_the_pods_is_that_of_the_release_and_stays_on_the_nodes(api, values, config, unit):
+    install(api, "g", "gcushare-device-plugin-chart", values=values, config=config)
+    install(api, "s", "gcushare-scheduler-extender-chart", values={"replicaCount": 1})
+    assert (await adopt_gcushare(api, check=True)).former_unit == unit
+    assert api.writes == []
+    api.fail(ApiError("no answer"), "DELETE", "sh.helm")
+    with pytest.raises(ApiError):
+        await adopt_gcushare(api)
+    for name in [path for path in api.objects if "sh.helm" in path]:
+        del api.objects[name]
+    assert (await adopt_gcushare(api)).former_unit == unit
+    assert (await adopt_gcushare(api)).former_unit == unit
+    written = {name: api.objects[build_node_path(name)]["metadata"].get("annotations") for name in "abc"}
+    assert written == {"a": {"accelkit.io/former-unit": unit}, "b": None, "c": None}
+
+
+async def test_without_a_release_there_is_no_unit(api):
+    for name in [path for path in api.objects if "sh.helm" in path]:
+        del api.objects[name]
+    api.objects[build_node_path("c")]["metadata"]["annotations"] = {"accelkit.io/former-unit": "anything"}
+    assert (await adopt_gcushare(api)).former_unit == ""
+
+
+async def test_a_unit_that_is_none_or_not_clear_is_asked_for_before_anything_changes(api):
+    install(api, "g", "gcushare-device-plugin", values={"memoryUnit": "2"})
+    with pytest.raises(
+        ConfigurationError, match="memoryUnit of the Helm release d/g: '2' is no unit of memory; set it"
+    ):
+        await adopt_gcushare(api)
+    install(api, "g", "gcushare-device-plugin", values={"memoryUnit": "0.1"})
+    install(api, "h", "gcushare-device-plugin")
+    with pytest.raises(
+        ConfigurationError, match=r"different units of memory: d/g has 0\.1GiB, d/h has 1GiB; uninstall"
+    ):
+        await adopt_gcushare(api)
+    assert api.writes == []

@@ -5,8 +5,8 @@ import json
 import pytest
 from fake_api.server import FakeApi
 
-from accelkit.errors import ApiError
-from accelkit.install.node_discovery import DiscoveryPod, find_cards
+from accelkit.errors import ApiError, ConfigurationError
+from accelkit.install.node_discovery import DiscoveryPod, DriverReach, Findings, find_cards
 from accelkit.kube import objects as kube_objects
 from accelkit.kube import pods as kube_pods
 
@@ -38,8 +38,16 @@ def _quickly(monkeypatch):
 
 async def test_cards_are_counted_on_each_node_and_nothing_stays():
     api = Api({"a": json.dumps({"cards": [{}, {}]}), "b": '{"cards": []}'})
-    assert await find_cards(api, ["a", "b"], POD, seconds=5) == ({"a": 2, "b": 0}, {})
+    assert await find_cards(api, ["a", "b"], POD, seconds=5) == Findings({"a": 2, "b": 0})
     assert api.objects == {}
+
+
+async def test_what_a_node_lacks_is_told():
+    libraries = {"nvidia": [{"name": "y", "state": "missing", "reason": "it is nowhere"}, {"name": "z", "reason": ""}]}
+    lacks = {"cards": [{}], "missing": ["card x is without a driver"], "libraries": libraries}
+    api = Api({"a": json.dumps(lacks), "b": '{"cards": [{}]}'})
+    found = await find_cards(api, ["a", "b"], POD, seconds=5)
+    assert found == Findings({"a": 1, "b": 1}, {"a": lacks["missing"]}, {"a": ["library y of nvidia: it is nowhere"]})
 
 
 async def test_a_pod_reads_its_host_and_nothing_of_the_cluster():
@@ -49,13 +57,77 @@ async def test_a_pod_reads_its_host_and_nothing_of_the_cluster():
     [container] = pod["spec"]["containers"]
     assert pod["spec"]["nodeName"] == "a"
     assert pod["spec"]["automountServiceAccountToken"] is False
+    # A process of the agents' own user would be open to them, mounts and all.
+    assert (pod["spec"]["securityContext"]["runAsUser"], pod["spec"]["securityContext"]["runAsNonRoot"]) == (
+        65532,
+        True,
+    )
     assert pod["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert container["image"] == "image:1"
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
     assert container["args"] == ["--log-level", "error", "discover", "--host-root", "/host", "-o", "json"]
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/host/sys", "/host/proc", "/host/dev"]
-    paths = [volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]]
-    assert paths == ["/sys", "/proc", "/dev"]
+    places = {volume["name"]: volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]}
+    seen = {mount["mountPath"]: places[mount["name"]] for mount in container["volumeMounts"]}
+    assert seen == {f"/host{path}": path for path in ("/sys", "/proc", "/dev", "/etc", "/usr")}
+
+
+async def test_a_pod_looks_below_the_root_that_node_agents_have():
+    api = Api({"a": '{"cards": []}'})
+    await find_cards(api, ["a"], DiscoveryPod("accelkit", "image:1", host_root="/tree/"), seconds=5)
+    places = {volume["name"]: volume["hostPath"]["path"] for volume in api.created[0]["spec"]["volumes"]}
+    assert places == {
+        **{name: f"/tree/{name}" for name in ("sys", "dev", "etc")},
+        "driver": "/tree/usr",
+        "proc": "/proc",
+    }
+
+
+REACH = DriverReach("/run/nvidia/driver", "nvidia", ("management.nvidia.com/gpu=all",), privileged=True)
+REACHING = DiscoveryPod("accelkit", "image:1", reach=REACH)
+
+
+async def test_only_where_there_are_cards_it_is_looked_again_as_node_agents_will():
+    api = Api({"a": '{"cards": [{}]}', "b": '{"cards": []}'})
+    assert (await find_cards(api, ["a", "b"], REACHING, seconds=5)).counts == {"a": 1, "b": 0}
+    assert sorted(pod["spec"]["nodeName"] for pod in api.created) == ["a", "a", "b"]
+    plain, pod = (each for each in api.created if each["spec"]["nodeName"] == "a")
+    assert "runtimeClassName" not in plain["spec"]
+    assert "privileged" not in plain["spec"]["containers"][0]["securityContext"]
+    [container] = pod["spec"]["containers"]
+    assert pod["spec"]["runtimeClassName"] == "nvidia"
+    assert pod["metadata"]["annotations"] == {"nvidia.cdi.k8s.io/container.discover": "management.nvidia.com/gpu=all"}
+    assert container["securityContext"] == {"readOnlyRootFilesystem": True, "privileged": True}
+    places = {volume["name"]: volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]}
+    seen = {mount["mountPath"]: places[mount["name"]] for mount in container["volumeMounts"]}
+    assert seen["/host/run/nvidia/driver"] == "/run/nvidia/driver"
+    assert "/host/usr" not in seen
+
+
+async def test_what_the_reach_of_node_agents_finds_counts():
+    silent = {"cards": [{}], "libraries": {"nvidia": [{"name": "y", "reason": "it has no device nodes"}]}}
+
+    class Handler(Api):
+        def _run(self, request):
+            for pod in self.objects.values():
+                self.logs["a"] = '{"cards": [{}]}' if "runtimeClassName" in pod["spec"] else json.dumps(silent)
+            super()._run(request)
+
+    plain = await find_cards(Handler({"a": ""}), ["a"], POD, seconds=5)
+    assert plain.doubtful == {"a": ["library y of nvidia: it has no device nodes"]}
+    assert (await find_cards(Handler({"a": ""}), ["a"], REACHING, seconds=5)).doubtful == {}
+
+
+async def test_a_node_without_the_handler_is_told_and_its_cards_count():
+    class NoHandler(Api):
+        def _run(self, request):
+            for pod in self.objects.values():
+                self.statuses["a"] = {"phase": "Pending" if "runtimeClassName" in pod["spec"] else "Succeeded"}
+            super()._run(request)
+
+    found = await find_cards(NoHandler({"a": '{"cards": [{}]}'}), ["a"], REACHING, seconds=0.05)
+    sentence = "a pod that reaches the driver as node agents do: its pod did not end in time: Pending"
+    assert found == Findings({"a": 1}, doubtful={"a": [sentence]})
 
 
 @pytest.mark.parametrize(
@@ -73,8 +145,8 @@ async def test_a_pod_reads_its_host_and_nothing_of_the_cluster():
 )
 async def test_what_is_not_known_of_one_node_is_told_beside_the_others(log, status, sentence):
     api = Api({"a": log, "b": '{"cards": [{}]}'}, {"a": status} if status else {})
-    counts, problems = await find_cards(api, ["a", "b"], POD, seconds=0.05)
-    assert (counts, problems) == ({"b": 1}, {"a": sentence})
+    found = await find_cards(api, ["a", "b"], POD, seconds=0.05)
+    assert (found.counts, found.problems) == ({"b": 1}, {"a": sentence})
     assert api.objects == {}
 
 
@@ -83,4 +155,28 @@ async def test_a_refused_pod_is_an_error_and_nothing_stays():
     api.fail(ApiError("pods is forbidden", status=403), "POST")
     with pytest.raises(ApiError, match="forbidden"):
         await find_cards(api, ["a"], POD, seconds=5)
+    assert api.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "sentence"),
+    [
+        (
+            403,
+            ConfigurationError,
+            'as node agents do are refused: RuntimeClass "nvidia" not found; name a RuntimeClass',
+        ),
+        (500, ApiError, 'RuntimeClass "nvidia" not found'),
+    ],
+)
+async def test_a_runtime_class_that_there_is_not_is_an_error(status, error, sentence):
+    api = Api({"a": '{"cards": [{}]}'})
+
+    def refuse(request):
+        if request.method == "POST" and "runtimeClassName" in request.body["spec"]:
+            raise ApiError('RuntimeClass "nvidia" not found', status=status)
+
+    api.before.append(refuse)
+    with pytest.raises(error, match=sentence):
+        await find_cards(api, ["a"], REACHING, seconds=5)
     assert api.objects == {}

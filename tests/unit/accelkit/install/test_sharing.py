@@ -6,7 +6,7 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.install import nodes, sharing
-from accelkit.install.sharing import list_unlabelled, share, unshare, withdraw
+from accelkit.install.sharing import list_unexamined, share, unshare, withdraw
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
@@ -121,6 +121,42 @@ async def test_waiting_for_offers_names_the_nodes_that_have_none():
     assert (await share(api, nodes=["c"], wait_seconds=1)).changed is False
 
 
+UNKNOWN = (Card("GPU-1", "nvidia", "NVIDIA B200", None), Card("GPU-2", "nvidia", "NVIDIA B200", None))
+SILENT = "library libnvidia-ml.so.1 of nvidia is silent: it has no device nodes"
+
+
+@pytest.mark.parametrize(
+    ("problems", "why"), [((SILENT,), SILENT), ((), "neither its driver nor the table of models tells it")]
+)
+async def test_unknown_memory_is_told_with_its_reason(problems, why):
+    text = encode_inventory(Inventory(2**30, UNKNOWN, library_problems=problems))
+    offer = {"accelkit.io/memory": "0", "accelkit.io/cards": "2"}
+    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=text, offer=offer))
+    with pytest.raises(ServiceError) as caught:
+        await share(api, wait_seconds=1e-6)
+    sentence = f"a: card GPU-1 (NVIDIA B200) and 1 more of unknown memory: {why}; mend that, or list the cards in "
+    assert sentence + "/etc/accelkit/cards.yaml there" in str(caught.value)
+
+
+async def test_where_some_memory_is_known_its_kubelet_is_waited_for():
+    text = encode_inventory(Inventory(2**30, (*UNKNOWN, Card("c", "v", "m", 2**34))))
+    api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=text))
+    with pytest.raises(ServiceError, match=r"a: its kubelet has no allocatable accelkit\.io/memory"):
+        await share(api, wait_seconds=1e-6)
+
+
+async def test_a_library_of_no_use_is_told_of_a_node_that_offers_its_cards():
+    text = encode_inventory(Inventory(2**30, (Card("c", "v", "m", 2**34),), library_problems=(SILENT,)))
+    api = cluster(
+        node("a", labels={"accelkit.io/share": "true"}, inventory=text, offer=OFFER),
+        node("b", inventory=text),
+        shared("c", OFFER),
+    )
+    done = await share(api, nodes=["a", "c"], wait_seconds=1)
+    assert done.library_problems == {"a": (SILENT,)}
+    assert (await share(api, nodes=["a", "c"])).library_problems == {}
+
+
 async def test_agents_that_go_by_another_unit_are_waited_for():
     with pytest.raises(ServiceError, match="a: its agent still goes by the unit 1GiB"):
         await share(cluster(shared("a", OFFER)), wait_seconds=1e-6, unit_bytes=2**20)
@@ -202,18 +238,51 @@ async def test_when_its_cards_were_last_freed_goes_too():
     assert api.objects[A]["metadata"]["annotations"] == {"other": "x"}
 
 
-async def test_nodes_of_which_nothing_says_whether_they_have_cards_are_listed():
-    api = FakeApi()
-    labels = {
-        "shared": {"accelkit.io/share": "true"},
-        "not-shared": {"accelkit.io/share": "false"},
-        "found": {"feature.node.kubernetes.io/pci-10de.present": "true"},
-        "unknown": {},
-        "another": {"kubernetes.io/os": "linux"},
-    }
-    for name, each in labels.items():
-        api.store(NODES, {"metadata": {"name": name, "labels": each}})
-    assert await list_unlabelled(api) == ["another", "unknown"]
+async def test_nodes_that_no_agent_has_looked_at_are_listed_once_and_named_ones_whatever_they_say():
+    api = cluster(
+        node("chosen", labels={"accelkit.io/share": "true"}),
+        shared("done", OFFER),
+        node("found", labels={PRESENT: "true"}),
+        node("left", inventory=INVENTORY),
+        node("not-shared", labels={"accelkit.io/share": "false"}),
+        node("unknown"),
+    )
+    assert await list_unexamined(api) == {"chosen": True, "found": False, "left": False, "unknown": False}
+    assert await list_unexamined(api, ["not-shared", "done", "chosen"]) == {"chosen": True, "not-shared": False}
+    with pytest.raises(ConfigurationError, match="there is no node misspelt"):
+        await list_unexamined(api, ["misspelt"])
+
+
+async def test_a_card_that_another_plugin_gives_is_not_shared_as_well():
+    api = cluster(
+        node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}), node("b", labels={PRESENT: "true"})
+    )
+    with pytest.raises(ConfigurationError, match=r"gives the same cards \(a: nvidia.com/gpu: 8\)") as caught:
+        await share(api)
+    assert "node_labels_coexisting" in str(caught.value)
+    assert api.writes == []
+    assert (await share(api, coexisting=["a"])).nodes == ("a", "b")
+
+
+@pytest.mark.parametrize("offer", [{"nvidia.com/gpu": "0"}, {"nvidia.com/mig-1g.5gb": "0"}, {"cpu": "3"}])
+async def test_a_plugin_that_has_gone_is_no_conflict(offer):
+    assert (await share(cluster(node("a", labels={PRESENT: "true"}, offer=offer)))).nodes == ("a",)
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/mig-1g.5gb", "volcano.sh/vgpu-number", "amd.com/cpx_nps4", "enflame.com/drs-gcu"]
+)
+async def test_a_card_of_which_another_plugin_gives_parts_is_not_shared_either(name):
+    with pytest.raises(ConfigurationError, match=f"gives the same cards .a: {name}: 7"):
+        await share(cluster(node("a", labels={PRESENT: "true"}, offer={name: "7"})))
+
+
+async def test_a_plugin_whose_pods_are_counted_is_no_conflict():
+    api = cluster(node("a", labels={PRESENT: "true"}, offer={"gpu.intel.com/i915": "2"}))
+    counted = load_dialect("gas").resources.asking
+    assert (await share(api, counted=counted)).nodes == ("a",)
+    with pytest.raises(ConfigurationError, match=r"gpu\.intel\.com/i915: 2"):
+        await share(api)
 
 
 async def test_what_somebody_else_said_of_a_node_stays():

@@ -35,6 +35,15 @@ async def test_a_first_install_changes_no_meaning():
     assert (change.before, change.refusals, change.workloads) == ([], {}, ())
 
 
+async def test_what_is_taken_over_asked_in_its_own_unit_until_a_node_is_ours():
+    change = await plan_unit_change(cluster(), GIB, MEMORY, former_unit_bytes=MIB)
+    assert (change.before, len(change.workloads)) == ([MIB], 1)
+    change = await plan_unit_change(cluster(), MIB, MEMORY, former_unit_bytes=MIB)
+    assert (change.before, change.workloads) == ([MIB], ())
+    change = await plan_unit_change(cluster(n=inventory(GIB)), GIB, MEMORY, former_unit_bytes=MIB)
+    assert (change.before, change.workloads) == ([GIB], ())
+
+
 async def test_the_same_unit_changes_nothing():
     change = await plan_unit_change(cluster(n=inventory(GIB)), GIB, MEMORY)
     assert (change.before, change.finer, change.waiting, change.workloads) == ([GIB], [], [], ())

@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from accelkit.errors import ApiError
+from accelkit.kube import client as module
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
 
@@ -237,7 +238,7 @@ async def test_a_watch_that_says_nothing_for_too_long_is_dead(server):
         return response
 
     async def read_all(api, seen):
-        async with api.stream("/x", query={}, silence_seconds=0.05) as lines:
+        async with api.stream("/x", query={}, silence_seconds=0.5) as lines:
             async for line in lines:
                 seen.append(line)
 
@@ -259,3 +260,25 @@ async def test_of_a_long_answer_that_is_no_status_the_beginning_is_told(server):
         with pytest.raises(ApiError) as raised:
             await api.get("/x")
     assert raised.value.message == "x" * 299 + "y"
+
+
+async def test_an_event_of_many_chunks_is_searched_for_its_end_once(monkeypatch):
+    searched = 0
+
+    class Pending(bytearray):
+        def find(self, sub, start=0):
+            nonlocal searched
+            searched += len(self) - start
+            return super().find(sub, start)
+
+    class Content:
+        async def iter_any(self):
+            for _ in range(100):
+                yield b"x" * 1000
+            yield b"\nsecond\nthi"
+            yield b"rd\n"
+
+    monkeypatch.setattr(module, "bytearray", Pending, raising=False)
+    lines = [line async for line in module._split_lines(Content())]
+    assert lines == [b"x" * 100_000, b"second", b"third"]
+    assert searched < 110_000

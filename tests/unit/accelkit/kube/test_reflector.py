@@ -12,7 +12,8 @@ from accelkit.errors import ApiError
 from accelkit.kube import reflector as module
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import Connection
-from accelkit.kube.reflector import Reflector, list_all
+from accelkit.kube.listing import list_all
+from accelkit.kube.reflector import Reflector
 from accelkit.model.pod import Pod
 
 PATH = "/api/v1/pods"
@@ -77,7 +78,12 @@ class Script:
 @pytest.fixture
 async def cluster(monkeypatch):
     """An API server that answers by script, and a reflector on it."""
-    script, seen, delays = Script(), asyncio.Queue(), []
+    script, seen, delays, unreadable = Script(), asyncio.Queue(), [], []
+
+    def take(kind, pod):
+        if pod.metadata.name == found.fail_on:
+            raise ValueError(pod.metadata.name)
+        seen.put_nowait([kind, pod.metadata.name])
 
     async def sleep(seconds):
         delays.append(seconds)
@@ -96,7 +102,8 @@ async def cluster(monkeypatch):
             Pod,
             query={"fieldSelector": "spec.nodeName=n"},
             on_replace=lambda pods: seen.put_nowait(["list", *(pod.metadata.name for pod in pods)]),
-            on_event=lambda kind, pod: seen.put_nowait([kind, pod.metadata.name]),
+            on_event=take,
+            on_unreadable=lambda *change: unreadable.append(change),
         )
 
         async def expect(*expected):
@@ -108,7 +115,9 @@ async def cluster(monkeypatch):
             tasks.append(asyncio.create_task(reflector.run()))
 
         tasks = []
-        yield SimpleNamespace(
+        found = SimpleNamespace(
+            fail_on="",
+            unreadable=unreadable,
             api=api,
             script=script.answers,
             reflector=reflector,
@@ -117,6 +126,7 @@ async def cluster(monkeypatch):
             expect=expect,
             start=start,
         )
+        yield found
         script.closing.set()
         for task in tasks:
             task.cancel()
@@ -207,7 +217,7 @@ async def test_after_an_event_the_delays_begin_anew(cluster):
         b"<html>",
         b"",
         b'{"items": 1}',
-        b'{"metadata": {}, "items": [{"metadata": 1}]}',
+        b'{"metadata": {}, "items": [1, ]}',
         b'{"metadata": {"continue": "\xff"}}',
         b'{"later":' + b"[" * 90_000,
     ],
@@ -271,3 +281,29 @@ async def test_a_list_that_is_refused_carries_the_servers_words(cluster):
     with pytest.raises(ApiError, match="refused with 403") as raised:
         await list_all(cluster.api, PATH, Pod)
     assert raised.value.status == 403
+
+
+async def test_an_object_of_a_list_that_cannot_be_read_is_left_out(cluster, caplog):
+    items = [pod("a"), {"metadata": {"name": "bad", "uid": "u", "labels": 7}}, 7, pod("b")]
+    answer = {"metadata": {"resourceVersion": "1"}, "items": items}
+    cluster.start(web.json_response(answer), Watch(event("ADDED", "c", "2"), then="stay"))
+    await cluster.expect(["list", "a", "b"], ["ADDED", "c"])
+    assert cluster.reflector.unreadable == 2
+    assert len([each for each in caplog.records if "cannot be read" in each.message]) == 2
+    assert [json.loads(text) for _, text in cluster.unreadable] == items[1:3]
+
+
+async def test_a_change_that_cannot_be_read_is_left_out_and_the_watch_goes_on(cluster):
+    bad = json.dumps({"type": "MODIFIED", "object": {"metadata": {"name": "bad", "resourceVersion": "5"}, "spec": 7}})
+    lines = (bad.encode() + b"\n") * 3
+    cluster.start(page("a"), Watch(lines, event("ADDED", "b", "6"), then="stay"))
+    await cluster.expect(["list", "a"], ["ADDED", "b"])
+    assert cluster.reflector.unreadable == 1
+    assert [kind for kind, _ in cluster.unreadable] == ["MODIFIED"] * 3
+
+
+async def test_a_change_that_its_receiver_fails_on_does_not_end_the_watch(cluster):
+    cluster.fail_on = "bad"
+    cluster.start(page("a"), Watch(event("ADDED", "bad", "2"), event("ADDED", "b", "3"), then="stay"))
+    await cluster.expect(["list", "a"], ["ADDED", "b"])
+    assert cluster.reflector.unreadable == 1

@@ -158,14 +158,16 @@ def test_an_annotation_nested_without_end_harms_nobody_else(world, where):
 
 def test_init_containers_are_charged_as_the_kubelet_passes_devices_on(world):
     text = encode_assignment(Assignment({"i": (Share("a", 8),), "c": (Share("a", 4),)}))
-    world.feed.take_pod_event("ADDED", pod(assignment=text, init=["i"]))
+    bound = pod(assignment=text, init=["i"])
+    bound.spec.init_containers[0].resources.limits = {"accelkit.io/memory": "8"}
+    world.feed.take_pod_event("ADDED", bound)
     assert world.used() == {"a": 8}
 
 
 def test_a_list_makes_up_for_missed_events(world):
     for each in (pod("gone", assignment=shares()), pod("ended", assignment=shares()), pod("waits", on="")):
         world.feed.take_pod_event("ADDED", each)
-    listed = [pod("ended", assignment=shares(), phase="Succeeded"), pod("waits", assignment=shares("b", 6))]
+    listed = [pod("ended", assignment=shares(), phase="Succeeded"), pod("waits", assignment=shares("b", 6), memory=6)]
     assert world.feed.replace_pods(listed) == []
     assert (world.used(), world.feed.pending) == ({"b": 6}, {})
 
@@ -213,7 +215,7 @@ def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
 @pytest.mark.parametrize("text", [INVENTORY, "garbage"])
 def test_a_node_missing_from_a_list_is_forgotten_and_known_again_when_listed(world, text):
     world.feed.replace_nodes([node("m")])
-    assert world.ledger.find_node("n").problem.reason is MisfitReason.UNKNOWN_NODE
+    assert world.ledger.find_node("n") is None
     world.feed.replace_nodes([node("m"), node(inventory=text)])
     expected = MisfitReason.BAD_INVENTORY if text == "garbage" else None
     assert getattr(world.ledger.find_node("n").problem, "reason", None) is expected
@@ -298,9 +300,18 @@ def test_an_assignment_that_leaves_out_what_is_asked_for_does_not_count(world, t
     assert free(world) == [12, 12]
 
 
-def test_an_inventory_that_cannot_be_read_is_decoded_once(world, caplog):
+def test_an_inventory_that_cannot_be_read_is_told_of_once(world, caplog):
     for _ in range(3):
         world.feed.take_node_event("MODIFIED", node(inventory="garbage"))
+    for number in range(3):
+        text = json.dumps({"version": 7, "later": number})
+        world.feed.take_node_event("MODIFIED", node("newer", inventory=text))
+    newer = [record for record in caplog.records if "inventory version 7 is not known" in record.message]
+    assert len(newer) == 1
+    caplog.clear()
+    for number in range(3):
+        text = json.dumps({"version": 1, "unit_bytes": -1 - number, "cards": []})
+        world.feed.take_node_event("MODIFIED", node("other", inventory=text))
     assert len([record for record in caplog.records if "inventory" in record.message]) == 1
 
 

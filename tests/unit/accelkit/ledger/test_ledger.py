@@ -55,6 +55,18 @@ def refusal(ledger, pod, memory=0, node="n"):
     return raised.value.misfit
 
 
+def test_what_the_agent_says_is_held_beyond_assignments_is_not_given_away(ledger):
+    shown = msgspec.structs.replace(inventory(16, 16), uncounted=(Share("0", 6, 300),))
+    ledger.put_node("n", shown)
+    reserve(ledger, P, 4)
+    assert free(ledger) == [6, 16]
+    assert [state.free_compute for state in ledger.find_node("n").list_card_states()] == [700, 1000]
+    ledger.put_node("n", msgspec.structs.replace(shown, uncounted=(Share("0", 0, 0, whole=True),)))
+    assert free(ledger) == [0, 16]
+    ledger.put_node("n", msgspec.structs.replace(shown, uncounted=()))
+    assert free(ledger) == [12, 16]
+
+
 def test_the_last_share_is_reserved_once(ledger):
     reserve(ledger, P, 10)
     assert refusal(ledger, Q, 10).reason is MisfitReason.MEMORY

@@ -16,6 +16,7 @@ from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
+from accelkit.placement.budget import Budget
 from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
@@ -173,19 +174,20 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(node=st.sampled_from(NODES), inventory=INVENTORIES | st.sampled_from([None, InventoryError("garbled")]))
     def put_node(self, node, inventory):
         # Cards that shrink or go may leave pods over what is left; only what we reserve later is ours to answer for.
-        self.bound_past_us = self.bound_past_us or bool(self.ledger.find_node(node).holdings)
+        self.bound_past_us = self.bound_past_us or bool(self.holdings(node))
         self.ledger.put_node(node, inventory)
 
     @rule(node=st.sampled_from(NODES))
     def drop_node(self, node):
-        self.bound_past_us = self.bound_past_us or bool(self.ledger.find_node(node).holdings)
+        self.bound_past_us = self.bound_past_us or bool(self.holdings(node))
         self.ledger.drop_node(node)
 
     @rule(shown=st.sets(st.sampled_from(NODES)))
     def keep_nodes(self, shown):
-        self.bound_past_us = self.bound_past_us or any(self.ledger.find_node(node).holdings for node in NODES)
+        self.bound_past_us = self.bound_past_us or any(map(self.holdings, NODES))
         self.ledger.keep_nodes(shown)
-        assert all(self.ledger.find_node(node).problem for node in set(NODES) - shown)
+        left = [entry for node in set(NODES) - shown if (entry := self.ledger.find_node(node))]
+        assert all(entry.problem and (entry.holdings or entry.unassigned) for entry in left)
 
     @rule(request=consumes(shapes), policy=st.sampled_from(Policy))
     def judge(self, request, policy):
@@ -197,7 +199,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def agree(self, request, policy):
         verdict = self.verdicts.judge(request, policy)
-        for name in self.ledger.list_node_names():
+        for _ in self.verdicts.judge_stale(verdict, self.names(), Budget(10**6)):
+            pass
+        assert verdict.fits | verdict.failing.keys() <= set(self.names())
+        for name in self.names():
             entry = self.ledger.find_node(name)
             expected = entry.problem or place(entry.list_card_states(), request, policy)
             if isinstance(expected, Assignment):
@@ -213,21 +218,28 @@ class LedgerMachine(RuleBasedStateMachine):
             assert found.resolvable == isinstance(alone, Assignment)
             assert found.reason is (alone if isinstance(alone, Misfit) else expected).reason
 
+    def names(self):
+        return [name for name in self.ledger.list_node_names() if name]
+
+    def holdings(self, node):
+        entry = self.ledger.find_node(node)
+        return entry.holdings if entry else {}
+
     def state(self):
-        entries = [self.ledger.find_node(name) for name in self.ledger.list_node_names()]
+        entries = [self.ledger.find_node(name) for name in self.names()]
         return {e.name: (e.inventory, e.problem, dict(e.uses), dict(e.holdings), dict(e.unassigned)) for e in entries}
 
     @invariant()
     def no_card_is_promised_twice(self):
         if not self.bound_past_us:
-            for name in self.ledger.list_node_names():
+            for name in self.names():
                 for state in self.ledger.find_node(name).list_card_states():
                     assert state.free_bytes >= 0
                     assert state.free_compute >= 0
 
     @invariant()
     def use_is_the_sum_of_the_charges(self):
-        for name in self.ledger.list_node_names():
+        for name in self.names():
             entry, seen = self.ledger.find_node(name), {}
             for held in entry.holdings.values():
                 for card, charge in held.charges.items():
@@ -242,7 +254,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_pod_is_in_one_place(self):
-        places = [uid for name in self.ledger.list_node_names() for uid in self.where(name)]
+        places = [uid for name in self.names() for uid in self.where(name)]
         assert len(places) == len(set(places)) == len(self.ledger)
 
     def where(self, name):
@@ -251,7 +263,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_table_shows_what_the_nodes_say(self):
-        rows = {name: row for row, name in enumerate(self.ledger.list_node_names())}
+        rows = {name: row for row, name in enumerate(self.ledger.list_node_names()) if name}
+        assert rows.keys() == {entry.name for entry in self.ledger.list_nodes()}
         for name, row in rows.items():
             entry = self.ledger.find_node(name)
             assert entry.row == row
@@ -264,7 +277,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self):
         for pod in PODS:
             self.ledger.release(pod.uid)
-        for name in self.ledger.list_node_names():
+        for name in self.names():
             entry = self.ledger.find_node(name)
             assert (entry.uses, entry.holdings, entry.unassigned) == ({}, {}, {})
             assert entry.list_card_states() == build_empty_states(entry.list_cards())

@@ -62,6 +62,7 @@ def test_a_node_that_nobody_has_seen_is_named(ledger):
 def test_a_node_that_holds_a_pod_before_it_is_seen_is_unknown_for_good(ledger):
     ledger.confirm(P, "z", Assignment({"c": (Share("a", 4),)}), WANTS.order)
     assert ledger.find_node("z").problem == Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
+    ledger.confirm(Q, "n", Assignment({"c": (Share("a", 4),)}), WANTS.order)
     ledger.drop_node("n")
     assert ledger.find_node("n").problem == Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
 
@@ -73,7 +74,27 @@ def test_nodes_are_listed_by_name_as_long_as_they_are_there_or_hold_pods(ledger)
     assert [entry.name for entry in ledger.list_nodes()] == ["a", "b", "n", "z"]
     ledger.keep_nodes(["b"])
     assert [entry.name for entry in ledger.list_nodes()] == ["b", "z"]
-    assert [ledger.find_node_at(row).name for row in range(4)] == ledger.list_node_names() == ["n", "b", "a", "z"]
+    assert ledger.list_node_names() == ["", "b", "", "z"]
+    assert [entry and entry.name for entry in map(ledger.find_node_at, range(4))] == [None, "b", None, "z"]
+
+
+def test_the_row_of_a_node_that_is_gone_is_another_nodes():
+    ledger = Ledger(unit_bytes=1)
+    for number in range(1000):
+        ledger.put_node(f"n{number}", Inventory(1, (CARD,)))
+        ledger.drop_node(f"n{number}")
+    assert (ledger.table.rows, list(ledger.list_nodes())) == (1, [])
+    ledger.put_node("last", Inventory(1, (CARD,)))
+    assert ledger.find_node("last").row == 0
+
+
+def test_a_node_that_never_was_is_forgotten_with_its_last_pod(ledger):
+    ledger.confirm(P, "z", Assignment({"c": (Share("a", 4),)}), WANTS.order)
+    ledger.confirm_unassigned(UnassignedPod(Q, "z", WANTS, "it has none"))
+    ledger.release(P.uid)
+    assert ledger.find_node("z") is not None
+    ledger.release(Q.uid)
+    assert (ledger.find_node("z"), ledger.list_node_names()) == (None, ["n", ""])
 
 
 def test_the_ledger_counts_its_pods_and_says_whether_one_was_released(ledger):

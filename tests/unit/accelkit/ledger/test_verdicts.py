@@ -10,6 +10,7 @@ from accelkit.model.card import Card, Link
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 
@@ -34,8 +35,10 @@ def setup(**nodes):
     return ledger, ShapeVerdicts(ledger)
 
 
-def judge(verdicts, request):
+def judge(verdicts, request, budget=None):
     verdict = verdicts.judge(request, Policy.BINPACK)
+    for _ in verdicts.judge_stale(verdict, list(verdict.stale), budget or Budget(10**6)):
+        pass
     return verdict.fits, {name: verdict.reasons[number].reason for name, number in verdict.failing.items()}
 
 
@@ -55,7 +58,7 @@ def test_a_kept_verdict_follows_nodes_that_come_fail_and_go():
     ledger.put_node("n", InventoryError("garbled"))
     assert judge(verdicts, simple(10)) == ({"m"}, {"n": MisfitReason.BAD_INVENTORY})
     ledger.drop_node("m")
-    assert judge(verdicts, simple(10)) == (set(), {"n": MisfitReason.BAD_INVENTORY, "m": MisfitReason.UNKNOWN_NODE})
+    assert judge(verdicts, simple(10)) == (set(), {"n": MisfitReason.BAD_INVENTORY})
 
 
 def test_more_cards_than_any_node_has_fit_nowhere():
@@ -163,3 +166,15 @@ def test_many_nodes_are_judged_one_by_one():
     assert fits == {f"n{number}" for number in range(40, 100)}
     assert set(failing) == {f"n{number}" for number in range(40)}
     assert ledger.list_node_names() == [f"n{number}" for number in range(100)]
+
+
+@pytest.mark.parametrize("request_", [simple(10), LINKED])
+def test_reasons_that_no_node_fails_for_any_more_are_dropped(request_):
+    ledger, verdicts = setup(n=cards("a"), m=Inventory(1, ()), o=cards("a"))
+    for turn in range(1000):
+        ledger.put_node("o", InventoryError(f"garbled {turn}"))
+        found = judge(verdicts, request_)
+    kept = verdicts.judge(request_, Policy.BINPACK)
+    assert len(kept.reasons) < 100
+    assert kept.reasons[kept.failing["o"]].detail == "garbled 999"
+    assert found == judge(ShapeVerdicts(ledger), request_)

@@ -64,6 +64,7 @@ def test_observed_allocations_leave_out_what_is_not_there():
         "pods": [{"namespace": "d", "name": "p", "containers": {"c": {}}}],
         "processes": None,
         "version": 1,
+        "left_out": 0,
     }
     (pod,) = decode_allocations(json.dumps(written)).pods
     assert pod == HeldPod("d", "p", {"c": HeldDevices({}, ())}, enforced_by="")

@@ -143,12 +143,18 @@ def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("1", 10**9),
-        ("0.1", 10**8),
-        ("0.01", 10**7),
-        ("0.001", 10**6),
+        ("1", 2**30),
+        ("0.1", 107_374_182),
+        ("0.01", 10_737_418),
+        ("0.001", 1_073_741),
+        (".10", 107_374_182),
+        ("0.1GiB", 107_374_182),
+        ("0.001 Gi", 1_073_741),
+        ("107374182B", 107_374_182),
         ("1GB", 10**9),
         ("100MB", 10**8),
+        ("0.1GB", 10**8),
+        ("0.001GB", 10**6),
         ("1GiB", 2**30),
         ("1024 MiB", 2**30),
         (" 1Mi ", 2**20),
@@ -159,9 +165,12 @@ def test_a_unit_is_one_of_the_list_however_it_is_written(text, size):
     assert format_unit(size) in UNITS
 
 
-@pytest.mark.parametrize("text", ["", "x", "1B", "3GiB", "0.1GiB", "1024", "0", "-1", "0.0001", "1e-3", ".", "1.2.3"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "1B", "3GiB", "0.2", "0.2GiB", "0.1MiB", "102.4MiB", "1024", "0", "-1", "0.0001", "1e-3", ".", "1.2.3"],
+)
 def test_any_other_unit_is_refused_with_the_list(text):
-    with pytest.raises(QuantityError, match=r"no unit of memory; choose one of 1GiB, 1GB, 512MiB.*1MiB, 0\.001GB"):
+    with pytest.raises(QuantityError, match=r"no unit of memory; choose one of 1GiB, 1GB, 512MiB.*0\.001GB"):
         parse_unit(text)
 
 
@@ -208,10 +217,15 @@ def test_a_size_without_an_i_is_decimal(suffix):
 
 def test_units_are_known_by_these_names():
     assert list(UNITS) == [
-        *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GB", "8MiB"),
-        *("4MiB", "2MiB", "1MiB", "0.001GB"),
+        *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GiB"),
+        *("0.01GB", "8MiB", "4MiB", "2MiB", "0.001GiB", "1MiB", "0.001GB"),
     ]
-    assert [format_unit(parse_size(name)) for name in UNITS] == list(UNITS)
+    assert [format_unit(parse_unit(name)) for name in UNITS] == list(UNITS)
+
+
+@pytest.mark.parametrize(("unit", "times"), [("1", 1), ("0.1", 10), ("0.01", 100), ("0.001", 1000)])
+def test_a_card_has_as_many_gcushare_units_as_its_manual_says(unit, times):
+    assert all(size * 2**30 // parse_unit(unit) == size * times for size in range(1, 1025))
 
 
 def test_the_smallest_size_is_one_byte():

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from cryptography import x509
 
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
 from accelkit.model.validity import find_end
 
 

@@ -15,6 +15,7 @@ from accelkit.model.assignment import (
     Share,
     decode_assignment,
     encode_assignment,
+    is_equal,
 )
 from accelkit.model.card import MAX_CARD_ID, Card, Health, Link
 from accelkit.model.inventory import (
@@ -122,6 +123,9 @@ def test_an_inventory_is_written_with_its_version_and_without_what_cards_do_not_
         "next_unit_bytes": 0,
         "problem": "",
         "topology": [],
+        "uncounted": [],
+        "former_units": [],
+        "library_problems": [],
     }
 
 
@@ -161,6 +165,22 @@ def test_a_card_id_leaves_the_kubelet_room_for_device_numbers():
     for wrong in ("x" * 49, "", "a::b"):
         with pytest.raises(InventoryError, match="impossible card id"):
             encode_inventory(Inventory(1, (Card(wrong, "v", "m", 1),)))
+
+
+LONG = "\N{GRINNING FACE}" * 15_000
+
+
+@pytest.mark.parametrize(
+    "inventory",
+    [
+        Inventory(1, (Card(LONG, "v", "m", 1),)),
+        Inventory(1, (), uncounted=(Share(LONG, -1),)),
+    ],
+)
+def test_what_a_bad_inventory_says_is_not_repeated_at_length(inventory):
+    with pytest.raises(InventoryError) as caught:
+        decode_inventory(msgspec.json.encode(inventory).decode())
+    assert len(caught.value.message) < 300
 
 
 def test_an_inventory_takes_64_kib_and_no_byte_more():
@@ -228,8 +248,8 @@ def test_a_container_that_asks_for_cards_asks_for_no_more_than_it_says():
         link="",
         numa="",
         policy="",
-        allowed=(),
-        denied=(),
+        allowed=frozenset(),
+        denied=frozenset(),
     )
     assert PodRequest((request,)).order == [("c", Kind.APP)]
 
@@ -260,3 +280,10 @@ def test_a_pod_whose_containers_have_ended_is_terminal(phase, terminal):
 
 def test_a_pod_is_written_as_people_name_it():
     assert str(PodRef("d", "p", "u")) == "d/p"
+
+
+def test_assignments_are_the_same_whatever_is_moving_and_in_any_order():
+    one = Assignment({"c": (Share("a", 1), Share("b", 1)), MOVING: (Share("c", 1),)})
+    assert is_equal(one, Assignment({"c": (Share("b", 1), Share("a", 1)), "d": ()}))
+    assert is_equal(Assignment({"c": (Share("a", 1, whole=True),)}), Assignment({"c": (Share("a", 2, whole=True),)}))
+    assert not is_equal(one, Assignment({"c": (Share("a", 2),)}))

@@ -1,23 +1,34 @@
 from __future__ import annotations
 
 import pytest
+from device_names import unit
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError, DevicePluginError
 from accelkit.kube.paths import NODES, build_node_path
-from accelkit.model.assignment import Assignment, Share
+from accelkit.model.assignment import Share
 from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory, encode_inventory
+from accelkit.model.inventory import (
+    INVENTORY_ANNOTATION,
+    MAX_FORMER_UNITS,
+    FormerUnit,
+    Inventory,
+    decode_inventory,
+    encode_inventory,
+)
 from accelkit.node import advertising
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.advertising import Advertising, choose_unit
-from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.assigned_pod import SharingPod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.own_node import OwnNode
 from accelkit.vendors.profiles import load_profiles
 
 GIB, MIB = 2**30, 2**20
 MEMORY = "accelkit.io/memory"
+# 2026-01-01T00:00:00Z
+NOW = 1_767_225_600
+STARTED = "2026-01-01T00:00:00Z"
 PROFILE = load_profiles()["simulated"]
 
 
@@ -26,9 +37,7 @@ def found(name, memory):
 
 
 def pod(unit, *, admitted=True):
-    return AssignedPod(
-        "u", "d", "p", ("", "p"), ("c",), Assignment({"c": (Share("a", 2 * unit),)}), units={"c": 2}, admitted=admitted
-    )
+    return SharingPod("d", "p", unit, STARTED if admitted else None)
 
 
 class Node:
@@ -39,14 +48,26 @@ class Node:
         self.api.store(NODES, {"metadata": {"name": "n", "annotations": {}}})
         self.shown = []
         self.pods = []
+        self.learnt = []
+        # Almost a whole second: its rest is waited for.
+        self.now = NOW + 0.99
         self.after_refresh = None
         self.root = tmp_path
         monkeypatch.setattr(advertising, "list_pod_resources", self._held)
 
-    def agent(self, told):
+    def agent(self, told, *, former=None):
         # Each look at the node is a long time after the one before.
         node = OwnNode(self.api, "n", clock=iter(range(0, 10**6, 1000)).__next__)
-        return Advertising(node, self.root, told_unit_bytes=told, resource=MEMORY, pods=self, plugins=[self])
+        return Advertising(
+            node,
+            self.root,
+            told_unit_bytes=told,
+            resource=MEMORY,
+            pods=self,
+            plugins=[self],
+            former_unit_bytes=former,
+            clock=lambda: self.now,
+        )
 
     def publish(self, inventory):
         self.annotations[INVENTORY_ANNOTATION] = encode_inventory(inventory)
@@ -68,8 +89,11 @@ class Node:
         if not self.shown or self.shown[-1] != shown or in_use:
             self.shown.append(shown)
 
-    def list_assigned(self):
+    def list_sharing(self):
         return self.pods
+
+    def learn_cards(self, cards):
+        self.learnt.append(cards)
 
     async def refresh(self):
         if self.after_refresh is not None:
@@ -78,9 +102,9 @@ class Node:
     async def _held(self, _root):
         answer = resources.ListPodResourcesResponse()
         for each in self.pods:
-            if each.admitted:
+            if each.started_at:
                 container = answer.pod_resources.add(name=each.name, namespace=each.namespace).containers.add(name="c")
-                container.devices.add(resource_name=MEMORY, device_ids=["a::0", "a::1"])
+                container.devices.add(resource_name=MEMORY, device_ids=[unit("a", 0), unit("a", 1)])
         return answer
 
 
@@ -175,9 +199,21 @@ async def test_an_inventory_that_cannot_be_read_is_written_anew(node):
     assert node.published.unit_bytes == 4
 
 
-async def test_topology_is_published_with_the_cards(node):
-    await node.agent(4).update([found("a", 16)], topology=("X",))
-    assert node.published.topology == ("X",)
+@pytest.mark.parametrize("memory", [16, 10**9])
+async def test_topology_and_libraries_are_published_with_the_cards(node, memory):
+    await node.agent(4).update([found("a", memory)], topology=("X",), library_problems=("it is silent",))
+    assert (node.published.topology, node.published.library_problems) == (("X",), ("it is silent",))
+
+
+async def test_what_no_assignment_says_is_published_and_stays_until_the_kubelet_was_asked(node):
+    held = (Share("a", 2),)
+    await node.agent(4).update([found("a", 16)], uncounted=held)
+    assert node.published.uncounted == held
+    again = node.agent(4)
+    await again.update([found("a", 16)], uncounted=None)
+    assert node.published.uncounted == held
+    await again.update([found("a", 16)], uncounted=())
+    assert node.published.uncounted == ()
 
 
 async def test_an_inventory_that_somebody_deleted_is_written_anew(node):
@@ -188,10 +224,8 @@ async def test_an_inventory_that_somebody_deleted_is_written_anew(node):
     assert node.published.unit_bytes == 4
 
 
-def sharing(name, unit, *, admitted=True, units=4, whole=False):
-    assignment = Assignment({"c": (Share("a", units * unit, whole=whole),)})
-    asked = {} if whole else {"c": units}
-    return AssignedPod(f"uid-{name}", "d", name, ("", name), ("c",), assignment, units=asked, admitted=admitted)
+def sharing(name, unit, *, admitted=True):
+    return SharingPod("d", name, unit, STARTED if admitted else None)
 
 
 def choose(told, present, *pods, holders=None):
@@ -216,15 +250,66 @@ def test_a_coarser_unit_waits_for_the_pods_of_the_finer():
     assert choose(GIB, MIB, sharing("old", GIB)) == GIB
 
 
-def test_a_node_whose_unit_nobody_remembers_goes_by_its_pods():
-    assert choose(GIB, None, sharing("p", MIB), sharing("q", GIB)) == MIB
+def test_a_node_whose_unit_nobody_remembers_takes_the_clusters():
+    assert choose(GIB, None, sharing("p", GIB)) == GIB
 
 
-def test_whole_cards_hold_no_unit_up():
-    assert choose(GIB, MIB, sharing("p", 7, whole=True), holders=[]) == GIB
+def test_pods_in_a_unit_finer_than_the_node_ever_had_hold_none_up():
+    assert choose(256 * MIB, GIB, sharing("taken-over", MIB)) == 256 * MIB
 
 
 @pytest.mark.parametrize(("told", "present"), [(MIB, GIB), (GIB, MIB)])
 def test_devices_of_an_unknown_amount_keep_the_unit(told, present):
     assert choose(told, present, holders=[("d", "stray")]) == present
     assert choose_unit(told, present, [], None) == present
+
+
+async def test_the_unit_before_is_published_with_the_second_of_the_change(node):
+    node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
+    node.pods = [pod(4)]
+    assert await node.agent(1).update([found("a", 16)])
+    assert (node.published.unit_bytes, node.published.former_units) == (1, (FormerUnit(4, NOW),))
+    assert (node.learnt[-1].unit_bytes, node.learnt[-1].former_units) == (1, (FormerUnit(4, NOW),))
+
+
+async def test_a_unit_in_which_no_pod_holds_devices_any_more_is_forgotten(node):
+    history = (FormerUnit(4, NOW - 20), FormerUnit(2, NOW - 10), FormerUnit(8, NOW + 10))
+    node.publish(Inventory(1, (Card("a", "v", "m", 16),), former_units=history))
+    node.pods = [SharingPod("d", "p", 2, "2025-12-31T23:59:45Z")]
+    agent = node.agent(1)
+    assert await agent.update([found("a", 16)])
+    assert node.published.former_units == history[1:2]
+    node.pods = []
+    assert await agent.update([found("a", 16)])
+    assert node.published.former_units == ()
+
+
+async def test_a_clock_that_was_put_back_leaves_the_history_in_order(node):
+    node.publish(Inventory(4, (Card("a", "v", "m", 16),), former_units=(FormerUnit(8, NOW + 60),)))
+    node.pods = [SharingPod("d", "p", 8, STARTED)]
+    assert await node.agent(1).update([found("a", 16)])
+    assert node.published.former_units == (FormerUnit(8, NOW + 60), FormerUnit(4, NOW + 60))
+
+
+async def test_a_node_of_another_release_has_its_unit_as_history(node):
+    node.pods = [SharingPod("d", "p", 2, "2025-12-31T23:59:00Z")]
+    assert await node.agent(4, former=2).update([found("a", 16)])
+    assert (node.published.unit_bytes, node.published.former_units) == (4, (FormerUnit(2, NOW),))
+
+
+async def test_a_node_that_had_an_inventory_knows_its_own_history(node):
+    node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
+    node.pods = [pod(4)]
+    assert await node.agent(4, former=2).update([found("a", 16)])
+    assert node.published.former_units == ()
+    node.annotations[INVENTORY_ANNOTATION] = "garbage"
+    assert await node.agent(4, former=2).update([found("a", 16)])
+    assert node.published.former_units == ()
+
+
+async def test_a_unit_stays_while_pods_hold_devices_in_as_many_as_can_be_remembered(node):
+    history = tuple(FormerUnit(2, NOW + number) for number in range(MAX_FORMER_UNITS))
+    node.publish(Inventory(4, (Card("a", "v", "m", 16),), former_units=history))
+    node.pods = [SharingPod("d", f"p{n}", 4, f"2026-01-01T00:00:0{n}Z") for n in range(MAX_FORMER_UNITS)]
+    assert not await node.agent(1).update([found("a", 16)])
+    assert (node.published.unit_bytes, len(node.published.former_units)) == (4, MAX_FORMER_UNITS)

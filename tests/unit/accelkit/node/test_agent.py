@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from click.testing import CliRunner
 
+from accelkit.cli import main
 from accelkit.errors import DevicePluginError
 from accelkit.node.agent import run_until
 
@@ -49,3 +51,10 @@ async def test_the_error_of_one_loop_ends_the_others_and_is_raised_as_it_is():
         with pytest.raises(DevicePluginError, match="too many devices"):
             await run_until(asyncio.Event(), [other.run(), failing()])
     assert other.cancelled
+
+
+@pytest.mark.parametrize("folder", ["/dev/shm", "/dev/shm/"])
+def test_pods_are_never_given_the_hosts_shared_memory(folder):
+    done = CliRunner().invoke(main, ["node-agent", "--node-name", "n", "--mps-shared-memory", folder])
+    assert done.exit_code == 1
+    assert "pods are not given the host's /dev/shm" in done.output

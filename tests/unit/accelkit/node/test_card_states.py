@@ -15,10 +15,17 @@ PROFILES = load_profiles()
 class Monitor:
     def __init__(self):
         self.told = {}
+        self.faults = {}
 
     def observe(self, cards):
         self.asked = [each.card.id for each in cards]
         return self.told
+
+    def list_faults(self):
+        return self.faults
+
+    def remember_fault(self, card, fault):
+        self.faults[card] = fault
 
 
 @pytest.fixture
@@ -82,3 +89,12 @@ def test_a_card_that_lost_its_name_with_its_driver_is_no_new_one(states):
     assert seen(states.update([found("place", 0, bdf="0000:19:00.0")], frozenset())) == [("GPU-1", "unhealthy", GONE)]
     other = replace(found("GPU-2", 0, bdf="0000:19:00.0"), driver="nvidia")
     assert ("GPU-2", "healthy", "") in seen(states.update([other], frozenset()))
+
+
+def test_what_is_not_mended_is_published_and_taken_over_again(states, monitor):
+    monitor.faults = {"a": "xid 79 at b"}
+    (card,) = [each.card for each in states.update([found("a", 0)], frozenset())]
+    assert card.fault == "xid 79 at b"
+    monitor.faults = {}
+    states.remember([card, found("b", 1).card], {}, set())
+    assert monitor.faults == {"a": "xid 79 at b"}

@@ -24,7 +24,20 @@ def test_the_cards_of_a_host_are_listed(tmp_path):
 
 def test_a_host_without_cards_says_so(tmp_path):
     assert "no card was found" in run("--host-root", tmp_path).stdout
-    assert json.loads(run("--host-root", tmp_path, "-o", "json").stdout) == {"cards": []}
+    assert json.loads(run("--host-root", tmp_path, "-o", "json").stdout) == {
+        "cards": [],
+        "libraries": {},
+        "missing": [],
+    }
+
+
+def test_the_vendors_libraries_are_listed_and_what_is_wrong_with_them(tmp_path):
+    FakeHost(tmp_path).add("enflame", 1, "S60")
+    shown = json.loads(run("--host-root", tmp_path, "-o", "json").stdout)
+    [library] = shown["libraries"]["enflame"]
+    assert (library["name"], library["state"]) == ("libefml.so", "missing")
+    table = run("--host-root", tmp_path).stdout
+    assert "libefml.so: it is in none of the host's library folders" in table
 
 
 def test_a_root_that_is_none_is_refused(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from fake_api.server import FakeApi
@@ -7,10 +9,16 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError
 from accelkit.kube.paths import PODS
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Pod
+from accelkit.node import pods as module
+from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
 from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.pod_reading import PodReader
 
+NODE = NodeCards({"a": Card("a", "v", "m", 16)}, 1)
 ASSIGNMENT = Assignment({"c": (Share("a", 4),)})
 
 
@@ -19,7 +27,11 @@ def pod(name, *, text=None, phase="Running", created="2024-01-01T00:00:00Z", nod
     metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "creationTimestamp": created}
     return {
         "metadata": metadata | {"annotations": {ASSIGNMENT_ANNOTATION: text} if text else {}},
-        "spec": {"nodeName": node, "initContainers": [{"name": "i"}], "containers": [{"name": "c"}]},
+        "spec": {
+            "nodeName": node,
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": "4"}}}],
+        },
         "status": {"phase": phase},
     }
 
@@ -38,7 +50,9 @@ def show(api, *pods):
 
 @pytest.fixture
 def pods(api):
-    return NodePods(api, "n", load_dialect("native"))
+    pods = NodePods(api, "n", load_dialect("native"))
+    pods.learn_cards(NODE)
+    return pods
 
 
 def names(pods):
@@ -91,8 +105,116 @@ async def test_a_pod_that_ends_while_the_list_is_read_stays_ended(pods, api):
 async def test_the_units_and_the_admission_of_a_pod_are_read(api, pods):
     started = pod("p")
     started["spec"]["containers"][0]["resources"] = {"limits": {"accelkit.io/memory": "4", "cpu": "1"}}
-    started["spec"]["initContainers"][0]["resources"] = {"limits": {"accelkit.io/memory": "-1"}}
     started["status"]["startTime"] = "2024-01-01T00:00:00Z"
     show(api, started, pod("q"))
     await pods.refresh()
-    assert [(each.units, each.admitted) for each in pods.list_assigned()] == [({"c": 4}, True), ({}, False)]
+    assert [(each.units, each.admitted) for each in pods.list_assigned()] == [({"c": 4}, True), ({"c": 4}, False)]
+
+
+def forged(*shares, **containers):
+    return encode_assignment(Assignment({"c": shares, **containers}))
+
+
+async def test_an_assignment_is_believed_in_the_amounts_of_the_limits(api, pods):
+    show(api, pod("p", text=forged(Share("a", 16), ghost=(Share("a", 9),))))
+    await pods.refresh()
+    (found,) = pods.list_pods()
+    assert found.assigned.assignment == ASSIGNMENT
+    assert found.disbelieved == "it gives cards to container ghost, which asks for none"
+
+
+async def test_what_cannot_be_believed_is_no_assignment(api, pods, caplog):
+    show(api, pod("p", text=forged(Share("z", 4))))
+    for _ in range(3):
+        await pods.refresh()
+        (found,) = pods.list_pods()
+    assert (found.assigned, found.disbelieved) == (None, "container c was given card z, which its node does not have")
+    assert len(caplog.records) == 1
+    pods.learn_cards(NodeCards({"z": Card("z", "v", "m", 16)}, 1))
+    assert names(pods) == ["p"]
+
+
+async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch, caplog):
+    show(api, pod("p"))
+    await pods.refresh()
+
+    async def wait(*_, **__):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(module, "_REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(api, "get_page", wait)
+    async with asyncio.timeout(30):
+        await pods.refresh()
+    assert names(pods) == ["p"]
+    assert "cannot read this node's pods: no answer in 0.01 s" in caplog.text
+
+
+async def test_a_static_pod_keeps_its_identity_where_lists_are_trimmed(api, pods):
+    mirror = pod("p")
+    keys = ("kubernetes.io/config.hash", "kubernetes.io/config.mirror")
+    mirror["metadata"]["annotations"] |= dict.fromkeys(keys, "static-uid") | {"x": "y"}
+    show(api, mirror)
+    pods.confirm([("d", "p")])
+    await pods.refresh()
+    assert [each.cgroup_uid for each in pods.list_pods()] == ["static-uid"]
+
+
+async def test_a_pod_that_asks_for_nothing_has_no_assignment(api, pods):
+    plain = pod("p")
+    plain["spec"]["containers"][0]["resources"] = {}
+    zero = pod("zero")
+    zero["spec"]["containers"][0]["resources"]["limits"]["accelkit.io/memory"] = "0"
+    show(api, plain, zero)
+    await pods.refresh()
+    assert (names(pods), pods.list_sharing()) == ([], [])
+
+
+async def test_compute_is_what_was_seen_first_also_after_a_new_list(api, pods):
+    for compute in (250, 900, 0):
+        show(api, pod("p", text=forged(Share("a", 4, compute))))
+        await pods.refresh()
+        pods._replace([msgspec.convert(pod("p", text=forged(Share("a", 4, compute))), Pod)])
+        (found,) = pods.list_assigned()
+        assert found.assignment.containers["c"][0].compute == 250
+
+
+async def test_the_unit_of_a_pod_follows_from_its_start_and_the_nodes_history(api, pods):
+    old, new, waiting = pod("old"), pod("new"), pod("waiting")
+    old["status"]["startTime"], new["status"]["startTime"] = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+    show(api, old, new, waiting)
+    await pods.refresh()
+    pods.learn_cards(NodeCards(NODE.cards, 2, (FormerUnit(8, 1_767_225_600),)))
+    assert {each.name: each.unit_bytes for each in pods.list_sharing()} == {"old": 8, "new": 2, "waiting": 2}
+    assert {each.name: each.assignment.containers["c"][0].memory_bytes for each in pods.list_assigned()} == {
+        "old": 32,
+        "new": 8,
+        "waiting": 8,
+    }
+    # What was written tells that one was assigned in another unit than it would be given.
+    assert [each.find_other_unit("c", 2) for each in pods.list_assigned() if each.name == "waiting"] == [1]
+
+
+async def test_only_a_mirror_pod_that_the_kubelet_shows_has_another_cgroup(api, pods):
+    taken = {"kubernetes.io/config.hash": "uid-q", "kubernetes.io/config.mirror": "uid-q"}
+    static = {"kubernetes.io/config.hash": "abc", "kubernetes.io/config.mirror": "abc"}
+    thief, victim, mirror = pod("p"), pod("q"), pod("m")
+    thief["metadata"]["annotations"] |= taken
+    mirror["metadata"]["annotations"] |= static
+    show(api, thief, victim, mirror)
+    await pods.refresh()
+    for shown, expected in ((set(), "uid-m"), ({("d", "p"), ("d", "q"), ("d", "m")}, "abc")):
+        pods.confirm(shown)
+        cgroups = {each.pod.ref.name: each.cgroup_uid for each in pods.list_pods()}
+        assert cgroups == {"p": "uid-p", "q": "uid-q", "m": expected}
+        assert pods.list_uids() == {"uid-p", "uid-q", "uid-m", expected}
+
+
+@pytest.mark.parametrize("reads", [(PodReader, "read"), (NodePods, "_believe")])
+async def test_a_pod_that_cannot_be_read_is_left_out_and_told_of_once(api, pods, monkeypatch, caplog, reads):
+    show(api, pod("bad"), pod("q"))
+    read = getattr(*reads)
+    monkeypatch.setattr(*reads, lambda self, each: read(self, each) if each.ref.name == "q" else 1 / 0)
+    for _ in range(3):
+        await pods.refresh()
+    assert names(pods) == ["q"]
+    assert len(caplog.records) == 1

@@ -269,3 +269,8 @@ def test_cards_that_differ_in_their_links_alone_are_both_tried():
 )
 def test_a_card_that_a_later_container_needs_is_left_to_it(states, first, second):
     assert chosen(states, pod(wants(name="1", **first), wants(name="2", **second))) == {"1": "b", "2": "a"}
+
+
+def test_compute_that_others_took_too_much_of_is_nothing_to_those_who_ask_for_none():
+    assert chosen([used("a", 16, compute=-1)], pod(wants(4))) == {"c": "a"}
+    assert reason([used("a", 16, compute=-1)], pod(wants(4, compute=1))) is MisfitReason.COMPUTE

@@ -7,6 +7,7 @@ import pytest
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.budget import Budget, limit_steps
 from accelkit.placement.fit import CardState, build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import MAX_SCORE, Policy, rank_card, score_node
@@ -73,7 +74,7 @@ def test_the_error_of_a_misfit_carries_it_and_says_it():
         (wants(17, 1001), Misfit(MisfitReason.MEMORY, 1)),
         (wants(17, model="m"), Misfit(MisfitReason.MEMORY, 1)),
         (wants(1, model="n", number=2), Misfit(MisfitReason.MODEL, 2, "n")),
-        (wants(1, allowed=(7,)), Misfit(MisfitReason.MEMORY, 1)),
+        (wants(1, allowed=frozenset({7})), Misfit(MisfitReason.MEMORY, 1)),
         (wants(1, link="any", number=2), Misfit(MisfitReason.CONSTRAINT, 2, "c")),
     ],
 )
@@ -142,9 +143,13 @@ def different(count):
     return [CardState(Card(f"{each}", "v", "m", 10_000), each + 1, 1000, empty=False) for each in range(count)]
 
 
-def test_a_search_is_given_up_after_5000_steps():
-    assert misfit(different(5000), wants(1, numa="single")).reason is MisfitReason.CONSTRAINT
-    assert misfit(different(5001), wants(1, numa="single")).reason is MisfitReason.TOO_COMPLEX
+def test_a_search_is_given_up_after_1000_steps_and_what_a_straight_search_takes():
+    policy, request = Policy.BINPACK, PodRequest((wants(1, numa="single"),))
+    assert limit_steps(500, request.containers) == 1502
+    enough, too_little = Budget(500), Budget(499)
+    assert place(different(500), request, policy, enough).reason is MisfitReason.CONSTRAINT
+    assert place(different(500), request, policy, too_little).reason is MisfitReason.TOO_COMPLEX
+    assert (enough.steps, too_little.is_spent()) == (0, True)
 
 
 def test_a_pod_of_128_containers_is_placed_and_one_of_more_is_not():

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from fake_api.kubeconfig import write_kubeconfig
 from ports import free_port
 
-from accelkit.install.certificates import Authority
+from accelkit.install.certificates.issuing import Authority
 from accelkit.sandbox.control_plane import probe_default_account, probe_http
 from accelkit.sandbox.layout import SandboxPaths
 

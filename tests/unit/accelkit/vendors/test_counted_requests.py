@@ -68,6 +68,14 @@ def test_one_of_two_resources_that_count_cards_may_be_zero():
     assert "ask for one of them" in refusal(container({CARD: 1, "gpu.intel.com/xe": 2}))
 
 
+@pytest.mark.parametrize("other", [CARD, SLICES])
+@pytest.mark.parametrize("resource", ["accelkit.io/memory", "accelkit.io/cards"])
+def test_a_container_to_which_two_device_plugins_would_give_devices_is_refused(resource, other):
+    said = refusal(container({resource: 4, other: 1}))
+    assert said.startswith(f"container c asks for {resource} and for cards in another system's resources")
+    assert read(container({resource: 4, other: 0}))[0].container == "c"
+
+
 @pytest.mark.parametrize(("slices", "compute"), [(1, 166), (3, 500), (5, 833), (6, 1000)])
 def test_slices_are_sixths_of_one_card(slices, compute):
     assert read(container({SLICES: slices})) == (ContainerRequest("c", Kind.APP, 1, 0, compute),)
@@ -87,9 +95,9 @@ def test_a_pod_without_rules_is_left_as_it_is():
 @pytest.mark.parametrize(
     ("annotations", "allowed", "denied"),
     [
-        ({"gas-allow": "card3, card12,card3"}, (3, 12), ()),
-        ({"gas-deny": " card1 ,,card0"}, (), (0, 1)),
-        ({"gas-allow": "card0", "gas-deny": "card1"}, (0,), (1,)),
+        ({"gas-allow": "card3, card12,card3"}, {3, 12}, set()),
+        ({"gas-deny": " card1 ,,card0"}, set(), {0, 1}),
+        ({"gas-allow": "card0", "gas-deny": "card1"}, {0}, {1}),
     ],
 )
 def test_rules_bound_the_cards_of_every_container(annotations, allowed, denied):
@@ -108,7 +116,7 @@ def test_containers_that_share_a_card_follow_the_first_of_them():
     one = {CARD: 1}
     found = read(*(container(one, name) for name in "abcd"), **{"gas-same-gpu": "d, b ,c"})
     assert [each.same_card_as for each in found] == ["", "", "b", "b"]
-    assert {each.allowed for each in found} == {()}
+    assert {each.allowed for each in found} == {frozenset()}
 
 
 @pytest.mark.parametrize(
@@ -132,4 +140,16 @@ def test_rules_leave_what_a_container_says_itself():
     entry = '{"b": {"same_card_as": "a"}}'
     limits = {"accelkit.io/memory": 1}
     found = read(*(container(limits, name) for name in "ab"), **{"accelkit.io/request": entry, "gas-deny": "card0"})
-    assert [(each.same_card_as, each.denied) for each in found] == [("", (0,)), ("a", (0,))]
+    assert [(each.same_card_as, each.denied) for each in found] == [("", {0}), ("a", {0})]
+
+
+@pytest.mark.parametrize("name", ["gpu.intel.com/memory", "gpu.intel.com/tiles", "gpu.intel.com/xe_bandwidth"])
+def test_an_amount_that_nobody_here_counts_is_refused_with_those_that_are(name):
+    said = refusal(container({CARD: 1, name: "99999G"}))
+    assert f"asks for {name}, which cannot be counted" in said
+    assert all(known in said for known in (CARD, MEMORY, COMPUTE))
+    assert read(container({CARD: 1, name: "0"}))[0].cards == 1
+
+
+def test_what_only_watches_cards_is_no_amount():
+    assert read(container({CARD: 1, "gpu.intel.com/i915_monitoring": 1, "cpu": 1}))[0].cards == 1

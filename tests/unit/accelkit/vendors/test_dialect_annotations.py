@@ -164,7 +164,7 @@ def test_gas_splits_a_containers_amounts_over_its_cards():
 
 def test_gas_lists_bound_the_choice_of_cards():
     (container,) = gas({"c": {"gpu.intel.com/xe": 1}}, **{"gas-allow": "card3,card0", "gas-deny": "card1"})
-    assert (container.allowed, container.denied) == ((0, 3), (1,))
+    assert (container.allowed, container.denied) == ({0, 3}, {1})
 
 
 def test_gas_puts_containers_on_the_same_card():

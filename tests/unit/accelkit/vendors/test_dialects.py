@@ -107,6 +107,12 @@ def test_a_sentence_is_filled_with_the_cards_and_the_detail():
     assert native.format_misfit(Misfit(MisfitReason.MODEL, detail="H100")) == "no card of model H100"
 
 
+def test_what_a_user_wrote_is_shortened_in_a_sentence_that_each_node_repeats():
+    sentence = load_dialect("native").format_misfit(Misfit(MisfitReason.MODEL, detail="\x1b[2J" + "x" * 2**18))
+    assert len(sentence) < 300
+    assert sentence.isprintable()
+
+
 def test_dialects_are_listed_by_name_and_those_that_we_serve_apart():
     assert list_dialect_names() == ["aliyun", "gas", "gcushare", "gcushare-2025", "native"]
     assert list_dialect_names(advertised=True) == ["aliyun", "gcushare", "native"]

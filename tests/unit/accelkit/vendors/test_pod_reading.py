@@ -8,7 +8,7 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, 
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.vendors.dialects import load_dialects
-from accelkit.vendors.pod_reading import DeviceLimit, PodReader
+from accelkit.vendors.pod_reading import PodReader
 from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 MEMORY, CARDS, GCU = "accelkit.io/memory", "accelkit.io/cards", "enflame.com/gcu-memory"
@@ -48,12 +48,7 @@ def test_a_pod_that_names_a_resource_of_an_init_container_alone_is_read():
 
 def test_a_limit_of_zero_asks_but_is_no_request():
     found = read(container(memory=0, cards="0"))
-    assert (found.asks, found.read_request(1), list(found.list_device_limits()), found.read_memory_units()) == (
-        True,
-        None,
-        [],
-        {},
-    )
+    assert (found.asks, found.read_request(1), found.read_memory_units()) == (True, None, {})
 
 
 @pytest.mark.parametrize("annotations", [{"assignment": encode_assignment(ASSIGNMENT)}, {"request": "{}"}])
@@ -101,7 +96,6 @@ def test_the_kubelet_goes_by_limits_whatever_annotations_say():
         ("c", 1, 4),
         ("whole", 1, 0),
     ]
-    assert list(found.list_device_limits()) == [DeviceLimit("c", MEMORY, False), DeviceLimit("whole", CARDS, True)]
 
 
 def test_units_that_cannot_be_read_are_left_out():
@@ -122,25 +116,47 @@ def test_what_an_object_does_not_say_is_empty():
     assert (dict(found.annotations), found.assignment) == ({}, None)
 
 
-def test_a_reading_keeps_the_limits_as_they_are_written_and_all_dialects():
-    found = read(container(memory="8k", cpu=2), {"name": "b"}, request="{}")
-    assert [dict(each.limits) for each in found.containers] == [{MEMORY: "8k", "cpu": 2}, {}]
+def test_a_reading_keeps_the_limits_of_dialects_as_they_are_written_and_all_dialects():
+    found = read(container(memory="8k", cpu=2, **{"gpu.intel.com/tiles": 3}), {"name": "b"}, request="{}")
+    assert [dict(each.limits) for each in found.containers] == [{MEMORY: "8k", "gpu.intel.com/tiles": 3}, {}]
     assert dict(found.annotations) == {REQUEST_ANNOTATION: "{}"}
     assert found.dialects == load_dialects(["native", "gcushare", "gas"])
+
+
+def test_of_thousands_of_foreign_limits_a_reading_keeps_few():
+    foreign = {f"a.example/{i}": "1" for i in range(5000)} | {f"gpu.intel.com/x{i}": "1" for i in range(5000)}
+    found = read(container(**foreign, **{"gpu.intel.com/i915": 1}))
+    assert len(found.containers[0].limits) < 20
+    with pytest.raises(RequestError, match="which cannot be counted"):
+        found.read_request(1)
+
+
+def test_a_trimmed_pod_is_read_as_before():
+    foreign = {f"a.example/{i}": "1" for i in range(100)}
+    for limits in ({MEMORY: "2"}, {"gpu.intel.com/i915": 1, "gpu.intel.com/tiles": "1"}):
+        pod = build_pod(foreign | limits, {REQUEST_ANNOTATION: "{}", "gas-deny": "card1", "x": "y" * 1000, "kept": "z"})
+        before = READER.read(pod)
+        READER.trim(pod, keep=["kept"])
+        assert READER.read(pod) == before
+        assert pod.metadata.annotations == {REQUEST_ANNOTATION: "{}", "gas-deny": "card1", "kept": "z"}
+        assert pod.spec.containers[0].resources.limits == limits
+        assert pod.metadata.labels is None
+
+
+def test_nothing_is_kept_of_the_containers_of_a_pod_that_has_nothing_to_do_with_cards():
+    pod = build_pod({"cpu": "1"}, {"x": "y"})
+    READER.trim(pod)
+    assert (pod.spec.containers, pod.metadata.annotations, pod.ref.uid) == ([], {}, "u")
+
+
+def build_pod(limits, annotations):
+    metadata = {"name": "p", "uid": "u", "labels": {"a": "b"}, "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "spec": {"containers": [container(**limits)]}}, Pod)
 
 
 def test_a_pod_speaks_the_first_dialect_that_any_of_its_containers_names():
     assert read(container("a", gcu=1), container("b", memory=1), container("c", gcu=1)).dialect.name == "native"
     assert read(container("a", gcu=1), init=[container("i", **{"gpu.intel.com/xe": 1})]).dialect.name == "gcushare"
-
-
-def test_the_kubelet_gives_devices_of_every_resource_that_is_named():
-    limits = {MEMORY: "1", "enflame.com/gcu-count": 1, "gpu.intel.com/xe": 1, "cpu": 4, CARDS: "0"}
-    assert list(read(container(**limits)).list_device_limits()) == [
-        DeviceLimit("c", MEMORY, False),
-        DeviceLimit("c", "enflame.com/gcu-count", True),
-        DeviceLimit("c", "gpu.intel.com/xe", False),
-    ]
 
 
 @pytest.mark.parametrize("policy", [None, "Never", "OnFailure"])

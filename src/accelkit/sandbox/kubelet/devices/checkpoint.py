@@ -1,38 +1,50 @@
 """The state that the kubelet keeps across its restarts: the devices of each container, and which resources it knew.
 
 A known resource comes back without its plugin, so its devices cannot be allocated until the plugin registers again,
-and it is removed when none does. Running pods keep what they hold. The file lies where the real kubelet keeps its own.
+and it is removed when none does. Running pods keep what they hold. The file lies where the real kubelet keeps its own
+and is of its format, since others read it; only the checksum, which is over Go's own print of the content, is absent.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from google.protobuf.message import DecodeError
 
+from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceAllocation, DeviceManager
-from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse
+from accelkit.sandbox.kubelet.devices.plugin_connection import build_response, read_response
 
 __all__ = ["CHECKPOINT_NAME", "load_checkpoint", "save_checkpoint"]
 
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 
+# The NUMA node of devices whose plugin names none.
+_NO_NUMA = -1
+
 log = logging.getLogger(__name__)
 
 
 class _Entry(msgspec.Struct, kw_only=True):
-    pod_uid: str
-    container: str
-    resource: str
-    device_ids: list[str]
-    response: AllocateResponse
+    pod_uid: str = msgspec.field(name="PodUID")
+    container: str = msgspec.field(name="ContainerName")
+    resource: str = msgspec.field(name="ResourceName")
+    device_ids: dict[int, list[str]] = msgspec.field(name="DeviceIDs")
+    response: bytes = msgspec.field(name="AllocResp")
+
+
+class _Data(msgspec.Struct, kw_only=True):
+    # Go writes a list without elements as null.
+    entries: list[_Entry] | None = msgspec.field(name="PodDeviceEntries")
+    resources: dict[str, list[str]] = msgspec.field(name="RegisteredDevices")
 
 
 class _Checkpoint(msgspec.Struct, kw_only=True):
-    version: int = 1
-    resources: list[str]
-    entries: list[_Entry]
+    data: _Data = msgspec.field(name="Data")
 
 
 def save_checkpoint(path: Path, manager: DeviceManager) -> None:
@@ -42,28 +54,39 @@ def save_checkpoint(path: Path, manager: DeviceManager) -> None:
             pod_uid=pod_uid,
             container=container,
             resource=resource,
-            device_ids=sorted(allocation.device_ids),
-            response=allocation.response,
+            device_ids=_group_by_numa(manager, resource, allocation.device_ids),
+            response=build_response(allocation.response).SerializeToString(deterministic=True),
         )
         for pod_uid, container, resource, allocation in manager.list_allocations()
     ]
-    resources = sorted(manager.list_healthy_devices())
+    resources = {name: [device.id for device in devices] for name, devices in manager.list_healthy_devices().items()}
     temporary = path.with_suffix(".new")
-    temporary.write_bytes(msgspec.json.encode(_Checkpoint(resources=resources, entries=entries)))
+    temporary.write_bytes(msgspec.json.encode(_Checkpoint(data=_Data(entries=entries or None, resources=resources))))
     temporary.replace(path)
 
 
 def load_checkpoint(path: Path, manager: DeviceManager) -> None:
     """Gives the manager what was saved; without a usable file it starts empty, as the real kubelet does."""
     try:
-        checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
+        data = msgspec.json.decode(path.read_bytes(), type=_Checkpoint).data
+        entries = [(entry, pb.ContainerAllocateResponse.FromString(entry.response)) for entry in data.entries or ()]
     except FileNotFoundError:
         return
-    except (OSError, msgspec.MsgspecError) as exc:
+    except (OSError, msgspec.MsgspecError, DecodeError) as exc:
         log.warning("checkpoint not read path=%s reason=%s", path, exc)
         return
-    for resource in checkpoint.resources:
+    for resource in data.resources:
         manager.restore_resource(resource)
-    for entry in checkpoint.entries:
-        allocation = DeviceAllocation(frozenset(entry.device_ids), entry.response)
+    for entry, response in entries:
+        ids = frozenset(each for group in entry.device_ids.values() for each in group)
+        allocation = DeviceAllocation(ids, read_response(response))
         manager.restore(entry.pod_uid, entry.container, entry.resource, allocation)
+
+
+def _group_by_numa(manager: DeviceManager, resource: str, device_ids: Iterable[str]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = defaultdict(list)
+    for device_id in sorted(device_ids):
+        device = manager.find_device(resource, device_id)
+        for numa in (device.numa if device else ()) or (_NO_NUMA,):
+            found[numa].append(device_id)
+    return dict(found)

@@ -13,7 +13,7 @@ from accelkit.node._proto import deviceplugin_pb2 as pb
 from accelkit.node._proto.deviceplugin_pb2_grpc import DevicePluginStub
 from accelkit.sandbox.kubelet.devices.device_values import AllocateResponse, PluginDevice, PluginMount, PluginOptions
 
-__all__ = ["PluginConnection"]
+__all__ = ["PluginConnection", "build_response", "read_response"]
 
 Answer = TypeVar("Answer")
 
@@ -69,7 +69,7 @@ class PluginConnection:
         response = await _await_answer(self._plugin.Allocate(request, timeout=_ALLOCATE_SECONDS))
         if not response.container_responses:
             raise DevicePluginError("no containers return in allocation response")
-        return _read_response(response.container_responses[0])
+        return read_response(response.container_responses[0])
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
         """Calls PreStartContainer for one container."""
@@ -84,12 +84,8 @@ class PluginConnection:
         await self._channel.close()
 
 
-def _read_device(device: pb.Device) -> PluginDevice:
-    numa = tuple(node.ID for node in device.topology.nodes)
-    return PluginDevice(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
-
-
-def _read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
+def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
+    """Returns a plugin's answer for one container as a value."""
     return AllocateResponse(
         environment=dict(response.envs),
         devices=tuple(device.host_path for device in response.devices),
@@ -100,6 +96,25 @@ def _read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
         annotations=dict(response.annotations),
         cdi_devices=tuple(device.name for device in response.cdi_devices),
     )
+
+
+def build_response(response: AllocateResponse) -> pb.ContainerAllocateResponse:
+    """Returns the value as the kubelet keeps it."""
+    return pb.ContainerAllocateResponse(
+        envs=response.environment,
+        devices=[pb.DeviceSpec(host_path=path, container_path=path) for path in response.devices],
+        mounts=[
+            pb.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            for mount in response.mounts
+        ],
+        annotations=response.annotations,
+        cdi_devices=[pb.CDIDevice(name=name) for name in response.cdi_devices],
+    )
+
+
+def _read_device(device: pb.Device) -> PluginDevice:
+    numa = tuple(node.ID for node in device.topology.nodes)
+    return PluginDevice(id=device.ID, healthy=device.health == _HEALTHY, numa=numa)
 
 
 async def _await_answer(call: Awaitable[Answer]) -> Answer:

@@ -13,9 +13,11 @@ from pathlib import Path
 from accelkit.errors import AccelkitError, DevicePluginError, SandboxError
 from accelkit.kube.client import ApiClient
 from accelkit.sandbox.kubelet.devices.device_manager import DeviceManager
+from accelkit.sandbox.kubelet.pods.credentials import build_api_environment
 from accelkit.sandbox.kubelet.pods.pod_status import ContainerState
 from accelkit.sandbox.kubelet.pods.probes import follow_readiness
 from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, build_process_spec, strip_tag
+from accelkit.sandbox.kubelet.pods.volumes import PodVolumes
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["ContainerRunner", "NodeContext", "PodContext"]
@@ -58,7 +60,7 @@ class PodContext:
     """What the containers of a pod share; `grace_seconds` is how long a process may take to end."""
 
     pod: Pod
-    api_environment: Mapping[str, str]
+    volumes: PodVolumes
     changed: Callable[[], None]
     grace_seconds: float = 30.0
 
@@ -172,10 +174,10 @@ class ContainerRunner:
         return build_process_spec(
             self._pod.pod,
             self._container,
-            root=self._node.root,
+            root=self._pod.volumes.mount(self._container),
             environ=self._node.environ,
             plugin_environment={
                 name: value for each in allocations.values() for name, value in each.response.environment.items()
             },
-            api_environment=self._pod.api_environment,
+            api_environment=build_api_environment(self._node.api),
         )

@@ -1,4 +1,4 @@
-"""A pod's access to the API server: the files of its service account, and the variables that lead to them.
+"""A pod's access to the API server: the files of its service account, and the variables that lead to the server.
 
 The token is bound to the pod, and renewed under the running process.
 """
@@ -19,11 +19,10 @@ from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ApiError, SandboxError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import SERVICE_ACCOUNT_VARIABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.sandbox.kubelet.wire import Pod
 
-__all__ = ["PodCredentials", "read_certificate_authority"]
+__all__ = ["PodCredentials", "build_api_environment", "read_certificate_authority"]
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class PodCredentials:
     Args:
         api: a client that may request tokens.
         pod: the pod that the token is bound to.
-        folder: the pod's own; made with access for its owner alone.
+        folder: of the volume that holds them; made with access for its owner alone.
         authority: the API server's CA certificates in PEM.
     """
 
@@ -55,16 +54,6 @@ class PodCredentials:
         self._pod = pod
         self._folder = folder
         self._authority = authority
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables by which a process in the pod finds the API server and these files."""
-        server = urlsplit(self._api.server)
-        return {
-            "KUBERNETES_SERVICE_HOST": server.hostname or "",
-            "KUBERNETES_SERVICE_PORT": str(server.port or 443),
-            SERVICE_ACCOUNT_VARIABLE: str(self._folder),
-        }
 
     async def write(self) -> None:
         """Requests a token and writes the files.
@@ -112,6 +101,15 @@ class PodCredentials:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
         temporary.replace(path)
+
+
+def build_api_environment(api: ApiClient) -> dict[str, str]:
+    """Builds the variables by which every process in a pod finds the API server."""
+    server = urlsplit(api.server)
+    return {
+        "KUBERNETES_SERVICE_HOST": server.hostname or "",
+        "KUBERNETES_SERVICE_PORT": str(server.port or 443),
+    }
 
 
 def read_certificate_authority(kubeconfig: Path) -> bytes:

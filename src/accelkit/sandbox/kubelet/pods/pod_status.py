@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -157,7 +158,9 @@ def _build_statuses(
 
 
 def _build_container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
-    identity = f"simulated://{pod.metadata.uid}/{container.name}/{state.restarts}"
+    # Runtimes name containers by 64 hexadecimal digits, as what reads their cgroups expects.
+    run = f"{pod.metadata.uid}/{container.name}/{state.restarts}"
+    identity = f"simulated://{hashlib.sha256(run.encode()).hexdigest()}"
     running = state.state == "running"
     plain_init = container in pod.spec.init_containers and not container.sidecar
     return {

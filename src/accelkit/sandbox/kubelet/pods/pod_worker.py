@@ -7,7 +7,6 @@ exit annotation; the processes are ended before the pod's status shows it.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any
@@ -18,6 +17,7 @@ from accelkit.errors import ApiError
 from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, NodeContext, PodContext
 from accelkit.sandbox.kubelet.pods.credentials import PodCredentials
 from accelkit.sandbox.kubelet.pods.pod_status import Conditions, ContainerState, build_pod_status, write_status
+from accelkit.sandbox.kubelet.pods.volumes import PodVolumes
 from accelkit.sandbox.kubelet.wire import Container, Pod
 
 __all__ = ["CONTAINERS_ANNOTATION", "EXIT_ANNOTATION", "PodWorker", "encode_containers"]
@@ -54,9 +54,8 @@ class PodWorker:
         self._containers = encode_containers(node, pod)
         self._start_time = pod.status.start_time or node.now()
         self._conditions = Conditions(node.now)
-        self._folder = node.root / "var/lib/kubelet/pods" / pod.metadata.uid
-        self._credentials = PodCredentials(node.api, pod, folder=self._folder, authority=node.authority)
-        self._context = PodContext(pod=pod, api_environment=self._credentials.environment, changed=self._changed.set)
+        self._volumes = PodVolumes(node.root, pod)
+        self._context = PodContext(pod=pod, volumes=self._volumes, changed=self._changed.set)
         policy = pod.spec.restart_policy
         # An init container is run until it succeeds, unless nothing is ever restarted.
         init_policy = "Never" if policy == "Never" else "OnFailure"
@@ -109,8 +108,7 @@ class PodWorker:
                 for task in (publishing, containers, end):
                     task.cancel()
         finally:
-            # The folder holds the token.
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._volumes.remove()
         if self._ending not in (Ending.TERMINAL, Ending.VANISHED):
             await self._publish_end()
 
@@ -132,8 +130,10 @@ class PodWorker:
     async def _run_in_order(self, group: asyncio.TaskGroup, background: list[asyncio.Task[object]]) -> None:
         spec = self.pod.spec
         if any(self._node.runs_here(each) for each in (*spec.init_containers, *spec.containers)):
-            await self._write_credentials()
-            background.append(group.create_task(self._credentials.keep_fresh()))
+            for folder in self._volumes.list_account_folders():
+                credentials = PodCredentials(self._node.api, self.pod, folder=folder, authority=self._node.authority)
+                await self._write_credentials(credentials)
+                background.append(group.create_task(credentials.keep_fresh()))
         for container in spec.init_containers:
             runner = self._inits[container.name]
             if container.sidecar:
@@ -144,10 +144,10 @@ class PodWorker:
         self._phase = "Running"
         await asyncio.wait([group.create_task(runner.run()) for runner in self._apps.values()])
 
-    async def _write_credentials(self) -> None:
+    async def _write_credentials(self, credentials: PodCredentials) -> None:
         while True:
             try:
-                await self._credentials.write()
+                await credentials.write()
             except ApiError as exc:
                 for state in self._states().values():
                     state.wait("ContainerCreating", str(exc))

@@ -1,8 +1,7 @@
 """A container of our own image as a process of this machine.
 
-The process gets what a kubelet gives to a container: its arguments, its environment with fields of the pod, its host's
-files. It has no mount namespace: a manifest mounts each path P of the host at `/host` + P, and here `/host` in an
-environment value or an argument becomes the folder that is the simulated node's root.
+The process gets what a kubelet gives to a container: its arguments, its environment with fields of the pod, and its
+mounts, which are links in a folder (`volumes`).
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelkit.errors import SandboxError
+from accelkit.kube.connection import SERVICE_ACCOUNT, SERVICE_ACCOUNT_VARIABLE
+from accelkit.sandbox.kubelet.pods.volumes import ContainerRoot
 from accelkit.sandbox.kubelet.wire import Container, EnvVar, Pod
 
 __all__ = ["NODE_ADDRESS", "ContainerProcess", "ProcessSpec", "build_process_spec", "strip_tag"]
@@ -25,8 +26,6 @@ __all__ = ["NODE_ADDRESS", "ContainerProcess", "ProcessSpec", "build_process_spe
 # All simulated nodes and pods share this machine's loopback.
 NODE_ADDRESS = "127.0.0.1"
 
-_HOST_MOUNT = "/host"
-_HOST = re.compile(r"(^|(?<==))/host(?=/|$)")
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 _MAP_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _INHERITED = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "ACCELKIT_SANDBOX_ROOT")
@@ -52,7 +51,7 @@ def build_process_spec(
     pod: Pod,
     container: Container,
     *,
-    root: Path,
+    root: ContainerRoot,
     environ: Mapping[str, str],
     plugin_environment: Mapping[str, str],
     api_environment: Mapping[str, str],
@@ -62,25 +61,29 @@ def build_process_spec(
     Args:
         pod: the pod, bound to its node.
         container: one of its containers.
-        root: the folder that is the node's `/`.
+        root: the folder that is its `/`, with its mounts.
         environ: the kubelet's own environment, of which little is passed on.
         plugin_environment: variables that device plugins gave to the container.
-        api_environment: variables that lead to the API server.
+        api_environment: variables by which it finds the API server.
 
     Raises:
         SandboxError: the container needs something that a process cannot have.
     """
     if container.command not in ([], ["accelkit"]):
         raise SandboxError(f"container {container.name}: the command of our image is accelkit, not {container.command}")
-    host = str(root) if _mounts_host(pod, container) else _HOST_MOUNT
     variables = dict(plugin_environment)
     for variable in container.env:
-        variables[variable.name] = _replace_host(_resolve_value(pod, variable, variables), host)
-    arguments = [_replace_host(_expand(argument, variables), host) for argument in container.args]
+        variables[variable.name] = root.translate(_resolve_value(pod, variable, variables))
+    arguments = [root.translate(_expand(argument, variables)) for argument in container.args]
     inherited = {name: environ[name] for name in _INHERITED if name in environ}
     return ProcessSpec(
         command=(sys.executable, "-m", "accelkit", *arguments),
-        environment={**inherited, **api_environment, **variables},
+        environment={
+            **inherited,
+            **api_environment,
+            SERVICE_ACCOUNT_VARIABLE: root.place(str(SERVICE_ACCOUNT)),
+            **variables,
+        },
     )
 
 
@@ -139,20 +142,6 @@ class ContainerProcess:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             return
-
-
-def _replace_host(text: str, host: str) -> str:
-    # A function, because a path may have what a replacement text takes for a reference.
-    return _HOST.sub(lambda _: host, text)
-
-
-def _mounts_host(pod: Pod, container: Container) -> bool:
-    paths = {volume.name: volume.host_path.path for volume in pod.spec.volumes if volume.host_path is not None}
-    return any(
-        mount.mount_path.rstrip("/") == (_HOST_MOUNT + paths[mount.name]).rstrip("/")
-        for mount in container.volume_mounts
-        if mount.name in paths
-    )
 
 
 def _resolve_value(pod: Pod, variable: EnvVar, defined: Mapping[str, str]) -> str:

@@ -12,12 +12,12 @@ from http_service import PATIENCE_SECONDS, Pki, connected, until
 from ports import free_port
 
 from accelkit.errors import ApiError, NotReadyError
-from accelkit.extender.listen import Listen
 from accelkit.extender.reading import reader as module
+from accelkit.extender.reading import reviews
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
-from accelkit.extender.routes import Reply
-from accelkit.extender.server import HeadServer
+from accelkit.serving.server import HeadServer, Reply
+from accelkit.serving.tls import Listen
 
 
 class Shown:
@@ -86,8 +86,7 @@ async def test_head_is_answered_without_a_body(port):
     async with port.connect() as connection:
         await connection.send("HEAD", "/inspect", b"", [GOOD])
         await connection.reader.readuntil(b"\r\n\r\n")
-        # The next answer begins where the head ended.
-        assert (await connection.ask("GET", "/version", b"", [GOOD]))[0] == 200
+        assert await connection.closed()
 
 
 @pytest.mark.parametrize(
@@ -165,33 +164,66 @@ async def test_what_is_not_ready_is_told(port):
 
 
 async def test_of_many_readers_one_is_shown_at_a_time_and_the_rest_is_told_to_come_again(port, api, monkeypatch):
-    monkeypatch.setattr(module, "_READERS", 3)
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
     gate = asyncio.Event()
     api.before.append(lambda _: gate.wait())
     async with contextlib.AsyncExitStack() as stack:
-        waiting = [await stack.enter_async_context(port.connect()) for _ in range(3)]
+        waiting = [await stack.enter_async_context(port.connect()) for _ in range(8)]
         for connection in waiting:
             await connection.send("GET", "/inspect", b"", [GOOD])
-        await until(lambda: len(api.requests) == 3)
-        assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "3 others are reading; ask again"})
+        await until(lambda: len(api.requests) == 8)
+        assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "8 others are reading; ask again"})
         port.shown.open.clear()
         gate.set()
         await until(lambda: port.shown.asked)
         await asyncio.sleep(0.05)
         port.shown.open.set()
-        assert [(await connection.answer())[0] for connection in waiting] == [200, 200, 200]
+        assert [(await connection.answer())[0] for connection in waiting] == [200] * 8
     assert port.shown.most == 1
     assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
 
 
-async def test_a_reader_that_hangs_up_leaves_its_place(port, api, monkeypatch):
-    monkeypatch.setattr(module, "_READERS", 1)
+async def test_a_reader_that_hangs_up_leaves_its_place(port, api):
     gate = asyncio.Event()
     api.before.append(lambda _: gate.wait())
-    async with port.connect() as connection:
-        await connection.send("GET", "/inspect", b"", [GOOD])
-        await until(lambda: api.requests)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(8):
+            connection = await stack.enter_async_context(port.connect())
+            await connection.send("GET", "/inspect", b"", [GOOD])
+        await until(lambda: len(api.requests) == 8)
     gate.set()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (await port.ask("GET", "/inspect", GOOD))[0] != 200:
             await asyncio.sleep(0.005)
+
+
+async def test_a_reader_waits_for_a_place(port, api):
+    gate = asyncio.Event()
+    api.before.append(lambda _: gate.wait())
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(9):
+            connection = await stack.enter_async_context(port.connect())
+            await connection.send("GET", "/inspect", b"", [f"X-Accelkit-Token: bogus{number}"])
+        await until(lambda: len(api.requests) == 8)
+        last = asyncio.create_task(port.ask("GET", "/inspect", GOOD))
+        await asyncio.sleep(0.05)
+        gate.set()
+        assert (await last)[0] == 200
+
+
+async def test_made_up_tokens_take_no_place_of_one_that_was_good_lately(port, api, monkeypatch):
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(reviews, "_KEEP_ANSWERS", 2)
+    assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
+    for number in range(4):
+        assert (await port.ask("GET", "/inspect", f"X-Accelkit-Token: bogus{number}"))[0] == 401
+    gate, asked = asyncio.Event(), len(api.requests)
+    api.before.append(lambda request: gate.wait() if "bogus" in str(request.body) else asyncio.sleep(0))
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(8):
+            connection = await stack.enter_async_context(port.connect())
+            await connection.send("GET", "/inspect", b"", [f"X-Accelkit-Token: bogus-{number}"])
+        await until(lambda: len(api.requests) == asked + 8)
+        assert (await port.ask("GET", "/inspect", "X-Accelkit-Token: another"))[0] == 503
+        assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
+        gate.set()

@@ -64,7 +64,9 @@ async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not
     assert len(api.requests) == 1
 
 
-@pytest.mark.parametrize(("token", "begin"), [("", "a token is needed to read here"), ("x" * 20_000, "the token is")])
+@pytest.mark.parametrize(
+    ("token", "begin"), [("", "a token is needed to read here"), ("x" * 20_000, "this is no token")]
+)
 async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, token, begin):
     status, sentence = await refusal(reviewer, token)
     assert status == 401
@@ -132,3 +134,18 @@ async def test_no_more_answers_are_kept_than_fit_and_the_oldest_goes(api, review
 async def test_tokens_themselves_are_not_kept(reviewer):
     await reviewer.check("good")
     assert b"good" not in repr(vars(reviewer)).encode()
+
+
+async def test_a_token_is_known_for_a_while_and_until_it_is_refused(api, reviewer, clock):
+    assert not reviewer.knows("good")
+    await reviewer.check("good")
+    assert reviewer.knows("good")
+    clock.now += 299
+    assert reviewer.knows("good")
+    clock.now += 2
+    assert not reviewer.knows("good")
+    await reviewer.check("good")
+    api.readers.clear()
+    clock.now += 11
+    await refusal(reviewer, "good")
+    assert not reviewer.knows("good")

@@ -189,7 +189,7 @@ async def test_a_host_without_an_address_is_a_registry_error():
 
 async def test_silence_has_an_end(registry):
     registry.on("GET", MANIFESTS, misbehaviour.stalled())
-    async with visiting(registry, timeout_seconds=0.1, attempts=2) as client:
+    async with visiting(registry, timeout_seconds=0.5, attempts=2) as client:
         with pytest.raises(RegistryError, match="cannot be reached") as refused:
             await client.read_manifest(at(registry, "v1"))
     assert refused.value.retryable

@@ -1,28 +1,36 @@
 from __future__ import annotations
 
 import pytest
+from device_names import unit
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.device_plugin.capacity_check import check_capacity, compute_device_bytes
+from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes
+from accelkit.node.devices import DeviceIds
 
 CARDS = [Card("a", "v", "m", 16), Card("b", "v", "m", 16)]
 
 
 def ids(card, first, count):
-    return [f"{card}::{number}" for number in range(first, first + count)]
+    return [unit(card, number) for number in range(first, first + count)]
+
+
+def weigh(*holdings, card="a"):
+    ids_of = DeviceIds("ab")
+    return compute_device_bytes([Holding(held, ids_of.count_by_card(held), worth) for held, worth in holdings], {card})
 
 
 def test_what_a_container_was_assigned_is_what_its_devices_are_worth():
-    assert compute_device_bytes([(["a::0", "a::1"], 8)]) == {"a::0": 4, "a::1": 4}
+    assert weigh((ids("a", 0, 2), 8)) == {unit("a", 0): 4, unit("a", 1): 4}
 
 
 def test_devices_that_an_init_container_passed_on_count_once():
-    assert compute_device_bytes([(["a::0", "a::1"], 8), (["a::0"], 2)]) == {"a::0": 4, "a::1": 4}
+    init, app = ids("a", 0, 2), ids("a", 0, 1)
+    assert weigh((init, 8), (app, 2)) == dict.fromkeys(init, 4)
 
 
 def test_devices_of_a_coarser_unit_take_what_they_took():
-    held = compute_device_bytes([(ids("a", 0, 2), 8)])
+    held = weigh((ids("a", 0, 2), 8))
     check_capacity(ids("a", 8, 8), CARDS, held, unit_bytes=1)
     with pytest.raises(
         DevicePluginError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"
@@ -31,12 +39,17 @@ def test_devices_of_a_coarser_unit_take_what_they_took():
 
 
 def test_other_cards_are_not_concerned():
-    check_capacity(ids("b", 0, 16), CARDS, compute_device_bytes([(ids("a", 0, 1), 16)]), unit_bytes=1)
+    check_capacity(ids("b", 0, 16), CARDS, weigh((ids("a", 0, 1), 16), card="b"), unit_bytes=1)
 
 
 def test_devices_passed_on_by_an_init_container_fit_again():
-    check_capacity(ids("a", 0, 16), CARDS, compute_device_bytes([(ids("a", 0, 16), 16)]), unit_bytes=1)
+    check_capacity(ids("a", 0, 16), CARDS, weigh((ids("a", 0, 16), 16)), unit_bytes=1)
 
 
 def test_cards_of_another_node_are_refused_elsewhere():
     check_capacity(ids("x", 0, 99), CARDS, {}, unit_bytes=1)
+
+
+def test_containers_that_hold_no_device_of_the_card_are_not_gone_through():
+    split = [*ids("a", 1, 1), *ids("b", 1, 1)]
+    assert weigh((ids("b", 2, 9), 9), (split, 8)) == dict.fromkeys(split, 4)

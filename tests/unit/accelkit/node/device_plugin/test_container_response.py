@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from device_names import unit
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
@@ -10,8 +11,8 @@ from accelkit.node.device_plugin.container_response import (
     build_dialect_environment,
 )
 from accelkit.node.device_plugin.device_list import build_device_list
-from accelkit.node.devices import count_by_card, list_memory_ids, parse_card_id, pick
 from accelkit.node.discovery import FoundCard
+from accelkit.node.enforcement.mps import MpsFolders
 from accelkit.vendors.profiles import load_profiles
 
 NVIDIA, SIMULATED = load_profiles()["nvidia"], load_profiles()["simulated"]
@@ -28,7 +29,7 @@ def answer(device_ids, cards, root, *, whole=False):
 
 
 def test_a_container_is_told_its_cards_and_how_much_memory_it_may_take(tmp_path):
-    given = answer(["b::0", "b::7", "b::3"], [found("a"), found("b", 1)], tmp_path)
+    given = answer([unit("b", 0), unit("b", 7), unit("b", 3)], [found("a"), found("b", 1)], tmp_path)
     assert dict(given.envs) == {MEMORY_VARIABLE: str(3 * GIB), "ACCELKIT_VISIBLE_DEVICES": "b"}
     assert [(d.host_path, d.container_path, d.permissions) for d in given.devices] == [
         ("/dev/accelkit1", "/dev/accelkit1", "rw")
@@ -49,7 +50,7 @@ def test_a_whole_card_of_unknown_memory_does_not_bring_none(tmp_path):
 def test_device_nodes_follow_the_drivers_number_and_optional_ones_exist(tmp_path):
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
-    given = answer(["GPU-1::0"], [found("GPU-1", 0, minor=6, profile=NVIDIA)], tmp_path)
+    given = answer([unit("GPU-1", 0)], [found("GPU-1", 0, minor=6, profile=NVIDIA)], tmp_path)
     assert [device.host_path for device in given.devices] == ["/dev/nvidia6", "/dev/nvidiactl"]
     assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
 
@@ -62,40 +63,8 @@ def test_cards_of_two_vendors_get_the_environment_of_each(tmp_path):
 
 
 def test_a_card_that_this_node_does_not_have_is_refused_by_name(tmp_path):
-    with pytest.raises(DevicePluginError, match="does not have: x, y"):
-        answer(["y::0", "a::0", "x::0"], [found("a")], tmp_path)
-
-
-def test_a_card_has_an_id_for_every_whole_unit():
-    assert list_memory_ids(Card("a", "v", "m", 10, reserved_bytes=1), 4) == ["a::0", "a::1"]
-    assert list_memory_ids(Card("a", "v", "m", None), 4) == []
-
-
-def test_an_id_names_its_card():
-    assert [parse_card_id(device_id) for device_id in ("0000:3b:00.0-20b2::17", "GPU-1")] == [
-        "0000:3b:00.0-20b2",
-        "GPU-1",
-    ]
-
-
-def test_the_longest_id_is_one_that_a_kubelet_takes():
-    card = Card("x" * 48, "v", "m", 2**40)
-    assert len(f"{card.id}::{2**40}") <= 63
-
-
-def test_taken_ids_come_first_and_others_are_picked_in_order():
-    chosen = pick(["a::10", "a::9", "b::0"], ["a::12"], count_by_card(["a::0", "a::1", "b::0"]))
-    assert chosen == ["a::12", "a::9", "b::0"]
-
-
-def test_what_is_not_available_is_not_picked():
-    assert pick(["a::0"], [], count_by_card(["a::0", "a::1"])) == ["a::0"]
-
-
-@pytest.mark.parametrize("taken", [["b::0"], ["a::0", "a::1"]])
-def test_taken_ids_beyond_what_is_wanted_are_refused(taken):
-    with pytest.raises(DevicePluginError, match="must be included"):
-        pick(["a::5"], taken, count_by_card(["a::0"]))
+    with pytest.raises(DevicePluginError, match=f"does not have: {', '.join(sorted([unit('x', 0), unit('y', 0)]))}"):
+        answer([unit("y", 0), unit("a", 0), unit("x", 0)], [found("a")], tmp_path)
 
 
 def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():
@@ -106,10 +75,10 @@ def test_a_kubelet_is_told_of_every_unit_with_health_and_numa():
     ]
     devices = build_device_list(cards, whole=False, unit_bytes=1).devices
     assert [(device.ID, device.health, [node.ID for node in device.topology.nodes]) for device in devices] == [
-        ("a::0", "Healthy", [1]),
-        ("a::1", "Healthy", [1]),
-        ("b::0", "Unhealthy", []),
-        ("c::0", "Healthy", []),
+        (unit("a", 0), "Healthy", [1]),
+        (unit("a", 1), "Healthy", [1]),
+        (unit("b", 0), "Unhealthy", []),
+        (unit("c", 0), "Healthy", []),
     ]
 
 
@@ -121,7 +90,7 @@ def test_a_card_of_unknown_memory_is_offered_whole_only():
 
 def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
     with pytest.raises(DevicePluginError, match="the kubelet takes 4194304; choose a larger unit of memory"):
-        build_device_list([Card("a", "v", "m", 400_000)], whole=False, unit_bytes=1)
+        build_device_list([Card("a", "v", "m", 200_000)], whole=False, unit_bytes=1)
     assert build_device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
 
 
@@ -131,20 +100,20 @@ def test_a_dialects_variables_tell_of_one_card_in_units():
         FoundCard(Card(name, "v", "m", 16, minor=minor), 0, minor, load_profiles()["simulated"])
         for name, minor in (("a", 3), ("b", 4))
     ]
-    found = build_dialect_environment(patterns, ["a::0", "a::1"], cards, unit_bytes=2, pod_units=5)
+    found = build_dialect_environment(patterns, [unit("a", 0), unit("a", 1)], cards, unit_bytes=2, pod_units=5)
     assert found == {"IDX": "3", "POD": "5", "CONTAINER": "2", "DEV": "8"}
-    assert build_dialect_environment(patterns, ["a::0", "b::1"], cards, unit_bytes=2, pod_units=5) == {}
+    assert build_dialect_environment(patterns, [unit("a", 0), unit("b", 1)], cards, unit_bytes=2, pod_units=5) == {}
 
 
 @pytest.mark.parametrize("state", [{"health": Health.UNHEALTHY}, {"cordoned": True}])
 def test_a_card_that_takes_no_more_keeps_the_devices_in_use(state):
     cards = [Card("a", "v", "m", 3, **state), Card("b", "v", "m", 1)]
-    shown = build_device_list(cards, whole=False, unit_bytes=1, in_use={"a::1"})
+    shown = build_device_list(cards, whole=False, unit_bytes=1, in_use={unit("a", 1)})
     assert {device.ID: device.health for device in shown.devices} == {
-        "a::0": "Unhealthy",
-        "a::1": "Healthy",
-        "a::2": "Unhealthy",
-        "b::0": "Healthy",
+        unit("a", 0): "Unhealthy",
+        unit("a", 1): "Healthy",
+        unit("a", 2): "Unhealthy",
+        unit("b", 0): "Healthy",
     }
 
 
@@ -160,7 +129,7 @@ DEVICES = "{{cdiVersion: 0.5.0, kind: {kind}, devices: [{{name: {name}, containe
 @pytest.mark.parametrize(("folder", "name"), [("etc/cdi", "GPU-1"), ("var/run/cdi", "'0'")])
 def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp_path, folder, name):
     described(tmp_path, DEVICES.format(kind="nvidia.com/gpu", name=name), folder=folder)
-    answer = build_container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
+    answer = build_container_response([unit("GPU-1", 0)], [DESCRIBED], tmp_path, unit_bytes=1)
     assert [device.name for device in answer.cdi_devices] == [f"nvidia.com/gpu={name.strip(chr(39))}"]
     assert not answer.devices
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
@@ -172,20 +141,37 @@ def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp
 )
 def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp_path, text):
     described(tmp_path, text)
-    answer = build_container_response(["GPU-1::0"], [DESCRIBED], tmp_path, unit_bytes=1)
+    answer = build_container_response([unit("GPU-1", 0)], [DESCRIBED], tmp_path, unit_bytes=1)
     assert not answer.cdi_devices
     assert [device.host_path for device in answer.devices] == ["/dev/nvidia0"]
 
 
 def test_where_mps_runs_a_container_is_held_to_its_share(tmp_path):
-    card = Card("GPU-1", "nvidia", "m", 16 * GIB, bdf="0000:19:00.0", enforcement="mps")
-    held = FoundCard(card, 0, 0, NVIDIA, uuid="GPU-1")
-    given = build_container_response(["GPU-1::0", "GPU-1::1"], [held], tmp_path, unit_bytes=GIB, mps_folder="/run/mps")
-    assert given.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2048M"
+    held, other = (
+        FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=bdf, enforcement="mps"), 0, 0, NVIDIA, uuid=name)
+        for name, bdf in (("GPU-1", "0000:19:00.0"), ("GPU-2", "0000:1a:00.0"))
+    )
+    mps = MpsFolders("/run/mps", "/run/mps/shm")
+    given = build_container_response(
+        [unit("GPU-1", 0), unit("GPU-1", 1)], [other, held], tmp_path, unit_bytes=GIB, mps=mps
+    )
+    # One card that the program does not see, and MPS would forget the limits of all.
+    assert given.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "GPU-1=2048M"
     assert given.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
-    assert {mount.host_path for mount in given.mounts} == {"/run/mps", "/dev/shm"}
+    mounts = {mount.container_path: mount.host_path for mount in given.mounts}
+    assert mounts == {"/run/mps": "/run/mps", "/dev/shm": "/run/mps/shm"}
     whole = build_container_response(["GPU-1"], [held], tmp_path, unit_bytes=None)
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs
+
+
+def test_a_container_is_not_mounted_what_another_has_put_in_the_place_of_shared_memory(tmp_path):
+    pipes = tmp_path / "run/mps"
+    pipes.mkdir(parents=True)
+    (pipes / "shm").symlink_to("/etc")
+    held = FoundCard(Card("GPU-1", "nvidia", "m", 16 * GIB, enforcement="mps"), 0, 0, NVIDIA, uuid="GPU-1")
+    mps = MpsFolders("/run/mps", "/run/mps/shm")
+    with pytest.raises(DevicePluginError, match="folder /run/mps/shm of MPS leads elsewhere"):
+        build_container_response([unit("GPU-1", 0)], [held], tmp_path, unit_bytes=GIB, mps=mps)
 
 
 def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(tmp_path):
@@ -194,6 +180,6 @@ def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(t
         FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=f"0000:{name}:00.0", enforcement=enforcement), 0, 0, NVIDIA)
         for name, enforcement in (("19", "mps"), ("1a", ""))
     ]
-    given = build_container_response(["19::0", "1a::0"], cards, tmp_path, unit_bytes=GIB)
+    given = build_container_response([unit("19", 0), unit("1a", 0)], cards, tmp_path, unit_bytes=GIB)
     assert not [name for name in given.envs if name.startswith("CUDA_MPS")]
     assert not given.mounts

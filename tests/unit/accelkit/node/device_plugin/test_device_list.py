@@ -39,11 +39,23 @@ def test_billions_of_devices_are_counted_without_being_made():
 
 def test_a_unit_that_is_too_small_is_refused_with_the_smallest_that_works():
     found = cards(8, 32)
-    assert find_smallest_unit(found) == "4MiB"
-    with pytest.raises(DevicePluginError, match=r"256,000 devices.*takes 4,194,304; the smallest unit .* is 4MiB"):
+    assert find_smallest_unit(found) == "2MiB"
+    with pytest.raises(DevicePluginError, match=r"256,000 devices.*takes 4,194,304; the smallest unit .* is 2MiB"):
         check_list(found, 10**6)
-    check_list(found, parse_unit("4MiB"))
-    assert measure_list(found, parse_unit("2MiB")) > MAX_MESSAGE_BYTES
+    check_list(found, parse_unit("2MiB"))
+    assert measure_list(found, parse_unit("0.001GiB")) > MAX_MESSAGE_BYTES
+
+
+@pytest.mark.parametrize("health", [Health.HEALTHY, Health.UNHEALTHY])
+def test_the_finest_unit_of_gcushare_fits_eight_cards_of_16_gib(health):
+    found = [
+        Card(f"GPU-12345678-1234-1234-1234-12345678901{n}", "v", "m", 16 * 2**30, numa=n // 4, health=health)
+        for n in range(8)
+    ]
+    shown = build_device_list(found, whole=False, unit_bytes=parse_unit("0.001"))
+    assert len(shown.devices) == 128_000
+    assert shown.ByteSize() <= 31 * 128_000 < MAX_MESSAGE_BYTES
+    assert max(len(device.ID) for device in shown.devices) == 10
 
 
 def test_no_unit_works_where_the_node_has_too_much():

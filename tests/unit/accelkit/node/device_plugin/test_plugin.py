@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
+from device_names import unit
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
@@ -15,6 +16,7 @@ from accelkit.node.device_plugin import plugin as module
 from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
+from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
 
@@ -24,16 +26,19 @@ CARD = FoundCard(Card("a", "v", "m", 16), 0, 0, load_profiles()["simulated"])
 
 
 def pod(name, amount, units):
-    return assigned(name, {"c": Share("a", amount)}, {"c": units})
+    return assigned(name, {"c": Share("a", amount)}, {"c": units}, unit_bytes=amount // units)
 
 
-def assigned(name, shares, units):
+def assigned(name, shares, units, *, unit_bytes=1):
     assignment = Assignment({container: (share,) for container, share in shares.items()})
-    return AssignedPod(f"uid-{name}", "d", name, ("", name), tuple(shares), assignment, units)
+    written = {container: share.memory_bytes for container, share in shares.items()}
+    return AssignedPod(
+        f"uid-{name}", "d", name, ("", name), tuple(shares), assignment, units, unit_bytes, written_bytes=written
+    )
 
 
 def ids(first, count):
-    return [f"a::{number}" for number in range(first, first + count)]
+    return [unit("a", number) for number in range(first, first + count)]
 
 
 class Pods:
@@ -250,3 +255,39 @@ async def test_a_kubelet_that_does_not_read_holds_nothing_up_for_long(kubelet, m
     await listener.take()
     await kubelet.plugin.show([CARD], 4)
     await listener.close()
+
+
+async def test_offers_allocations_and_refusals_are_told_by_the_pods_uid(kubelet, caplog):
+    caplog.set_level("INFO")
+    kubelet.pods.listed = [pod("p", 8, 2)]
+    await kubelet.plugin.show([CARD], 4)
+    wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids(0, 4), allocation_size=2)
+    await kubelet.plugin.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[wanted]), None)
+    wanted.allocation_size = 3
+    await kubelet.plugin.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[wanted]), None)
+    await kubelet.allocate(ids(0, 2))
+    with pytest.raises(RefusedError):
+        await kubelet.answer(["nothing of ours"])
+    told = [each.message.partition(" seconds")[0] for each in caplog.records if "resource=" in each.message]
+    whom = "pod=d/p uid=uid-p container=c resource=accelkit.io/memory"
+    given = f'cards={{"a":8}} devices=2 first_device={unit("a", 0)}'
+    assert told[:2] == [f"offered {whom} {given}", f"allocated {whom} {given}"]
+    assert told[2].startswith("allocation refused resource=accelkit.io/memory devices=1 reason=")
+    assert len(told) == 3
+
+
+async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_alone(kubelet, monkeypatch):
+    count, found = 20, []
+    find_card = DeviceIds.find_card
+    monkeypatch.setattr(DeviceIds, "find_card", lambda self, each: found.append(each) or find_card(self, each))
+    other = FoundCard(Card("b", "v", "m", 500), 1, 1, load_profiles()["simulated"])
+    kubelet.pods.listed = [assigned("p", {f"c{n}": Share("a", 1) for n in range(16)}, {f"c{n}": 1 for n in range(16)})]
+    kubelet.held = {"other": [unit("b", number) for number in range(500)]}
+    await kubelet.plugin.show([CARD, other], 1)
+    costs = []
+    for number in range(16):
+        found.clear()
+        await kubelet.allocate([unit("a", number)])
+        costs.append(len(found))
+    assert costs[-1] <= costs[0] + count, costs
+    assert costs[0] <= 500 + count, "each device that is held is looked at once"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from device_names import unit
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
@@ -19,7 +20,7 @@ from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
 from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.discovery import FoundCard
-from accelkit.node.kubelet import list_pod_resources
+from accelkit.node.kubelet import MAX_MESSAGE_BYTES, list_held_devices, list_pod_resources
 from accelkit.vendors.profiles import load_profiles
 
 MEMORY, WHOLE = "accelkit.io/memory", "accelkit.io/cards"
@@ -31,20 +32,20 @@ class Kubelet(api_grpc.RegistrationServicer, resources_grpc.PodResourcesListerSe
         self.root = root
         self.registered = []
         self.refuses = False
+        self.answer = resources.ListPodResourcesResponse()
+        self.answer.pod_resources.add(name="p", namespace="d")
 
     async def Register(self, request, context):  # noqa: N802 - gRPC's name
         if self.refuses:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such version")
         # A kubelet dials back before it answers.
         async with self.dial(request.endpoint) as plugin:
-            await plugin.GetDevicePluginOptions(api.Empty(), timeout=5)
+            await plugin.GetDevicePluginOptions(api.Empty(), timeout=30)
         self.registered.append(request)
         return api.Empty()
 
     async def List(self, _request, _context):  # noqa: N802 - gRPC's name
-        answer = resources.ListPodResourcesResponse()
-        answer.pod_resources.add(name="p", namespace="d")
-        return answer
+        return self.answer
 
     async def serve(self):
         self.server = grpc.aio.server()
@@ -114,9 +115,9 @@ async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steer
     assert request.resource_name == (WHOLE if whole else MEMORY)
     assert request.options.get_preferred_allocation_available is steering
     async with kubelet.dial(endpoint) as dialled:
-        options = await dialled.GetDevicePluginOptions(api.Empty(), timeout=5)
+        options = await dialled.GetDevicePluginOptions(api.Empty(), timeout=30)
         assert options.get_preferred_allocation_available is steering
-        sent = await dialled.ListAndWatch(api.Empty(), timeout=5).read()
+        sent = await dialled.ListAndWatch(api.Empty(), timeout=30).read()
     assert len(sent.devices) == (2 if whole else 4)
     await plugin.stop()
 
@@ -139,7 +140,7 @@ async def test_a_socket_that_a_killed_plugin_left_is_taken_over(kubelet):
         left.listen()
         await plugin.start()
         async with kubelet.dial(plugin.endpoint) as dialled:
-            await dialled.GetDevicePluginOptions(api.Empty(), timeout=5)
+            await dialled.GetDevicePluginOptions(api.Empty(), timeout=30)
     await plugin.start()
     assert len(kubelet.registered) == 2, "started anew, as after the kubelet's own restart"
     await plugin.stop()
@@ -158,6 +159,15 @@ async def test_a_folder_that_is_missing_is_an_error(kubelet):
     shutil.rmtree(plugin.socket.parent)
     with pytest.raises(DevicePluginError, match=f"cannot serve on {plugin.socket}"):
         await plugin.start()
+
+
+async def test_a_kubelet_may_show_more_than_it_would_take(kubelet):
+    container = kubelet.answer.pod_resources[0].containers.add(name="c")
+    for number in range(130_000):
+        container.devices.add(resource_name=MEMORY, device_ids=[unit("a", number)])
+    answer = await list_pod_resources(kubelet.root)
+    assert answer.ByteSize() > MAX_MESSAGE_BYTES
+    assert [len(ids) for ids in list_held_devices(answer, MEMORY).values()] == [130_000]
 
 
 async def test_what_containers_hold_is_asked_on_the_other_socket(kubelet, tmp_path):

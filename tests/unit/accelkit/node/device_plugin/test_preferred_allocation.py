@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import pytest
+from device_names import unit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,20 +13,21 @@ from accelkit.errors import DevicePluginError
 from accelkit.model.assignment import Assignment, Share
 from accelkit.node.assigned_pod import AssignedPod
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation, check_exclusive
-from accelkit.node.devices import count_by_card
+from accelkit.node.devices import DeviceIds
 
-ALL = [f"{card}::{number}" for card in "abc" for number in range(8)]
+IDS = DeviceIds("abc")
+ALL = [unit(card, number) for card in "abc" for number in range(8)]
 
 
 @pytest.fixture
 def allocations():
-    return PreferredAllocation(whole=False, unit_bytes=1)
+    return PreferredAllocation(whole=False, ids=IDS, unit_bytes=1)
 
 
 def pod(name, order=0, **containers):
     """A pod whose containers hold shares as `c="aaaa"` (four units of a) or `c="aabb"`."""
     shares = {
-        container: tuple(Share(card, count) for card, count in count_by_card(text).items())
+        container: tuple(Share(card, count) for card, count in Counter(text).items())
         for container, text in containers.items()
     }
     return AssignedPod(f"uid-{name}", "d", name, (f"{order}", name), tuple(containers), Assignment(shares))
@@ -35,7 +38,7 @@ def offer(allocations, pods, size, *, held=None, available=ALL, taken=(), avoid=
 
 
 def prefer(*args, **more):
-    return count_by_card(offer(*args, **more))
+    return IDS.count_by_card(offer(*args, **more))
 
 
 def test_the_assigned_card_is_offered(allocations):
@@ -50,7 +53,7 @@ def test_the_pod_admitted_first_is_meant(allocations):
 def test_containers_are_meant_in_the_order_of_allocation(allocations):
     pods = [pod("p", i="bb", c="cc")]
     assert prefer(allocations, pods, 2) == {"b": 2}
-    allocations.record(pods, {}, ["b::0", "b::1"])
+    allocations.record(pods, {}, [unit("b", 0), unit("b", 1)])
     assert prefer(allocations, pods, 2) == {"c": 2}
 
 
@@ -59,33 +62,38 @@ def test_a_split_container_is_offered_every_card_of_it(allocations):
 
 
 def test_devices_that_must_be_included_are(allocations):
-    chosen = offer(allocations, [pod("p", c="bbbb")], 4, taken=["b::7", "b::5"])
-    assert chosen[:2] == ["b::7", "b::5"]
-    assert count_by_card(chosen) == {"b": 4}
+    chosen = offer(allocations, [pod("p", c="bbbb")], 4, taken=[unit("b", 7), unit("b", 5)])
+    assert chosen[:2] == [unit("b", 7), unit("b", 5)]
+    assert IDS.count_by_card(chosen) == {"b": 4}
+
+
+def test_more_devices_that_must_be_included_than_are_wanted_get_no_offer(allocations):
+    assert offer(allocations, [], 1, taken=["a::0", "a::1"]) == []
+    assert offer(PreferredAllocation(whole=True), [], 1, available=["a", "b"], taken=["a", "b"]) == []
 
 
 def test_a_container_whose_card_cannot_be_is_passed_over_for_the_next(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
-    assert prefer(allocations, pods, 4, taken=["b::0"]) == {"b": 4}
-    assert prefer(allocations, pods, 4, available=[each for each in ALL if each > "a::5"]) == {"b": 4}
+    assert prefer(allocations, pods, 4, taken=[unit("b", 0)]) == {"b": 4}
+    assert prefer(allocations, pods, 4, available=ALL[6:]) == {"b": 4}
 
 
 def test_what_nobody_waits_for_is_offered_on_the_fullest_card_that_has_it(allocations):
-    available = ["a::0", "a::1", "a::2", "b::0", "b::1", "c::0"]
+    available = [unit("a", 0), unit("a", 1), unit("a", 2), unit("b", 0), unit("b", 1), unit("c", 0)]
     assert prefer(allocations, [], 2, available=available) == {"b": 2}
     assert prefer(allocations, [], 4, available=available) == {}
-    assert prefer(allocations, [], 2, available=available, taken=["a::7"]) == {"a": 2}
+    assert prefer(allocations, [], 2, available=available, taken=[unit("a", 7)]) == {"a": 2}
 
 
 def test_what_nobody_waits_for_keeps_off_cards_given_away_through_the_other_resource(allocations):
-    available = ["a::0", "a::1", "b::0", "b::1", "b::2"]
+    available = [unit("a", 0), unit("a", 1), unit("b", 0), unit("b", 1), unit("b", 2)]
     assert prefer(allocations, [], 2, available=available, avoid=["a"]) == {"b": 2}
     assert prefer(allocations, [], 2, available=available, avoid=["a", "b"]) == {}
     assert prefer(allocations, [pod("p", c="aa")], 2, available=available, avoid=["a"]) == {"a": 2}
 
 
 def test_whole_cards_that_nobody_waits_for_are_offered_where_nobody_shares():
-    allocations = PreferredAllocation(whole=True)
+    allocations = PreferredAllocation(whole=True, ids=IDS)
     assert offer(allocations, [], 2, available=["c", "a", "b"], avoid=["a"]) == ["b", "c"]
     assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"], taken=["d"]) == ["d", "b"]
     assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"]) == []
@@ -96,32 +104,35 @@ def test_a_container_is_expected_until_it_has_its_devices(allocations):
     assert allocations.expects(pods, {}, 2)
     assert not allocations.expects(pods, {}, 3)
     assert not allocations.expects(pods, {("uid-p", "c"): Counter(a=2)}, 2)
-    allocations.record(pods, {}, ["a::0", "a::1"])
+    allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
     assert not allocations.expects(pods, {}, 2)
 
 
 def test_an_allocation_goes_to_the_container_whose_cards_it_has(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
-    assert allocations.record(pods, {}, ["b::0", "b::1", "b::2", "b::3"]) == ("uid-q", "c")
+    assert allocations.record(pods, {}, [unit("b", 0), unit("b", 1), unit("b", 2), unit("b", 3)]) == ("uid-q", "c")
 
 
 def test_equal_sizes_that_the_kubelet_swaps_are_both_granted(allocations):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
-    assert allocations.record(pods, {}, ["c::0", "c::1"]) == ("uid-p", "c")
-    assert allocations.record(pods, {}, ["a::0", "a::1"]) == ("uid-q", "c")
-    assert allocations.record(pods, {}, ["b::0", "b::1"]) is None
+    assert allocations.record(pods, {}, [unit("c", 0), unit("c", 1)]) == ("uid-p", "c")
+    assert allocations.record(pods, {}, [unit("a", 0), unit("a", 1)]) == ("uid-q", "c")
+    assert allocations.record(pods, {}, [unit("b", 0), unit("b", 1)]) is None
 
 
 def test_devices_of_several_cards_for_a_container_of_one_are_refused(allocations):
     with pytest.raises(DevicePluginError, match=r"several cards \(a, b\)"):
-        allocations.record([pod("p", c="aaaa")], {}, ["a::0", "a::1", "b::0", "b::1"])
+        allocations.record([pod("p", c="aaaa")], {}, [unit("a", 0), unit("a", 1), unit("b", 0), unit("b", 1)])
     assert prefer(allocations, [pod("p", c="aaaa")], 4) == {"a": 4}
 
 
 def test_a_split_over_other_amounts_than_assigned_is_refused(allocations):
     with pytest.raises(DevicePluginError, match="several cards"):
-        allocations.record([pod("p", c="aabb")], {}, ["a::0", "a::1", "a::2", "b::0"])
-    assert allocations.record([pod("p", c="aabb")], {}, ["b::0", "b::1", "c::0", "c::1"]) == ("uid-p", "c")
+        allocations.record([pod("p", c="aabb")], {}, [unit("a", 0), unit("a", 1), unit("a", 2), unit("b", 0)])
+    assert allocations.record([pod("p", c="aabb")], {}, [unit("b", 0), unit("b", 1), unit("c", 0), unit("c", 1)]) == (
+        "uid-p",
+        "c",
+    )
 
 
 def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(allocations):
@@ -131,38 +142,65 @@ def test_after_a_restart_what_the_kubelet_shows_as_held_is_not_waited_for(alloca
 
 def test_what_was_granted_counts_until_the_kubelet_shows_it(allocations):
     pods = [pod("p", c="aa")]
-    allocations.record(pods, {}, ["b::0", "b::1"])
-    allocations.settle(pods, {"b::0"})
+    allocations.record(pods, {}, [unit("b", 0), unit("b", 1)])
+    allocations.settle(pods, {unit("b", 0)})
     assert allocations.list_pending_cards() == {"b": "uid-p"}
-    allocations.settle(pods, {"b::0", "b::1"})
+    allocations.settle(pods, {unit("b", 0), unit("b", 1)})
     assert allocations.list_pending_cards() == {}
+
+
+class Shown(AbstractSet):
+    """What containers hold; counts how often it is gone through and asked."""
+
+    def __init__(self, device_ids):
+        self.device_ids, self.walks, self.asked = device_ids, 0, 0
+
+    def __contains__(self, device_id):
+        self.asked += 1
+        return device_id in self.device_ids
+
+    def __iter__(self):
+        self.walks += 1
+        return iter(self.device_ids)
+
+    def __len__(self):
+        return len(self.device_ids)
+
+
+def test_each_allocation_under_way_costs_its_own_devices_not_all_that_containers_hold(allocations):
+    pods = [pod(f"p{number}", number, c="b") for number in range(8)]
+    for number in range(8):
+        allocations.record(pods, {}, [unit("b", number)])
+    shown = Shown({unit("a", number) for number in range(8)})
+    allocations.settle(pods, shown)
+    assert (shown.walks, shown.asked) == (0, 8)
 
 
 def test_what_was_granted_to_a_pod_that_is_gone_or_admitted_is_forgotten(allocations):
     pods = [pod("p", c="aa")]
     for left in ([], [replace(pods[0], admitted=True)]):
-        allocations.record(pods, {}, ["a::0", "a::1"])
-        allocations.settle(left, ())
+        allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
+        allocations.settle(left, frozenset())
         assert allocations.list_pending_cards() == {}
 
 
 def test_what_was_granted_to_nobody_known_is_forgotten_after_a_minute():
     now = [0.0]
-    allocations = PreferredAllocation(whole=False, clock=lambda: now[0])
-    allocations.record([], {}, ["a::0"])
-    allocations.settle([], ())
+    allocations = PreferredAllocation(whole=False, ids=IDS, clock=lambda: now[0])
+    allocations.record([], {}, [unit("a", 0)])
+    allocations.settle([], frozenset())
     assert allocations.list_pending_cards() == {"a": None}
     now[0] = 61.0
-    allocations.settle([], ())
+    allocations.settle([], frozenset())
     assert allocations.list_pending_cards() == {}
 
 
 def test_a_pod_whose_cards_were_taken_is_offered_those_of_the_one_that_took_them(allocations):
     pods = [pod("first", 1, c="aa"), pod("second", 2, c="bb")]
     held = {("uid-second", "c"): Counter(a=2)}
-    allocations.record(pods, {}, ["a::0", "a::1"])
+    allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
     assert prefer(allocations, pods, 2) == {"b": 2}
-    allocations.settle(pods, {"a::0", "a::1"})
+    allocations.settle(pods, {unit("a", 0), unit("a", 1)})
     assert prefer(allocations, pods, 2, held=held) == {"b": 2}
 
 
@@ -173,29 +211,29 @@ def test_an_admitted_pod_waits_for_nothing(allocations):
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(cards, random):
-    allocations = PreferredAllocation(whole=False, unit_bytes=1)
+    allocations = PreferredAllocation(whole=False, ids=IDS, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=card) for number, card in enumerate(cards)]
     held, free = {}, set(ALL)
     for each in random.sample(pods, len(pods)):
         (chosen,) = offer(allocations, pods, 1, held=held, available=sorted(free))
         allocations.record(pods, held, [chosen])
         if random.random() < 0.7:
-            held[each.uid, "c"] = count_by_card([chosen])
+            held[each.uid, "c"] = IDS.count_by_card([chosen])
             allocations.settle(pods, {chosen})
         free.remove(chosen)
-    assert count_by_card(set(ALL) - free) == Counter(cards)
+    assert IDS.count_by_card(set(ALL) - free) == Counter(cards)
 
 
 def test_whole_cards_are_steered_apart_from_memory():
     share = Share("b", 16, whole=True)
     whole = AssignedPod("u", "d", "p", ("", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
-    allocations = PreferredAllocation(whole=True)
+    allocations = PreferredAllocation(whole=True, ids=IDS)
     assert offer(allocations, [whole], 1, available=["a", "b", "c"]) == ["b"]
     assert allocations.record([whole], {}, ["b"]) == ("u", "c")
 
 
 def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
-    assert PreferredAllocation(whole=True).record([], {}, ["a", "b"]) is None
+    assert PreferredAllocation(whole=True, ids=IDS).record([], {}, ["a", "b"]) is None
 
 
 @pytest.mark.parametrize(
@@ -208,8 +246,8 @@ def test_whole_cards_that_nobody_waits_for_are_the_kubelets_choice():
 )
 def test_a_card_given_away_through_the_other_resource_is_refused(whole, holder, sentence):
     with pytest.raises(DevicePluginError, match=f"card a would be over capacity: {sentence}"):
-        check_exclusive(["b::0", "a::0"], {"a": holder}, whole=whole)
-    check_exclusive(["b::0"], {"a": holder}, whole=whole)
+        check_exclusive(["b", "a"], {"a": holder}, whole=whole)
+    check_exclusive(["b"], {"a": holder}, whole=whole)
 
 
 @given(
@@ -218,7 +256,7 @@ def test_a_card_given_away_through_the_other_resource_is_refused(whole, holder, 
     st.sampled_from([1, 2, 4]),
 )
 def test_an_offer_is_empty_or_as_many_different_available_devices_as_were_asked_for(shapes, available, size):
-    allocations = PreferredAllocation(whole=False, unit_bytes=1)
+    allocations = PreferredAllocation(whole=False, ids=IDS, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=shape) for number, shape in enumerate(shapes)]
     chosen = offer(allocations, pods, size, available=sorted(available))
     assert len(chosen) in (0, size)
@@ -228,7 +266,9 @@ def test_an_offer_is_empty_or_as_many_different_available_devices_as_were_asked_
 
 def sized(name, amount, units):
     assignment = Assignment({"c": (Share("a", amount),)})
-    return AssignedPod(f"uid-{name}", "d", name, ("", name), ("c",), assignment, {"c": units})
+    return AssignedPod(
+        f"uid-{name}", "d", name, ("", name), ("c",), assignment, {"c": units}, written_bytes={"c": amount}
+    )
 
 
 def test_a_pod_assigned_in_another_unit_is_refused_by_name(allocations):
@@ -243,9 +283,9 @@ def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_
 def test_those_that_hold_their_devices_are_no_concern_of_the_unit(allocations):
     pods = [sized("held", 8, 2), sized("other", 8, 4)]
     allocations.check_unit(pods, {("uid-held", "c"): Counter(a=2)}, 2)
-    PreferredAllocation(whole=True).check_unit(pods, {}, 2)
+    PreferredAllocation(whole=True, ids=IDS).check_unit(pods, {}, 2)
 
 
-def test_the_unit_of_a_pod_follows_from_what_it_was_assigned():
-    assert sized("p", 8, 2).unit_bytes == {4}
-    assert pod("p", c="aaaa").unit_bytes == set()
+def test_the_unit_that_a_pod_was_assigned_is_told_where_it_is_another_one():
+    assert [sized("p", 8, 2).find_other_unit("c", unit) for unit in (1, 4)] == [4, None]
+    assert pod("p", c="aaaa").find_other_unit("c", 4) is None

@@ -7,17 +7,18 @@ import pytest
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card, Health
 from accelkit.node.discovery import FoundCard
-from accelkit.node.health import HealthMonitor
+from accelkit.node.health import HealthChecks, HealthMonitor
 from accelkit.vendors.profiles import load_profiles
 
 BDF = "0000:19:00.0"
 NODE = "/dev/gcu0"
+OFF_THE_BUS = "the driver reported XID 79 (the card has fallen off the bus): drain the node and reset the card"
 
 
 class Host:
     """One card's files, and a monitor that looks at them every ten seconds."""
 
-    def __init__(self, root, environ):
+    def __init__(self, root, checks=HealthChecks.ALL):
         self.root = root
         self.device = root / "sys/bus/pci/devices" / BDF
         self.device.mkdir(parents=True)
@@ -35,10 +36,11 @@ class Host:
         self.write("aer_dev_correctable", "TOTAL_ERR_COR 1\n")
         (self.device / "ras").mkdir()
         self.write("ras/umc_err_count", "ue: 0\nce: 0\n")
+        self.boot("1")
         self.now = 0.0
         self.reports = {}
         self.monitor = HealthMonitor(
-            root, environ=environ, nodes=lambda _: [NODE], reported=lambda: self.reports, clock=lambda: self.now
+            root, nodes=lambda _: [NODE], checks=checks, reported=lambda: self.reports, clock=lambda: self.now
         )
         card = Card("c", "enflame", "S60", 1, bdf=BDF)
         self.found = FoundCard(card, 0, 0, load_profiles()["simulated"])
@@ -46,16 +48,25 @@ class Host:
     def write(self, name, text):
         (self.device / name).write_text(text)
 
+    def boot(self, digit):
+        file = self.root / "proc/sys/kernel/random/boot_id"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{digit * 36}\n")
+
+    def report(self, *xids):
+        self.reports = {"c": xids}
+
     def look(self, times=1):
         for _ in range(times):
             self.now += 10
             found = self.monitor.observe([self.found])
+            self.reports = {}
         return found.get("c")
 
 
 @pytest.fixture
 def host(tmp_path):
-    host = Host(tmp_path, {})
+    host = Host(tmp_path)
     assert host.look(2) == (Health.HEALTHY, "")
     return host
 
@@ -126,11 +137,105 @@ def test_a_card_is_healthy_again_only_after_some_quiet_minutes(host):
 
 
 def test_what_the_driver_reports_counts_at_once(host):
-    host.reports = {"c": "the driver reported XID 79"}
-    assert host.look() == (Health.UNHEALTHY, "the driver reported XID 79")
-    host.reports = {}
-    assert host.look(29)[0] is Health.UNHEALTHY
-    assert host.look(2)[0] is Health.HEALTHY
+    host.report(79)
+    assert host.look() == (Health.UNHEALTHY, OFF_THE_BUS)
+
+
+def test_a_fault_stays_however_long_it_is_quiet(host):
+    host.report(79)
+    assert host.look(1000) == (Health.UNHEALTHY, OFF_THE_BUS)
+
+
+@pytest.mark.parametrize(("xid", "mended"), [(79, True), (54, True), (64, False)])
+@pytest.mark.parametrize("start", ["machine", "driver"])
+def test_a_start_of_machine_or_driver_mends_what_a_reset_mends(host, xid, mended, start):
+    host.report(xid)
+    assert host.look()[0] is Health.UNHEALTHY
+    if start == "machine":
+        host.boot("2")
+    else:
+        unbound(host)
+        (host.device / "reserves-the-number").touch()
+        (host.device / "driver").symlink_to(host.drivers / "enflame")
+    assert (host.look(1)[0] is Health.HEALTHY) == mended
+
+
+@pytest.mark.parametrize("seen", ["before it is gone", "when it is gone"])
+def test_a_card_that_fell_off_the_bus_is_mended_when_it_is_back_with_its_driver(host, seen):
+    host.report(79)
+    if seen == "before it is gone":
+        host.look()
+    host.device.rename(host.root / "aside")
+    assert host.look(2)[0] is Health.UNHEALTHY
+    assert list(host.monitor.list_faults()) == ["c"]
+    (host.root / "aside").rename(host.device)
+    unbound(host)
+    assert host.look(2)[0] is Health.UNHEALTHY
+    assert list(host.monitor.list_faults()) == ["c"]
+    (host.device / "reserves-the-number").touch()
+    (host.device / "driver").symlink_to(host.drivers / "enflame")
+    host.look()
+    assert host.monitor.list_faults() == {}
+    assert host.look(40)[0] is Health.HEALTHY
+
+
+def test_a_fault_of_which_nobody_knows_the_start_of_its_driver_is_not_mended_by_knowing_it(host):
+    host.boot("")
+    host.report(79)
+    host.look()
+    host.boot("2")
+    assert host.look(3)[0] is Health.UNHEALTHY
+
+
+@pytest.mark.parametrize("xid", [13, 43, 94, 63, 154, 4711])
+def test_what_is_a_programs_or_only_to_be_watched_harms_no_card(host, xid):
+    host.report(xid)
+    assert host.look() == (Health.HEALTHY, "")
+    assert host.monitor.take_xids() == [("c", xid)]
+    assert host.monitor.take_xids() == []
+
+
+def test_of_several_faults_the_first_is_told_unless_another_is_beyond_a_reset(host):
+    host.report(48, 79)
+    assert "XID 48" in host.look()[1]
+    host.report(64)
+    assert host.look()[1].endswith("replace the card")
+    host.report(79)
+    assert host.look()[1].endswith("replace the card")
+
+
+def test_what_goes_wrong_beside_a_fault_is_told_with_it(host):
+    host.report(79)
+    unbound(host)
+    host.look()
+    assert host.look()[1] == f"{OFF_THE_BUS}; the driver enflame is not bound to it any more"
+
+
+def test_people_may_say_that_a_card_is_mended(host):
+    assert host.monitor.forget_fault("c") is False
+    host.report(64)
+    host.look()
+    assert host.monitor.forget_fault("c") is True
+    assert host.look() == (Health.HEALTHY, "")
+    assert (host.monitor.list_faults(), host.monitor.forget_fault("other")) == ({}, False)
+
+
+def test_another_agent_goes_on_with_the_faults_of_the_one_before(host):
+    host.report(79)
+    host.look()
+    faults = host.monitor.list_faults()
+    host.monitor = HealthMonitor(host.root, nodes=lambda _: [NODE])
+    host.monitor.remember_fault("c", faults["c"])
+    assert host.look() == (Health.UNHEALTHY, OFF_THE_BUS)
+    host.boot("2")
+    assert host.look() == (Health.HEALTHY, "")
+
+
+@pytest.mark.parametrize("text", ["", "xid 79", "xid ² at x", "xid 79 at /etc"])
+def test_a_fault_that_cannot_be_read_is_none(host, text):
+    host.monitor = HealthMonitor(host.root, nodes=lambda _: [NODE])
+    host.monitor.remember_fault("c", text)
+    assert host.look() == (Health.HEALTHY, "")
 
 
 def test_a_tree_that_cannot_be_read_makes_a_card_unknown_and_not_unhealthy(host):
@@ -146,38 +251,39 @@ def test_an_unhealthy_card_stays_so_while_nothing_can_be_read(host):
 
 
 def test_what_a_card_never_had_is_not_missed(tmp_path):
-    host = Host(tmp_path, {})
+    host = Host(tmp_path)
     for name in ("driver", "config", "current_link_width"):
         (host.device / name).unlink()
     (tmp_path / NODE[1:]).unlink()
     assert host.look(5) == (Health.HEALTHY, "")
 
 
-@pytest.mark.parametrize("switch", ["ACCELKIT_DISABLE_HEALTH", "DP_DISABLE_HEALTHCHECKS"])
-def test_health_can_be_switched_off(tmp_path, switch):
-    host = Host(tmp_path, {switch: "all"})
+def test_health_can_be_switched_off(tmp_path):
+    host = Host(tmp_path, HealthChecks.NONE)
     unbound(host)
     assert host.look(5) is None
 
 
 def test_reports_of_the_driver_can_be_switched_off_alone(tmp_path):
-    host = Host(tmp_path, {"DP_DISABLE_HEALTHCHECKS": "xids"})
-    host.reports = {"c": "the driver reported XID 79"}
+    host = Host(tmp_path, HealthChecks.FILES)
+    host.report(79)
     assert host.look(3) == (Health.HEALTHY, "")
+    unbound(host)
+    assert host.look(2)[0] is Health.UNHEALTHY
 
 
 def test_a_card_whose_device_nodes_are_not_known_takes_nobody(tmp_path):
-    host = Host(tmp_path, {})
+    host = Host(tmp_path)
 
     def unknown(_found):
         raise DevicePluginError("the device nodes of card c are not known")
 
-    host.monitor = HealthMonitor(tmp_path, environ={}, nodes=unknown, clock=lambda: host.now)
+    host.monitor = HealthMonitor(tmp_path, nodes=unknown, clock=lambda: host.now)
     assert host.look(2) == (Health.UNHEALTHY, "the device nodes of card c are not known")
 
 
 def test_a_card_that_another_driver_has_takes_nobody(tmp_path):
-    host = Host(tmp_path, {})
+    host = Host(tmp_path)
     host.found = replace(host.found, driver="vfio-pci", profile=load_profiles()["nvidia"])
     health, reason = host.look(2)
     assert health is Health.UNHEALTHY

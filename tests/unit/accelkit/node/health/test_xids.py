@@ -1,86 +1,181 @@
+"""XIDs by NVML's own interface, of the stand-in library."""
+
 from __future__ import annotations
 
-import threading
-from types import SimpleNamespace
+import logging
+import time
 
+import pynvml
 import pytest
+from standin_nvml import StandinCard
 
+from accelkit.node.discovery.nvml import load_nvml
+from accelkit.node.health import xids
 from accelkit.node.health.xids import XidWatch
 
-
-class NvmlError(Exception):
-    pass
+BDFS = ("0000:3b:00.0", "0000:5e:00.0")
 
 
-class NvmlTimeoutError(NvmlError):
-    pass
+@pytest.fixture
+def driver(standin_nvml):
+    standin_nvml.cards += [StandinCard(bdf, f"GPU-{n}", n) for n, bdf in enumerate(BDFS)]
+    standin_nvml.write()
+    return standin_nvml
 
 
-class Nvml:
-    """The part of pynvml that is used, with events to come."""
+@pytest.fixture
+def watch(monkeypatch):
+    """A watch that listens, and waits less long than in earnest."""
+    monkeypatch.setattr(xids, "_WAIT_MILLISECONDS", 50)
+    monkeypatch.setattr(xids, "_AGAIN_SECONDS", 0.05)
+    listening = []
+    create = pynvml.nvmlEventSetWait_v2
+    monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *arguments: listening.append(1) or create(*arguments))
+    watch = XidWatch(load_nvml)
 
-    NVMLError, NVMLError_Timeout = NvmlError, NvmlTimeoutError
-    nvmlEventTypeXidCriticalError = 8  # noqa: N815 - the same
+    def start(*, listens=True):
+        watch.start()
+        if listens:
+            until(lambda: listening)
+        return watch
 
-    def __init__(self, *events, supported=True):
-        self.events = list(events)
-        self.supported = supported
-        self.all_told = threading.Event()
-        self.open = 0
-
-    def nvmlInit(self):  # noqa: N802 - NVML's name
-        self.open += 1
-
-    def nvmlShutdown(self):  # noqa: N802 - NVML's name
-        self.open -= 1
-
-    def nvmlEventSetCreate(self):  # noqa: N802 - NVML's name
-        return object()
-
-    def nvmlDeviceGetCount(self):  # noqa: N802 - NVML's name
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802 - NVML's name
-        return f"GPU-{index}"
-
-    def nvmlDeviceRegisterEvents(self, _handle, _kind, _set):  # noqa: N802 - NVML's name
-        if not self.supported:
-            raise NvmlError("not supported")
-
-    def nvmlEventSetWait_v2(self, _set, _milliseconds):  # noqa: N802 - NVML's name
-        if not self.events:
-            self.all_told.set()
-            threading.Event().wait(0.01)
-            raise NvmlTimeoutError
-        device, xid = self.events.pop(0)
-        return SimpleNamespace(device=device, eventData=xid)
-
-    def nvmlDeviceGetUUID(self, device):  # noqa: N802 - NVML's name
-        return device
-
-
-def taken(nvml):
-    watch = XidWatch(lambda: nvml)
-    watch.start()
-    assert not nvml.supported or nvml.all_told.wait(10)
-    reports = watch.take()
+    yield start
     watch.stop()
-    assert (watch.take(), nvml.open) == ({}, 0)
-    return reports
 
 
-def test_an_xid_of_the_card_is_told_once_by_uuid():
-    assert taken(Nvml(("GPU-1", 79))) == {"GPU-1": "the driver reported XID 79"}
+def until(accept):
+    deadline = time.monotonic() + 20
+    while not accept():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
-@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
-def test_an_xid_of_a_program_is_none_of_the_cards(xid):
-    assert taken(Nvml(("GPU-0", xid))) == {}
+def take(watch, number):
+    found = {}
+
+    def enough():
+        for card, numbers in watch.take().items():
+            found.setdefault(card, []).extend(numbers)
+        return sum(map(len, found.values())) >= number
+
+    until(enough)
+    return found
 
 
-@pytest.mark.parametrize("xid", [48, 63, 64, 74, 79, 94, 95, 119])
-def test_every_other_xid_is_one_of_the_card(xid):
-    assert taken(Nvml(("GPU-0", xid))) == {"GPU-0": f"the driver reported XID {xid}"}
+def test_xids_are_told_once_by_uuid_in_their_order(driver, watch):
+    listening = watch()
+    driver.raise_xid(BDFS[1], 48)
+    driver.raise_xid(BDFS[0], 13)
+    driver.raise_xid(BDFS[1], 79)
+    assert take(listening, 3) == {"GPU-1": [48, 79], "GPU-0": [13]}
+    assert listening.take() == {}
+
+
+def test_a_card_that_is_lost_and_does_not_say_its_name_any_more_is_told_of(driver, watch):
+    listening = watch()
+    driver.failures["nvmlDeviceGetUUID"] = pynvml.NVML_ERROR_GPU_IS_LOST
+    driver.write()
+    driver.raise_xid(BDFS[0], 79)
+    assert take(listening, 1) == {"GPU-0": [79]}
+
+
+def test_a_driver_that_went_and_came_back_is_listened_to_again(driver, watch, caplog):
+    caplog.set_level("INFO")
+    listening = watch()
+    driver.failures["nvmlEventSetWait_v2"] = pynvml.NVML_ERROR_UNKNOWN
+    driver.write()
+    until(lambda: "NVIDIA's driver reports no errors of cards: Unknown Error" in caplog.text)
+    driver.failures.clear()
+    driver.write()
+
+    def heard():
+        driver.raise_xid(BDFS[0], 79)
+        return listening.take()
+
+    until(heard)
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceRegisterEvents", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
+def test_a_card_that_reports_no_xids_silences_no_other_and_is_asked_again(driver, watch, monkeypatch, caplog, call):
+    asked = getattr(pynvml, call)
+    refuses = True
+
+    def answer(card, *arguments):
+        number = card if isinstance(card, int) else pynvml.nvmlDeviceGetMinorNumber(card)
+        if number == 0 and refuses:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return asked(card, *arguments)
+
+    monkeypatch.setattr(pynvml, call, answer)
+    listening = watch()
+    driver.raise_xid(BDFS[1], 79)
+    assert take(listening, 1) == {"GPU-1": [79]}
+    refuses = False
+
+    def heard():
+        driver.raise_xid(BDFS[0], 48)
+        return listening.take()
+
+    until(heard)
+    assert caplog.text.count("reports no XIDs: Not Supported") == 1
+
+
+def test_where_no_card_reports_xids_none_is_held_open(driver, watch, monkeypatch):
+    ended = []
+    shut_down = pynvml.nvmlShutdown
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: ended.append(1) or shut_down())
+    driver.failures["nvmlDeviceRegisterEvents"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    driver.write()
+    watch(listens=False)
+    until(lambda: len(ended) > 1)
+
+
+@pytest.mark.parametrize("call", ["nvmlEventSetWait_v2", "nvmlEventSetCreate"])
+def test_an_answer_that_nobody_foresaw_ends_no_listening(driver, watch, monkeypatch, caplog, call):
+    answer = getattr(pynvml, call)
+
+    def fail(*_):
+        monkeypatch.setattr(pynvml, call, answer)
+        raise KeyError(call)
+
+    monkeypatch.setattr(pynvml, call, fail)
+    listening = watch(listens=False)
+
+    def heard():
+        driver.raise_xid(BDFS[0], 79)
+        return listening.take()
+
+    until(heard)
+    assert f"KeyError: '{call}'" in caplog.text
+
+
+def test_a_report_of_a_card_that_nobody_knows_is_logged(driver, watch, monkeypatch, caplog):
+    listening = watch()
+    wait = pynvml.nvmlEventSetWait_v2
+
+    def report(*_):
+        monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", wait)
+        return pynvml.c_nvmlEventData_t(device=pynvml.c_nvmlDevice_t(), eventData=79)
+
+    monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", report)
+    until(lambda: "XID 79 of a card that is not known" in caplog.text)
+    driver.raise_xid(BDFS[0], 48)
+    assert take(listening, 1) == {"GPU-0": [48]}
+
+
+def test_what_an_xid_asks_for_stands_in_the_log(driver, watch, caplog):
+    caplog.set_level("INFO")
+    listening = watch()
+    driver.raise_xid(BDFS[0], 43)
+    driver.raise_xid(BDFS[0], 64)
+    take(listening, 2)
+    assert [(record.levelno, record.message) for record in caplog.records if "XID" in record.message] == [
+        (logging.INFO, "card GPU-0: the driver reported XID 43 (a program was ended)"),
+        (
+            logging.WARNING,
+            "card GPU-0: the driver reported XID 64 (a bad row of memory could not be replaced): replace the card",
+        ),
+    ]
 
 
 def test_without_the_library_there_is_nothing_to_wait_for():
@@ -90,5 +185,9 @@ def test_without_the_library_there_is_nothing_to_wait_for():
     assert watch.take() == {}
 
 
-def test_a_driver_that_reports_nothing_is_no_error():
-    assert taken(Nvml(supported=False)) == {}
+def test_what_nobody_takes_is_not_kept_for_ever(driver, watch):
+    listening = watch()
+    for number in range(200):
+        driver.raise_xid(BDFS[0], 1000 + number)
+    until(lambda: listening._reports and listening._reports["GPU-0"][-1] == 1199)
+    assert len(listening.take()["GPU-0"]) == 100

@@ -206,17 +206,23 @@ def test_the_pod_is_read_from_the_cgroup_of_any_driver_and_version(cgroup, pod_u
     assert find_pod_uid(cgroup + "\n") == pod_uid
 
 
-def test_nvidias_library_says_what_files_do_not():
+def test_nvidias_library_says_what_files_do_not(tmp_path):
     seen = Processes((CardProcess("b", 7, "python3", UID, None), CardProcess("b", 9, "bash", UID, None)), 0)
-    assert add_nvml(seen, {("b", 7): 5}) == Processes(
+    assert add_nvml(tmp_path, seen, {("b", 7): 5}) == Processes(
         (CardProcess("b", 7, "python3", UID, 5), CardProcess("b", 9, "bash", UID, None)), 0
     )
 
 
-def test_nvidias_library_may_name_another_card_of_a_process():
+def test_nvidias_library_may_name_another_card_of_a_process(tmp_path):
     seen = Processes((CardProcess("b", 7, "python3", UID, None),), 0)
-    assert CardProcess("a", 7, "python3", UID, 5) in add_nvml(seen, {("a", 7): 5}).found
+    assert CardProcess("a", 7, "python3", UID, 5) in add_nvml(tmp_path, seen, {("a", 7): 5}).found
 
 
-def test_a_process_that_the_library_alone_knows_is_nobodys_to_judge():
-    assert add_nvml(Processes((), 1), {("a", 7): 5, ("b", 7): 6}) == Processes((), 2)
+def test_whose_a_process_is_that_the_library_alone_knows_everybody_may_read(process, tmp_path):
+    process(7, {}, pod=UID)
+    process(8, {})
+    (tmp_path / "proc/8/cgroup").unlink()
+    (tmp_path / "proc/8/cgroup").mkdir()
+    assert add_nvml(tmp_path, Processes((), 1), {("a", 7): 5, ("b", 7): None, ("b", 8): 6, ("b", 9): 6}) == Processes(
+        (CardProcess("a", 7, "python3", UID, 5), CardProcess("b", 7, "python3", UID, None)), 2
+    )

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
 import pytest
 from fake_api.server import FakeApi
+from standin_nvml import StandinCard
 
+from accelkit.errors import DevicePluginError
 from accelkit.kube.events import Events
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
 from accelkit.model.pod import Pod
 from accelkit.node.discovery import FoundCard
 from accelkit.node.metrics import Metrics
+from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
 from accelkit.node.processes.monitor import ProcessMonitor
+from accelkit.node.processes.passed_on import PassedScan, pass_on
 from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.profiles import load_profiles
 
@@ -30,9 +35,17 @@ class Host:
         self.api = FakeApi()
         self.metrics = Metrics()
         self.pods = NodePods(self.api, "n", load_dialect("native"))
+        self.pods.learn_cards(NodeCards({"a": CARD.card}, GIB))
         self.now = 0.0
+        self.shared = root / "shared"
+        self.shared.mkdir()
         self.monitor = ProcessMonitor(
-            root, pods=self.pods, events=Events(self.api, "agent", "n"), metrics=self.metrics, clock=lambda: self.now
+            root,
+            pods=self.pods,
+            events=Events(self.api, "agent", "n"),
+            metrics=self.metrics,
+            scan=PassedScan(self.shared, clock=lambda: self.now),
+            clock=lambda: self.now,
         )
         (root / "proc").mkdir()
         self.process(1, "init", pod="")
@@ -65,19 +78,18 @@ class Host:
             "uid": uid,
             "annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)},
         }
-        self.pods.take(msgspec.convert({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}, Pod))
+        container = {"name": "c", "resources": {"limits": {"accelkit.io/memory": str(gib)}}}
+        self.pods.take(msgspec.convert({"metadata": metadata, "spec": {"containers": [container]}}, Pod))
 
-    async def look(self, card=CARD):
+    async def look(self, card=CARD, *, scan=True):
+        """Look, the scan beside it having looked too."""
         self.now += 100
         await self.monitor.observe([card])
-
-    def with_dmem(self):
-        """Give the pod a cgroup with the controller, and the card a region; return the file of its limits."""
-        folder = self.root / f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice"
-        folder.mkdir(parents=True)
-        (folder / "dmem.max").write_text("")
-        (self.root / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 17179869184\n")
-        return folder / "dmem.max"
+        if scan:
+            with suppress(DevicePluginError):
+                pass_on(self.root, self.shared, clock=lambda: self.now + 100)
+            self.now += 100
+            await self.monitor.observe([card])
 
     def over(self, name):
         labels = {"namespace": "d", "pod": name, "card": "a"}
@@ -131,22 +143,59 @@ async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(hos
 async def test_between_two_looks_some_time_passes(host):
     await host.look()
     host.process(8, "miner", pod="", gib=3)
+    pass_on(host.root, host.shared, clock=lambda: host.now)
     await host.monitor.observe([CARD])
     assert host.monitor.strange_processes == ()
 
 
-async def test_what_keeps_a_pod_within_its_memory_is_known_and_what_does_not_is_not_claimed(host):
+@pytest.mark.parametrize("late", [61, -1])
+async def test_a_scan_that_is_old_or_of_another_boot_is_none(host, caplog, late):
+    caplog.set_level("INFO")
     host.pod(POD, 4)
-    await host.look()
-    assert host.monitor.enforced == {}
-    limits = host.with_dmem()
-    await host.look()
-    assert host.monitor.enforced == {("d", "pod-1"): "dmem"}
-    assert limits.read_text() == f"drm/{BDF}/vram0 {4 * GIB}\n"
+    host.process(7, "train", pod=POD, gib=6)
+    await host.look(scan=False)
+    pass_on(host.root, host.shared, clock=lambda: host.now + 100 - late)
+    await host.look(scan=False)
+    assert (host.monitor.strange_processes, host.events) == (None, [])
+    assert "nobody looks who has these cards open: a" in caplog.text
 
 
-async def test_a_card_whose_profile_does_not_name_dmem_is_not_limited_by_it(host):
+async def test_a_scan_that_cannot_be_read_is_none(host):
+    await host.look()
+    (host.shared / "processes.json").write_text("[")
+    await host.look(scan=False)
+    assert host.monitor.strange_processes is None
+
+
+@pytest.fixture
+def nvidia(host, standin_nvml):
+    """A card of NVIDIA's, of which its library knows processes, and nobody looks who has it open."""
+    standin_nvml.cards.append(StandinCard(BDF, "a"))
+    standin_nvml.write()
+
+    async def look(*processes):
+        standin_nvml.processes = [(BDF, pid, gib * GIB, "compute") for pid, gib in processes]
+        standin_nvml.write()
+        await host.look(replace(CARD, profile=load_profiles()["nvidia"]), scan=False)
+
+    return look
+
+
+async def test_over_use_of_nvidias_cards_is_seen_without_looking_into_other_processes(host, nvidia):
     host.pod(POD, 4)
-    limits = host.with_dmem()
-    await host.look(replace(CARD, profile=msgspec.structs.replace(CARD.profile, enforcement=())))
-    assert (host.monitor.enforced, limits.read_text()) == ({}, "")
+    host.process(7, "train", pod=POD)
+    host.process(8, "miner", pod="")
+    await nvidia((7, 6), (8, 3))
+    assert host.events == [("pod-1", "MemoryOverUse", "uses 6 GiB of card a, of which it was given 4 GiB")]
+    assert [(each.pid, each.command) for each in host.monitor.strange_processes] == [(8, "miner")]
+
+
+async def test_a_process_that_has_ended_since_is_nobodys(host, nvidia):
+    await nvidia((99, 6))
+    assert (host.events, host.monitor.strange_processes) == ([], ())
+
+
+async def test_where_the_library_knows_no_card_its_silence_is_no_answer(host, nvidia, standin_nvml):
+    standin_nvml.failures["nvmlDeviceGetComputeRunningProcesses_v3"] = 3
+    await nvidia((7, 6))
+    assert host.monitor.strange_processes is None

@@ -153,14 +153,14 @@ class Node:
         self.waiting = {f"p{number}" for number in range(waiting, len(pods))}
         self.written = {uid: None if pod.put is None else pod.shares(pod.put) for uid, pod in self.pods.items()}
 
-    def plan(self):
+    def plan(self, refused=()):
         seen = [
             ObservedPod(uid, self.written[uid], pod.shares(pod.on))
             for uid, pod in self.pods.items()
             if uid not in self.waiting
         ]
         awaited = {card for uid in self.waiting if self.written[uid] for card in self.pods[uid].put}
-        return plan(seen, awaited)
+        return plan(seen, awaited, refused)
 
     def held(self, card):
         pods = [pod for uid, pod in self.pods.items() if uid not in self.waiting and card in pod.on]
@@ -200,6 +200,30 @@ def test_no_correction_frees_what_a_pod_really_holds(pods, data):
         node.write(write)
     assert node.written == {uid: pod.shares(pod.on) for uid, pod in node.pods.items()}
     assert node.plan() == []
+
+
+@given(containers(), st.data())
+def test_refused_corrections_stop_no_other_and_free_nothing(pods, data):
+    node = Node(pods, len(pods))
+    refusing, refused = data.draw(st.sets(st.sampled_from(sorted(node.pods)))) if pods else set(), set()
+    while write := next(iter(node.plan(refused)), None):
+        if write.uid in refusing:
+            refused.add(write.uid)
+        else:
+            node.write(write)
+    held = {uid: pod.shares(pod.on).containers["c"] for uid, pod in node.pods.items()}
+    for uid in node.pods.keys() - refusing:
+        unsaid = {card for each in refused if node.written[each] for card in node.pods[each].on}
+        assert (node.written[uid] is None and len(unsaid) > 1) or node.written[uid].containers["c"] == held[uid]
+    for write in node.plan():
+        node.write(write)
+    assert node.plan() == []
+    assert node.written == {uid: pod.shares(pod.on) for uid, pod in node.pods.items()}
+
+
+def test_a_pod_without_assignment_covers_what_a_refused_one_holds():
+    pods = [observed("p", "a", "b"), observed("q", None, "a")]
+    assert shown(plan(pods, [], ["p"])) == [("q", {"a": 2, "b": 2}, True)]
 
 
 @given(containers(), st.integers(0, 6))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from device_names import unit
 from fake_api.server import FakeApi
 
 from accelkit.errors import ApiError
@@ -16,12 +17,15 @@ from accelkit.model.assignment import (
     encode_assignment,
 )
 from accelkit.model.card import Card
+from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Pod
 from accelkit.node._proto import podresources_pb2 as resources
 from accelkit.node.metrics import Metrics
+from accelkit.node.node_cards import NodeCards
 from accelkit.node.pods import NodePods
-from accelkit.node.reconciliation.observed_assignment import ContainerDevices, NodeCards
-from accelkit.node.reconciliation.reconciler import Reconciler, group_devices_by_pod
+from accelkit.node.reconciliation.look import group_devices_by_pod
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices
+from accelkit.node.reconciliation.reconciler import Reconciler
 from accelkit.vendors.dialects import load_dialect
 
 NATIVE = load_dialect("native")
@@ -53,34 +57,48 @@ class PodsApi(FakeApi):
 class World:
     def __init__(self):
         self.api = PodsApi()
-        self.pods = NodePods(self.api, "n", NATIVE)
         self.metrics = Metrics()
-        self.node = NodeCards({name: Card(name, "v", "m", 16) for name in "ab"}, 1)
+        self.now = 0.0
+        self.node = NodeCards({name: Card(name, "v", "m", 16, minor=5) for name in "ab"}, 1)
+        self.held = {}
+        self.use("native")
+
+    def use(self, name):
+        """Have the agent serve a dialect."""
+        dialect = load_dialect(name)
+        self.resource = dialect.resources.memory
+        self.pods = NodePods(self.api, "n", dialect)
+        self.pods.learn_cards(self.node)
         self.reconciler = Reconciler(
             self.api,
             pods=self.pods,
-            dialect=NATIVE,
+            dialect=dialect,
             cards=lambda: self.node,
             events=Events(self.api, "agent", "n"),
             metrics=self.metrics,
+            clock=lambda: self.now,
         )
-        self.held = {}
 
-    def pod(self, name, assigned, held, *, admitted=True, request="{}"):
+    def annotate(self, name, annotations):
+        self.api.pods[name]["metadata"]["annotations"] |= annotations
+        self.pods.take(msgspec.convert(self.api.pods[name], Pod))
+
+    def pod(self, name, assigned, held, *, admitted=True, request="{}", amount=2, **ghosts):
         """A pod with two units on `assigned` that holds them on `held`."""
-        assignment = None if assigned is None else Assignment({"c": (Share(assigned, 2),)})
+        assignment = None if assigned is None else Assignment({"c": (Share(assigned, amount),), **ghosts})
         annotations = {"accelkit.io/request": request}
         if assignment:
             annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(assignment)
         pod = {
             "metadata": {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": "2"}}}]},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {self.resource: "2"}}}]},
             "status": {"phase": "Running", **({"startTime": "2024-01-01T00:00:00Z"} if admitted else {})},
         }
         self.api.store(PODS, pod)
         self.pods.take(msgspec.convert(self.api.pods[name], Pod))
         if held:
-            self.held["d", name] = {"c": ContainerDevices(memory=[f"{held}::{name}1", f"{held}::{name}2"])}
+            number = name.encode()[0]
+            self.held["d", name] = {"c": ContainerDevices(memory=[unit(held, 2 * number), unit(held, 2 * number + 1)])}
 
     async def reconcile(self):
         return await self.reconciler.reconcile(self.held)
@@ -89,8 +107,8 @@ class World:
         text = self.api.pods[name]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
         return {k: [share.card for share in shares] for k, shares in decode_assignment(text).containers.items()}
 
-    def count(self, name):
-        return self.metrics.registry.get_sample_value(f"accelkit_{name}_total")
+    def count(self, name, **labels):
+        return self.metrics.registry.get_sample_value(f"accelkit_{name}_total", labels)
 
 
 @pytest.fixture
@@ -171,20 +189,126 @@ async def test_another_pod_of_the_same_name_is_left_alone(world):
     assert (world.api.patches, world.api.events) == ([], [])
 
 
-async def test_what_the_api_server_refuses_is_tried_again(world):
-    world.pod("p", "a", "b")
-    world.api.fail(ApiError("away", status=500), "PATCH")
+async def test_nothing_more_is_asked_of_an_api_server_that_does_not_answer_for_a_second_pod(world):
+    for name in "pqr":
+        world.pod(name, "a", "b")
+    world.api.fail(ApiError("away"), "PATCH", times=None)
     assert not await world.reconcile()
-    assert (world.count("assignment_correction_failures"), world.api.events) == (1, [])
+    assert (world.count("assignment_correction_failures", reason="unanswered"), world.api.events) == (2, [])
+    assert len(world.api.writes) == 2
+    assert world.reconciler.uncounted == (Share("b", 6),)
+    world.api.recover()
+    world.now += 15
     assert await world.reconcile()
-    assert world.cards("p") == {"c": ["b"]}
+    assert ([world.cards(name) for name in "pqr"], world.reconciler.uncounted) == ([{"c": ["b"]}] * 3, ())
 
 
-async def test_what_the_agent_has_no_right_to_is_not_asked_for_again_at_once(world):
+async def test_one_pod_that_is_not_answered_stops_no_other_one(world):
+    for name in "pqr":
+        world.pod(name, "a", "b")
+    world.api.fail(ApiError("away"), "PATCH", "/pods/p", times=None)
+    for _ in range(3):
+        assert await world.reconcile()
+    assert [world.cards(name) for name in "pqr"] == [{"c": ["a"]}, {"c": ["b"]}, {"c": ["b"]}]
+    assert [each.path.rpartition("/")[2] for each in world.api.writes if each.method == "PATCH"].count("p") == 1
+
+
+async def test_two_pods_that_are_never_answered_stop_the_others_for_one_look(world):
+    for name in "pqr":
+        world.pod(name, "a", "b")
+    for name in "pq":
+        world.api.fail(ApiError("away"), "PATCH", f"/pods/{name}", times=None)
+    assert not await world.reconcile()
+    assert await world.reconcile()
+    assert world.cards("r") == {"c": ["b"]}
+
+
+async def test_a_dialects_annotations_that_are_not_answered_stop_those_of_no_other_pod(world):
+    world.use("gcushare")
+    for name in "pq":
+        world.pod(name, "a", "a")
+        world.annotate(name, {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
+    world.api.fail(ApiError("away"), "PATCH", "/pods/p", times=None)
+    assert await world.reconcile()
+    assigned = [world.api.pods[name]["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] for name in "pq"]
+    assert assigned == ["false", "true"]
+
+
+REFUSALS = [
+    (ApiError("annotations: Too long", status=422), "invalid"),
+    (ApiError("denied by the namespace's policy", status=403), "forbidden"),
+    (ApiError("failed calling webhook", status=500), "server_error"),
+    (ApiError("never heard of", status=499), "other"),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), REFUSALS, ids=[reason for _, reason in REFUSALS])
+async def test_a_refused_correction_stops_no_other_one(world, error, reason):
+    for name in "pqr":
+        world.pod(name, "a", "b")
+    world.pod("stray", None, "b")
+    world.api.fail(error, "PATCH", "/pods/p", times=None)
+    assert await world.reconcile()
+    assert [world.cards(name) for name in ("q", "r")] == [{"c": ["b"]}] * 2
+    assert world.cards("stray")["c"] == ["b"]
+    assert world.cards("p") == {"c": ["a"]}
+    assert world.count("assignment_correction_failures", reason=reason) == 1
+
+
+async def test_a_refused_pod_is_left_alone_for_twice_as_long_each_time_and_told_of_once(world, caplog):
     world.pod("p", "a", "b")
-    world.api.fail(ApiError("pods is forbidden", status=403), "PATCH")
+    world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
+    tries = []
+    for second in range(2000):
+        world.now = float(second)
+        before = len(world.api.writes)
+        assert await world.reconcile()
+        if [each for each in world.api.writes[before:] if each.method == "PATCH"]:
+            tries.append(second)
+    assert tries == [0, 15, 45, 105, 225, 465, 765, 1065, 1365, 1665, 1965]
+    assert [reason for _, reason, _ in world.api.events] == ["AssignmentNotCorrected"]
+    assert len([each for each in caplog.records if "assignment not corrected pod=d/p uid=uid-p" in each.message]) == 1
+    world.api.recover()
+    world.now += 300
     assert await world.reconcile()
-    assert world.count("assignment_correction_failures") == 1
+    assert (world.cards("p"), world.reconciler.uncounted) == ({"c": ["b"]}, ())
+
+
+async def test_who_changes_a_refused_pod_again_and_again_keeps_no_agent_busy(world):
+    world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
+    tries = []
+    for second in range(500):
+        world.now = float(second)
+        world.pod("p", "a", "b", request=f'{{"c": {{"gas-allow": ["card{second}"]}}}}')
+        before = len(world.api.writes)
+        await world.reconcile()
+        if [each for each in world.api.writes[before:] if each.method == "PATCH"]:
+            tries.append(second)
+    assert tries == [0, 15, 45, 105, 225, 465]
+
+
+async def test_what_a_refused_pod_holds_stays_counted(world):
+    world.pod("p", "a", "b")
+    world.pod("q", "b", "a")
+    world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", "/pods/p", times=None)
+    assert await world.reconcile()
+    # On card b by the one that left it, as long as there is one.
+    assert (world.cards("q"), world.reconciler.uncounted) == ({"c": ["a"], MOVING: ["b"]}, ())
+    world.pods.take(msgspec.convert({**world.api.pods["q"], "status": {"phase": "Succeeded"}}, Pod))
+    del world.held["d", "q"]
+    assert await world.reconcile()
+    assert world.reconciler.uncounted == (Share("b", 2),)
+
+
+async def test_without_the_right_every_difference_is_told_once_and_counted(world):
+    world.pod("p", "a", "b")
+    world.pod("q", "a", "b")
+    world.api.fail(ApiError("pods is forbidden", status=403), "PATCH", times=None)
+    assert await world.reconcile()
+    assert await world.reconcile()
+    assert world.count("assignment_correction_failures", reason="forbidden") == 2
+    assert len(world.api.events) == 2
+    assert world.reconciler.uncounted == (Share("b", 4),)
 
 
 async def test_nothing_is_corrected_before_the_cards_are_known(world):
@@ -194,32 +318,37 @@ async def test_nothing_is_corrected_before_the_cards_are_known(world):
     assert world.api.patches == []
 
 
+async def test_a_dialects_annotations_are_not_asked_for_again_at_once_where_they_are_refused(world, caplog):
+    world.use("gcushare")
+    world.pod("p", "a", "a")
+    world.pod("q", "a", "a")
+    for name in "pq":
+        world.annotate(name, {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
+    world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", "/pods/p", times=None)
+    caplog.set_level("INFO")
+    for _ in range(3):
+        assert await world.reconcile()
+    patched = [each.path.rpartition("/")[2] for each in world.api.writes if each.method == "PATCH"]
+    assert (patched, len(caplog.records)) == (["p", "q"], 1)
+
+
 def test_devices_of_other_resources_are_left_out():
     answer = resources.ListPodResourcesResponse()
     pod = answer.pod_resources.add(namespace="d", name="p")
     container = pod.containers.add(name="c")
-    container.devices.add(resource_name="accelkit.io/memory", device_ids=["a::1"])
-    container.devices.add(resource_name="accelkit.io/memory", device_ids=["a::2"])
+    container.devices.add(resource_name="accelkit.io/memory", device_ids=[unit("a", 1)])
+    container.devices.add(resource_name="accelkit.io/memory", device_ids=[unit("a", 2)])
     container.devices.add(resource_name="example.com/nic", device_ids=["n"])
     pod.containers.add(name="other").devices.add(resource_name="example.com/nic", device_ids=["m"])
-    assert group_devices_by_pod(answer, NATIVE) == {("d", "p"): {"c": ContainerDevices(["a::1", "a::2"], [])}}
+    assert group_devices_by_pod(answer, NATIVE) == {
+        ("d", "p"): {"c": ContainerDevices([unit("a", 1), unit("a", 2)], [])}
+    }
 
 
 async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
-    gcushare = load_dialect("gcushare")
-    world.reconciler = Reconciler(
-        world.api,
-        pods=NodePods(world.api, "n", gcushare),
-        dialect=gcushare,
-        cards=lambda: NodeCards({"a": Card("a", "v", "m", 16, minor=5)}, 1),
-        events=Events(world.api, "agent", "n"),
-        metrics=world.metrics,
-    )
-    world.pods = world.reconciler._pods
+    world.use("gcushare")
     world.pod("p", "a", "a")
-    annotations = world.api.pods["p"]["metadata"]["annotations"]
-    annotations |= {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"}
-    world.pods.take(msgspec.convert(world.api.pods["p"], Pod))
+    world.annotate("p", {"enflame.com/gcu-device-id": "5", "enflame.com/gcu-device-assigned": "false"})
     assert await world.reconcile()
     annotations = world.api.pods["p"]["metadata"]["annotations"]
     assert (annotations["enflame.com/gcu-device-assigned"], annotations["enflame.com/gcu-device-id"]) == ("true", "5")
@@ -227,3 +356,40 @@ async def test_a_dialects_annotations_say_when_the_kubelet_has_allocated(world):
     written = len(world.api.patches)
     assert await world.reconcile()
     assert len(world.api.patches) == written
+
+
+@pytest.mark.parametrize(
+    ("assigned", "forged", "told"),
+    [
+        ("a", {"amount": 16}, "it gives container c 16 B, which is 2 B by the pod's limits"),
+        ("a", {"ghost": (Share("b", 16),)}, "it gives cards to container ghost, which asks for none"),
+        ("z", {}, "container c was given card z, which its node does not have"),
+    ],
+)
+async def test_what_is_not_believed_is_corrected_told_and_counted_once(world, assigned, forged, told):
+    world.pod("p", assigned, "a", **forged)
+    for _ in range(2):
+        assert await world.reconcile()
+    ((_, written),) = world.api.patches
+    assert written == Assignment({"c": (Share("a", 2),)})
+    message = f"its assignment is not believed: {told}; the kubelet gave c 2 B of card a"
+    assert world.api.events == [("p", "AssignmentCorrected", message)]
+    assert (world.count("disbelieved_assignments"), world.count("assignment_corrections")) == (1, 1)
+
+
+async def test_compute_that_was_changed_is_put_back(world):
+    world.pod("p", "a", "a")
+    assert await world.reconcile()
+    world.pod("p", "a", "a", c=(Share("a", 2, 1000),))
+    assert await world.reconcile()
+    assert [written for _, written in world.api.patches] == [Assignment({"c": (Share("a", 2),)})]
+    assert await world.reconcile()
+    assert len(world.api.patches) == 1
+
+
+async def test_a_pod_from_the_time_of_another_unit_holds_what_its_devices_were_worth(world):
+    world.pod("p", "a", "b", amount=16)
+    world.pods.learn_cards(NodeCards(world.node.cards, 1, (FormerUnit(8, 1_704_067_200),)))
+    assert await world.reconcile()
+    ((_, written),) = world.api.patches
+    assert written == Assignment({"c": (Share("b", 16),)})

@@ -30,6 +30,11 @@ IMAGE = "accelkit.io/accelkit:1"
 PODS = "/api/v1/namespaces/default/pods"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
+# As the API server adds it to pods.
+ACCOUNT: Json = {"name": "kube-api-access-1", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+ACCOUNT_MOUNT: Json = {
+    "volumeMounts": [{"name": "kube-api-access-1", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]
+}
 
 # Writes what it was given, waits for as long as it is told and ends as it is told.
 PROGRAM = """

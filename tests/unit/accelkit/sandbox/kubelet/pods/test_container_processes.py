@@ -12,29 +12,28 @@ import pytest
 from accelkit.errors import SandboxError
 from accelkit.sandbox.kubelet.pods.probes import build_probe_url
 from accelkit.sandbox.kubelet.pods.processes import ContainerProcess, ProcessSpec, build_process_spec, strip_tag
+from accelkit.sandbox.kubelet.pods.volumes import ContainerRoot
 from accelkit.sandbox.kubelet.wire import (
     Container,
     ContainerPort,
     EnvVar,
     EnvVarSource,
     FieldRef,
-    HostPath,
     HttpGet,
     Pod,
     PodMeta,
     PodSpec,
-    Volume,
-    VolumeMount,
 )
 
-ROOT = Path("/sandbox/nodes/n1")
+ROOT = ContainerRoot(Path("/sandbox/c"), ("/host/sys", "/var/log/accelkit"))
+ACCOUNT = "/sandbox/c/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def field(name, path):
     return EnvVar(name=name, value_from=EnvVarSource(field_ref=FieldRef(field_path=path)))
 
 
-def spec_of(container, *, host="/var/lib/kubelet", environ=None, plugin_environment=None):
+def spec_of(container, *, environ=None, plugin_environment=None):
     pod = Pod(
         metadata=PodMeta(
             name="agent-x", namespace="accelkit", uid="u-1", labels={"app": "agent"}, annotations={"a.io/b": "note"}
@@ -43,7 +42,6 @@ def spec_of(container, *, host="/var/lib/kubelet", environ=None, plugin_environm
             node_name="n1",
             service_account_name="agent",
             containers=[container],
-            volumes=[Volume(name="host", host_path=HostPath(path=host)), Volume(name="scratch")],
         ),
     )
     return build_process_spec(
@@ -54,11 +52,6 @@ def spec_of(container, *, host="/var/lib/kubelet", environ=None, plugin_environm
         plugin_environment=plugin_environment or {},
         api_environment={"KUBERNETES_SERVICE_HOST": "192.0.2.1"},
     )
-
-
-def agent(*, mount="/host/var/lib/kubelet", **fields):
-    mounts = [VolumeMount(name="host", mount_path=mount), VolumeMount(name="scratch", mount_path="/tmp")]
-    return Container(name="agent", volume_mounts=mounts, **fields)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +87,7 @@ def test_little_of_our_own_environment_is_passed_on():
         "VIRTUAL_ENV": "/venv",
         "ACCELKIT_SANDBOX_ROOT": "/s",
         "KUBERNETES_SERVICE_HOST": "192.0.2.1",
+        "ACCELKIT_SERVICE_ACCOUNT": ACCOUNT,
     }
 
 
@@ -151,23 +145,31 @@ def test_what_a_device_plugin_granted_is_in_the_environment_and_the_manifest_win
     assert (spec.environment["A"], spec.environment["B"]) == ("card", "own")
 
 
-def test_the_host_is_the_nodes_root_folder():
+def test_paths_to_mounts_and_above_them_are_those_of_this_machine():
     env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host"), EnvVar(name="OTHER", value="/hostage")]
-    spec = spec_of(agent(env=env, args=["/host", "--root=/host", "/host/sys", "/var/host", "--x=/hosts"]))
-    assert spec.environment["ACCELKIT_HOST_ROOT"] == str(ROOT)
+    args = [
+        "/host",
+        "--root=/host/",
+        "/host/sys/x",
+        "/host/proc",
+        "/var/host",
+        "--x=/hosts",
+        "--to=/var/log/accelkit",
+        "/",
+    ]
+    spec = spec_of(Container(name="c", env=env, args=args))
+    assert spec.environment["ACCELKIT_HOST_ROOT"] == "/sandbox/c/host"
     assert spec.environment["OTHER"] == "/hostage"
-    assert spec.command[3:] == (str(ROOT), f"--root={ROOT}", f"{ROOT}/sys", "/var/host", "--x=/hosts")
-
-
-def test_the_whole_root_may_be_mounted():
-    env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host")]
-    assert spec_of(agent(env=env, mount="/host/"), host="/").environment["ACCELKIT_HOST_ROOT"] == str(ROOT)
-
-
-@pytest.mark.parametrize("mount", ["/elsewhere", "/host/var"])
-def test_without_such_a_mount_there_is_no_host(mount):
-    env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host")]
-    assert spec_of(agent(env=env, mount=mount)).environment["ACCELKIT_HOST_ROOT"] == "/host"
+    assert spec.command[3:] == (
+        "/sandbox/c/host",
+        "--root=/sandbox/c/host",
+        "/sandbox/c/host/sys/x",
+        "/host/proc",
+        "/var/host",
+        "--x=/hosts",
+        "--to=/sandbox/c/var/log/accelkit",
+        "/",
+    )
 
 
 def script(text):

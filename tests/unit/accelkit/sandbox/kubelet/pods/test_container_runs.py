@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from simulated_pods import (
+    ACCOUNT,
+    ACCOUNT_MOUNT,
     DEADLINE,
     IMAGE,
     PODS,
@@ -23,6 +27,7 @@ from simulated_pods import (
 
 from accelkit.sandbox.kubelet.pods import containers, pod_worker
 from accelkit.sandbox.kubelet.pods.containers import ContainerRunner, PodContext
+from accelkit.sandbox.kubelet.pods.volumes import PodVolumes
 from accelkit.sandbox.kubelet.wire import Container, Pod, PodMeta
 from accelkit.sandbox.processes import identify
 
@@ -30,14 +35,19 @@ from accelkit.sandbox.processes import identify
 async def test_a_process_has_a_log_its_devices_and_a_service_account(tmp_path):
     node = node_of(tmp_path, manager=manager_of(2))
     async with node.running():
-        node.bind("p", ours("0", cards=2), restartPolicy="Never")
-        await node.phase("p", "Succeeded")
+        started = tmp_path / "started"
+        node.bind("p", ours("wait", cards=2, env=variables(STARTED=started), **ACCOUNT_MOUNT), volumes=[ACCOUNT])
+        await await_file(started)
         (said,) = read_log(node, "p")
-        assert said["arguments"] == ["0"]
+        assert said["arguments"] == ["wait"]
         assert said["environment"]["CARDS"] == "card-0,card-1"
-        folder = tmp_path / "var/lib/kubelet/pods/uid-p"
-        assert said["environment"]["ACCELKIT_SERVICE_ACCOUNT"] == str(folder)
-        assert not folder.exists(), "the token outlives its pod"
+        folder = Path(said["environment"]["ACCELKIT_SERVICE_ACCOUNT"])
+        assert {file.name for file in folder.iterdir()} == {"token", "ca.crt", "namespace"}
+        assert (folder / "token").read_text() == "granted"
+        token = (folder / "token").resolve()
+        node.annotate("p", "sandbox.accelkit.io/exit", "0")
+        await node.phase("p", "Succeeded")
+        assert not token.exists(), "the token outlives its pod"
 
 
 @pytest.mark.parametrize(("code", "phase", "reason"), [(0, "Succeeded", "Completed"), (3, "Failed", "Error")])
@@ -48,7 +58,7 @@ async def test_without_restarts_a_pod_ends_as_its_container_does(tmp_path, code,
         status = await node.phase("p", phase)
         assert [pod.metadata.name for pod in node.pods.list_active()] == []
     (main,) = status["containerStatuses"]
-    identity = "simulated://uid-p/main/0"
+    identity = "simulated://" + sha256(b"uid-p/main/0").hexdigest()
     assert main == {
         "name": "main",
         "image": IMAGE,
@@ -85,7 +95,7 @@ async def test_a_container_that_fails_is_restarted_until_it_succeeds(tmp_path):
     assert (main["restartCount"], main["state"]["terminated"]["exitCode"]) == (1, 0)
     # The last state is that of the process before.
     assert main["lastState"]["terminated"]["exitCode"] == 4
-    assert main["containerID"] == "simulated://uid-p/main/1"
+    assert main["containerID"] == "simulated://" + sha256(b"uid-p/main/1").hexdigest()
     assert len(read_log(node, "p")) == 2
 
 
@@ -121,7 +131,8 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
         slept.append(seconds)
         await asyncio.sleep(0)
 
-    pod = PodContext(pod=Pod(metadata=PodMeta(name="p")), api_environment={}, changed=lambda: None)
+    bound = Pod(metadata=PodMeta(name="p"))
+    pod = PodContext(pod=bound, volumes=PodVolumes(tmp_path, bound), changed=lambda: None)
     runner = Failing(Node(tmp_path).context, pod, Container(name="main"), policy="Always")
     monkeypatch.setattr(containers, "asyncio", SimpleNamespace(sleep=skip))
     running = asyncio.create_task(runner.run())

@@ -8,6 +8,8 @@ import json
 import pytest
 from aiohttp import web
 from simulated_pods import (
+    ACCOUNT,
+    ACCOUNT_MOUNT,
     DEADLINE,
     Node,
     Plugin,
@@ -133,7 +135,7 @@ async def test_a_pod_without_credentials_waits_for_them_and_says_why(tmp_path):
     node = node_of(tmp_path)
     node.api.fail(ApiError("no such account", status=500), "POST", "token", times=None)
     async with node.running():
-        node.bind("p", container("other"), ours("0"), restartPolicy="Never")
+        node.bind("p", container("other"), ours("0", **ACCOUNT_MOUNT), restartPolicy="Never", volumes=[ACCOUNT])
         main = await node.state("p", "waiting", reason="ContainerCreating")
         assert main["state"]["waiting"]["message"] == "no such account"
         assert read_log_names(node) == []

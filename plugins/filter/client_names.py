@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: client_names
+short_description: List the names of a client's certificate
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Returns the common names and DNS names of a certificate, by which the extender knows its clients.
+options:
+  _input:
+    description: The certificate, in PEM.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show by which names the extender would know a client
+  ansible.builtin.debug:
+    msg: "{{ lookup('ansible.builtin.file', 'client.crt') | accelkit.kubernetes.client_names }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The names, sorted.
+  type: list
+  elements: str
+  sample: [accelkit-kube-scheduler]
+"""
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
+
+IMPORT_ERROR = None
+try:
+    from accelkit.errors import AccelkitError
+    from accelkit.install.certificates.secrets import list_client_names
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+def client_names(certificate):
+    """Return the names by which the extender knows the holder of a certificate."""
+    if problem := find_problem(IMPORT_ERROR):
+        raise AnsibleFilterError(problem)
+    try:
+        return list_client_names(str(certificate).encode())
+    except AccelkitError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    def filters(self):
+        return {"client_names": client_names}

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: guarded_keys
+short_description: List what admission policies let only accelkit's programs write
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Returns keys of annotations, labels and environment variables, from the profiles of vendors and the dialects that
+    this release of accelkit has.
+"""
+
+EXAMPLES = r"""
+- name: Show the annotations by which pods are told their cards
+  ansible.builtin.debug:
+    msg: "{{ lookup('accelkit.kubernetes.guarded_keys').assignments }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: One dictionary.
+  type: list
+  elements: dict
+  contains:
+    assignments:
+      description: Annotations of pods that a scheduler or a device plugin writes, of all dialects.
+      type: list
+      elements: str
+      sample: [accelkit.io/assignment, enflame.com/gcu-device-id]
+    runtime_variables:
+      description: Environment variables by which a container names its cards to a vendor's container runtime.
+      type: list
+      elements: str
+      sample: [NVIDIA_VISIBLE_DEVICES]
+    runtime_annotations:
+      description: How annotations of pods begin by which plug-ins of the container runtime are told cards.
+      type: list
+      elements: str
+      sample: [nvidia.cdi.k8s.io/]
+    node_annotations:
+      description: Annotations of a node that its node agent writes.
+      type: list
+      elements: str
+      sample: [accelkit.io/inventory]
+    node_labels:
+      description: Labels of a node that its node agent writes in a vendor's name; a number may follow.
+      type: list
+      elements: str
+      sample: [nvidia.com/gpu.count]
+    node_label_prefixes:
+      description: How the other labels begin that it writes.
+      type: list
+      elements: str
+      sample: [accelkit.io/cards.]
+"""
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.accelkit.kubernetes.plugins.module_utils._package import find_problem
+
+IMPORT_ERROR = None
+try:
+    from accelkit.install.guarded_keys import list_guarded_keys
+except ImportError as exc:
+    IMPORT_ERROR = exc
+
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **_kwargs):  # noqa: ARG002 - the arguments of every lookup
+        if problem := find_problem(IMPORT_ERROR):
+            raise AnsibleLookupError(problem)
+        found = list_guarded_keys()
+        return [
+            {
+                "assignments": list(found.assignments),
+                "runtime_variables": list(found.runtime_variables),
+                "runtime_annotations": list(found.runtime_annotations),
+                "node_annotations": list(found.node_annotations),
+                "node_labels": list(found.node_labels),
+                "node_label_prefixes": list(found.node_label_prefixes),
+            }
+        ]

@@ -1,0 +1,52 @@
+"""Hands the pods that the API server shows to the ledger's feed, and logs what they release."""
+
+from __future__ import annotations
+
+import logging
+
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import Holding
+from accelkit.ledger.ledger import Ledger
+from accelkit.logs import Facts
+from accelkit.model.pod import Pod
+
+log = logging.getLogger(__name__)
+
+
+class PodWatch:
+    """Takes lists and single events of pods.
+
+    Args:
+        ledger: who holds what.
+        feed: brings it up to date.
+    """
+
+    def __init__(self, ledger: Ledger, feed: LedgerFeed) -> None:
+        self._ledger = ledger
+        self._feed = feed
+
+    def take_event(self, kind: str, pod: Pod) -> None:
+        """Take over one change of a pod."""
+        held = self._ledger.find_holding(pod.metadata.uid)
+        self._feed.take_pod_event(kind, pod)
+        if held is not None:
+            self._log_if_released(held)
+
+    def replace(self, pods: list[Pod]) -> list[Holding]:
+        """Take over a complete list of pods; return the holdings younger than it."""
+        before = [held for entry in self._ledger.list_nodes() for held in entry.holdings.values()]
+        young = self._feed.replace_pods(pods)
+        for held in before:
+            self._log_if_released(held)
+        return young
+
+    def _log_if_released(self, held: Holding) -> None:
+        if self._ledger.find_holding(held.pod.uid) is None:
+            log_release(held)
+
+
+def log_release(held: Holding) -> None:
+    """Log what a pod held until now."""
+    log.info(
+        Facts("released", pod=str(held.pod), uid=held.pod.uid, node=held.node, containers=held.assignment.containers)
+    )

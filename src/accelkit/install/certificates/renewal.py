@@ -1,0 +1,160 @@
+"""Renews, in its Secret, what accelkit's own authority issued; of all else it only tells when it ends."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from accelkit.errors import CertificateError, ConfigurationError
+from accelkit.install.certificates.issuing import KeyPair, StoredAuthority
+from accelkit.install.certificates.secrets import has_signed
+from accelkit.kube.client import ApiClient
+from accelkit.kube.events import Events, ObjectReference
+from accelkit.kube.paths import build_object_path, build_secrets_path
+from accelkit.model.validity import find_end
+
+log = logging.getLogger(__name__)
+
+_RUN_SITE = "run site.yml, which replaces it wherever it is used"
+_ELSEWHERE = "accelkit's authority did not issue it, so renew it where it was issued, or run site.yml"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A certificate that ends soon and is not renewed here.
+
+    Attributes:
+        name: of its Secret.
+        ends: when it ends.
+        advice: what to do about it.
+    """
+
+    name: str
+    ends: datetime
+    advice: str
+
+    def __str__(self) -> str:
+        return f"the certificate of Secret {self.name} is valid until {self.ends:%Y-%m-%d %H:%M} UTC; {self.advice}"
+
+
+def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyPair | None:
+    """Return a leaf for the same purpose and names as a serving one that ends too soon; None where that one stays.
+
+    Args:
+        authority: that signs now.
+        leaf: a serving certificate and its key.
+        ends_before: what ends sooner is renewed.
+
+    Raises:
+        CertificateError: it ends too soon, and another authority has issued it.
+        ConfigurationError: one of them cannot be read.
+    """
+    try:
+        signer, certificate = StoredAuthority(authority), x509.load_pem_x509_certificate(leaf.certificate)
+        issuer = x509.load_pem_x509_certificate(authority.certificate)
+    except (ValueError, TypeError) as exc:
+        raise ConfigurationError(f"a certificate cannot be read: {exc}", next_step="run site.yml") from exc
+    if certificate.not_valid_after_utc > ends_before:
+        return None
+    if not has_signed(issuer, certificate, datetime.now(UTC)):
+        # Also a former authority of ours: kube-scheduler does not trust the present one before its next start.
+        raise CertificateError("it was issued by another authority, or that one has ended")
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    (subject,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return signer.issue_server(str(subject.value), [str(each.value) for each in names])
+
+
+async def renew_secret(
+    api: ApiClient, namespace: str, name: str, authority: KeyPair, ends_before: datetime
+) -> Ending | None:
+    """Renew the serving certificate of one Secret where it ends too soon; everything else in the Secret stays.
+
+    Returns:
+        That it ends soon, where it is not ours to renew.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+        ConfigurationError: what is stored cannot be read.
+    """
+    path = build_object_path(build_secrets_path(namespace), name)
+    secret: dict[str, Any] = msgspec.json.decode(await api.get(path))
+    leaf = _read_leaf(secret, f"{namespace}/{name}")
+    try:
+        renewed = renew_leaf(authority, leaf, ends_before)
+    except CertificateError:
+        return Ending(name, find_end(leaf.certificate), _ELSEWHERE)
+    if renewed is not None:
+        data = {"tls.crt": renewed.certificate, "tls.key": renewed.key}
+        # With the resource version that was read: what somebody else writes meanwhile stays.
+        secret["data"] |= {key: base64.b64encode(value).decode() for key, value in data.items()}
+        await api.put(path, secret)
+        log.info("the certificate of Secret %s/%s is renewed", namespace, name)
+    return None
+
+
+def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
+    """Return which certificates of a folder, `NAME.crt` of Secret NAME, end too soon.
+
+    Raises:
+        ConfigurationError: one cannot be read.
+    """
+    found = []
+    for path in sorted(folder.glob("*.crt")):
+        try:
+            ends = find_end(path.read_bytes())
+        except (OSError, ValueError) as exc:
+            raise ConfigurationError(f"the certificate {path} cannot be read: {exc}") from exc
+        if ends <= ends_before:
+            found.append(Ending(path.stem, ends, _RUN_SITE))
+    return found
+
+
+async def run_renewal(
+    api: ApiClient, *, namespace: str, secret: str, authority: Path, watched: Path, renew_before: timedelta
+) -> None:
+    """Renew what can be renewed here, and write an Event on the Secret of each certificate that ends soon.
+
+    Args:
+        api: an open client.
+        namespace: of the Secrets.
+        secret: whose serving certificate is renewed.
+        authority: folder with the authority's `tls.crt` and `tls.key`.
+        watched: folder with further certificates, `NAME.crt` of Secret NAME.
+        renew_before: how long before its end a certificate is renewed, or warned about.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+        ConfigurationError: what is stored cannot be read.
+    """
+    ends_before = datetime.now(UTC) + renew_before
+    try:
+        signer = KeyPair((authority / "tls.crt").read_bytes(), (authority / "tls.key").read_bytes())
+    except OSError as exc:
+        raise ConfigurationError(f"the authority in {authority} cannot be read: {exc}") from exc
+    foreign = await renew_secret(api, namespace, secret, signer, ends_before)
+    events = Events(api, "accelkit-certificates", socket.gethostname())
+    for each in [*([foreign] if foreign else []), *find_endings(watched, ends_before)]:
+        log.warning("%s", each)
+        involved = ObjectReference("Secret", each.name, namespace)
+        await events.record(involved, "CertificateEnds", str(each), warning=True)
+
+
+def _read_leaf(secret: Mapping[str, Any], name: str) -> KeyPair:
+    try:
+        data = {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
+        return KeyPair(data["tls.crt"], data["tls.key"])
+    except (KeyError, binascii.Error) as exc:
+        raise ConfigurationError(
+            f"Secret {name} holds no certificate with its key ({exc})", next_step="run site.yml"
+        ) from exc

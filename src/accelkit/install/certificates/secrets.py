@@ -1,0 +1,262 @@
+"""The certificates by which kube-scheduler and the extender know each other, kept in Secrets.
+
+Three Secrets: the authority (with the former one while that is being replaced), the extender's leaf and the
+scheduler's. What is there and good stays as it is; what is missing, about to expire or for other names is issued anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from accelkit.errors import CertificateError, ConfigurationError
+from accelkit.install.certificates.issuing import Authority, KeyPair, StoredAuthority
+from accelkit.kube.client import ApiClient
+from accelkit.kube.objects import create_or_replace, get_if_present
+from accelkit.kube.paths import build_object_path, build_secrets_path
+from accelkit.model.validity import find_end
+from accelkit.serving.tls import CLIENT_NAME
+
+AUTHORITY, SERVER, CLIENT = "accelkit-ca", "accelkit-extender-tls", "accelkit-scheduler-client"
+
+_AUTHORITY_LIFETIME = timedelta(days=3650)
+_CERT, _KEY, _CA = "tls.crt", "tls.key", "ca.crt"
+_USAGES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
+_SUBJECTS = {SERVER: "accelkit-extender", CLIENT: CLIENT_NAME}
+
+Data = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSpec:
+    """What the certificates are for.
+
+    Args:
+        names: host names and addresses by which the extender is reached.
+        renew_before: how long before their end certificates are replaced.
+        rotate_ca: make a new authority; the former one stays trusted until the next rotation, or its end.
+    """
+
+    names: tuple[str, ...]
+    renew_before: timedelta = timedelta(days=30)
+    rotate_ca: bool = False
+
+
+def renew_secrets(
+    stored: Mapping[str, Data], spec: CertificateSpec, now: datetime | None = None
+) -> dict[str, dict[str, bytes]]:
+    """Return the three Secrets' data as they have to be, by name; what can stay is byte for byte what is stored.
+
+    Raises:
+        ConfigurationError: the stored authority cannot be read; nothing is thrown away silently.
+    """
+    now = now or datetime.now(UTC)
+    authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
+    pair = authority.pair
+    # kube-scheduler learns of a new authority by a restart. Until the next run the former one's leaves stay in use.
+    known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
+    signers = pair.certificate if known else bundle
+    data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
+    for name in (SERVER, CLIENT):
+        names = spec.names if name == SERVER else ()
+        there = stored.get(name, {})
+        leaf = KeyPair(there.get(_CERT, b""), there.get(_KEY, b""))
+        if not _is_usable(leaf, signers, name, names, now + spec.renew_before):
+            subject = _SUBJECTS[name]
+            leaf = authority.issue_server(subject, names) if name == SERVER else authority.issue_client(subject)
+        data[name] = {_CERT: leaf.certificate, _KEY: leaf.key, _CA: bundle}
+    return data
+
+
+def _is_usable(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> bool:
+    try:
+        check_leaf(leaf, bundle, name, names, at)
+    except CertificateError:
+        return False
+    return True
+
+
+def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> None:
+    """Confirm that a leaf can be used at that time.
+
+    Args:
+        leaf: a certificate and its key.
+        bundle: the authorities that are trusted.
+        name: SERVER or CLIENT.
+        names: host names and addresses that it has to be for.
+        at: when.
+
+    Raises:
+        CertificateError: it cannot; with the reason.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(leaf.certificate)
+        key = serialization.load_pem_private_key(leaf.key, None)
+        authorities = x509.load_pem_x509_certificates(bundle)
+    except (ValueError, TypeError) as exc:
+        raise CertificateError(f"it cannot be read: {exc}") from exc
+    if certificate.public_key() != key.public_key():
+        raise CertificateError("its key is another one's")
+    if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
+        raise CertificateError(f"it is valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M}")
+    if not any(has_signed(each, certificate, at) for each in authorities):
+        raise CertificateError("none of the authorities has signed it")
+    _check_purpose(certificate, name, names)
+
+
+def _check_purpose(certificate: x509.Certificate, name: str, names: Sequence[str]) -> None:
+    extensions = certificate.extensions
+    try:
+        usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        if _USAGES[name] not in usages:
+            raise CertificateError("it is not for a server" if name == SERVER else "it is not for a client")
+        if names:
+            has = {str(each.value) for each in extensions.get_extension_for_class(x509.SubjectAlternativeName).value}
+            if missing := [each for each in names if each not in has]:
+                raise CertificateError(f"it is not for {', '.join(missing)}")
+    except x509.ExtensionNotFound as exc:
+        raise CertificateError(f"it lacks an extension: {exc}") from exc
+
+
+def check_given(
+    ca: bytes, server: KeyPair | None, client: KeyPair, spec: CertificateSpec
+) -> dict[str, dict[str, bytes]]:
+    """Check certificates that somebody else issued; return the Secrets' data of those that are to be stored.
+
+    Raises:
+        ConfigurationError: one of them cannot be used.
+    """
+    data = {}
+    for name, pair in ((SERVER, server), (CLIENT, client)):
+        if pair is None:
+            continue
+        try:
+            check_leaf(pair, ca, name, spec.names if name == SERVER else (), datetime.now(UTC))
+        except CertificateError as exc:
+            raise ConfigurationError(f"the given certificate for {name} cannot be used: {exc}") from exc
+        data[name] = {_CERT: pair.certificate, _KEY: pair.key, _CA: ca}
+    if not list_client_names(client.certificate):
+        raise ConfigurationError(
+            f"the given certificate for {CLIENT} cannot be used: it has no common name and no DNS name",
+            next_step="issue it with one, since the extender knows its clients by their names",
+        )
+    return data
+
+
+def list_client_names(certificate: bytes) -> list[str]:
+    """Return the common names and DNS names of a certificate in PEM, by which the extender knows its holder.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+    except ValueError as exc:
+        raise ConfigurationError(f"the client's certificate cannot be read: {exc}") from exc
+    names = {str(each.value) for each in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)}
+    with suppress(x509.ExtensionNotFound):
+        alternatives = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names.update(alternatives.get_values_for_type(x509.DNSName))
+    return sorted(names)
+
+
+def format_not_after(certificate: bytes) -> str:
+    """Return the end of a certificate's validity, RFC 3339."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
+    """Return a sentence for each Secret whose certificate is to be renewed by now, or has ended."""
+    ends = {name: find_end(content[_CERT]) for name, content in sorted(data.items()) if content.get(_CERT)}
+    return [
+        f"{name} is valid until {end:%Y-%m-%dT%H:%M:%SZ}"
+        for name, end in ends.items()
+        if end <= datetime.now(UTC) + spec.renew_before
+    ]
+
+
+async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, bytes]]:
+    """Return the data of those of the three Secrets that exist.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    found: dict[str, dict[str, bytes]] = {}
+    for name in (AUTHORITY, SERVER, CLIENT):
+        answer = await get_if_present(api, build_object_path(build_secrets_path(namespace), name))
+        if answer is None:
+            continue
+        data = msgspec.json.decode(answer).get("data") or {}
+        try:
+            found[name] = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
+        except binascii.Error as exc:
+            raise ConfigurationError(f"Secret {namespace}/{name} cannot be read: {exc}") from exc
+    return found
+
+
+async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data], labels: Mapping[str, str]) -> None:
+    """Create or replace Secrets.
+
+    Raises:
+        ApiError: the API server refused, or did not answer.
+    """
+    for name, content in data.items():
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+            "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
+        }
+        await create_or_replace(api, build_secrets_path(namespace), name, secret)
+
+
+def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime) -> tuple[Authority, bytes]:
+    """Return the authority that signs, and the bundle of those that are trusted, the newest first."""
+    if not stored:
+        created = _create_authority(now)
+        return created, created.certificate
+    try:
+        authority = StoredAuthority(KeyPair(stored[_CERT], stored[_KEY]))
+        trusted = x509.load_pem_x509_certificates(stored.get(_CA) or stored[_CERT])
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ConfigurationError(
+            f"the authority in Secret {AUTHORITY} cannot be read: {exc}",
+            next_step="restore that Secret, or delete it to begin with a new authority",
+        ) from exc
+    ends = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
+    if not spec.rotate_ca and now + spec.renew_before < ends:
+        still = [each for each in trusted if each.not_valid_after_utc > now]
+        if len(still) == len(trusted) and stored.get(_CA):
+            return authority, stored[_CA]
+        return authority, b"".join(_encode(each) for each in still)
+    created = _create_authority(now)
+    # The one before the former leaves: whoever was to learn of its successor has had a whole rotation for it.
+    return created, created.certificate + authority.certificate
+
+
+def _create_authority(now: datetime) -> Authority:
+    return Authority(f"accelkit {now:%Y-%m-%d %H:%M:%S}", _AUTHORITY_LIFETIME)
+
+
+def _encode(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def has_signed(authority: x509.Certificate, certificate: x509.Certificate, at: datetime) -> bool:
+    """Return whether an authority that is valid at that time has signed a certificate."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return authority.not_valid_before_utc <= at <= authority.not_valid_after_utc

@@ -1,0 +1,154 @@
+"""Holds this node's pods to their shares, by what the node has for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from accelkit.logs import ErrorReporter
+from accelkit.model.assignment import Share
+from accelkit.node.discovery import FoundCard
+from accelkit.node.enforcement.cgroups import CGROUPS, find_container_cgroup
+from accelkit.node.enforcement.dmem import limit_pod
+from accelkit.node.enforcement.memory_limits import LimitResult, MemoryLimit, set_memory_limits
+from accelkit.node.pods import NodePod, NodePods
+
+log = logging.getLogger(__name__)
+
+# What has not changed is set again now and then, where somebody else may have changed it.
+_AGAIN_SECONDS: Final = 30.0
+
+PodName = tuple[str, str]  # namespace, name
+Limits = Mapping[PodName, Sequence[MemoryLimit]]
+
+
+class Enforcer:
+    """Sets limits for pods that have shares.
+
+    Args:
+        root: the host's root folder.
+        pods: this node's pods.
+        load: returns the module `pynvml`, or None where NVIDIA's library is not there.
+        cgroup_limits: whether limits of cgroups are set, by NVIDIA's driver and by dmem.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        pods: NodePods,
+        load: Callable[[], Any | None],
+        cgroup_limits: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self._pods = pods
+        self._load = load
+        self._cgroup_limits = cgroup_limits
+        self._clock = clock
+        self._done: object = None
+        self._done_at = 0.0
+        self._errors = ErrorReporter(log, logging.INFO)
+        # What keeps each pod within its memory, by namespace and name; pods of which nothing does are left out.
+        self.enforced: Mapping[PodName, str] = {}
+
+    async def enforce(self, found: Sequence[FoundCard]) -> None:
+        """Hold pods to their memory, where pods or cards have changed or the last time was some time ago."""
+        pods = self._pods.list_pods()
+        state = [(each.cgroup_uid, each.running, each.assigned) for each in pods], [each.card for each in found]
+        if state == self._done and self._clock() - self._done_at < _AGAIN_SECONDS:
+            return
+        self.enforced = await asyncio.to_thread(self._enforce, pods, {each.card.id: each for each in found})
+        self._done, self._done_at = state, self._clock()
+
+    def _enforce(self, pods: Sequence[NodePod], cards: Mapping[str, FoundCard]) -> Mapping[PodName, str]:
+        wanted = {_name(pod): list(self._list_limits(pod, cards)) for pod in pods} if self._cgroup_limits else {}
+        held = self._limit_memory(wanted)
+        enforced: dict[PodName, str] = {}
+        for pod in {each.cgroup_uid: each for each in pods}.values():
+            granted = sum_granted(pod)
+            own = [cards[card] for card in granted if card in cards]
+            if not own or len(own) != len(granted):
+                continue
+            limits = wanted.get(_name(pod))
+            if limits and held.issuperset(limits):
+                enforced[_name(pod)] = "nvml"
+            elif all(card.card.enforcement == "mps" for card in own):
+                enforced[_name(pod)] = "mps"
+            elif self._limit_by_dmem(pod, {card.card.bdf: granted[card.card.id] for card in own}, own):
+                enforced[_name(pod)] = "dmem"
+        return enforced
+
+    def _limit_by_dmem(self, pod: NodePod, amounts: Mapping[str, int], cards: Sequence[FoundCard]) -> bool:
+        counted = all(each.card.bdf and "dmem" in each.profile.enforcement for each in cards)
+        return self._cgroup_limits and counted and limit_pod(self._root, pod.cgroup_uid, amounts)
+
+    def _list_limits(self, pod: NodePod, cards: Mapping[str, FoundCard]) -> Iterator[MemoryLimit]:
+        """Yield a limit for each card of each container that runs and has shares; whole cards need none.
+
+        Nothing where a card of the pod is no NVIDIA card: then the pod is held by something else, or by nothing.
+        """
+        shares = [
+            (container, share)
+            for container, each in (pod.assigned.assignment.containers if pod.assigned else {}).items()
+            for share in each
+            if container in pod.running and not share.whole
+        ]
+        if not all(_takes_limits(cards.get(share.card)) for _, share in shares):
+            return
+        for container, share in shares:
+            cgroup = self._find_cgroup(pod, container)
+            # Where it is not seen, a limit that nobody keeps says that the pod is not held.
+            yield MemoryLimit(cards[share.card].card.bdf, cgroup or Path(), share.memory_bytes)
+
+    def _find_cgroup(self, pod: NodePod, container: str) -> Path | None:
+        try:
+            return find_container_cgroup(self._root, pod.cgroup_uid, pod.running[container])
+        except OSError:
+            # It has ended meanwhile.
+            return None
+
+    def _limit_memory(self, wanted: Limits) -> frozenset[MemoryLimit]:
+        limits = [limit for each in wanted.values() for limit in each]
+        if not limits:
+            return frozenset()
+        result = self._try(limits)
+        if result.problem:
+            self._errors.report(
+                result.problem, f"NVIDIA's driver does not hold containers to their memory: {result.problem}"
+            )
+        else:
+            self._errors.clear()
+        return result.held
+
+    def _try(self, limits: Sequence[MemoryLimit]) -> LimitResult:
+        nvml = self._load()
+        if nvml is None:
+            return LimitResult(frozenset(), "NVIDIA's library is not seen here")
+        if not (self._root / CGROUPS / "cgroup.controllers").exists():
+            return LimitResult(frozenset(), "the host's cgroups (version 2) are not seen here")
+        return set_memory_limits(nvml, [limit for limit in limits if limit.cgroup != Path()])
+
+
+def sum_granted(pod: NodePod) -> dict[str, int]:
+    """Return the bytes that a pod was given, by card."""
+    granted: dict[str, int] = {}
+    shares: Sequence[Share] = [
+        share for each in (pod.assigned.assignment.containers.values() if pod.assigned else ()) for share in each
+    ]
+    for share in shares:
+        granted[share.card] = granted.get(share.card, 0) + share.memory_bytes
+    return granted
+
+
+def _name(pod: NodePod) -> PodName:
+    return pod.pod.ref.namespace, pod.pod.ref.name
+
+
+def _takes_limits(found: FoundCard | None) -> bool:
+    return found is not None and "nvml" in found.profile.enforcement and bool(found.card.bdf)

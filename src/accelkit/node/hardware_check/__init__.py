@@ -1,0 +1,1 @@
+"""What this machine's cards, drivers and libraries give to the node agent; needs no cluster."""

@@ -1,0 +1,139 @@
+"""Asks a machine, by the agent's own code, what it has of what the agent uses; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card
+from accelkit.node.device_plugin.container_response import list_card_nodes
+from accelkit.node.discovery import FoundCard
+from accelkit.node.discovery.nvml import initialize
+from accelkit.node.enforcement.cgroups import CGROUPS
+from accelkit.node.enforcement.memory_limits import find_unsupported
+from accelkit.node.enforcement.mps import MpsFolders, find_enforcement, read_mps_daemons
+from accelkit.node.health import HealthMonitor
+from accelkit.node.processes.nvml import UsedMemory, read_used_memory
+from accelkit.node.processes.scan import CardProcess, Processes, add_nvml, find_card_processes, list_pids
+
+# What lasts for a moment is no defect.
+_LOOKS: Final = 2
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """Something that the agent would use and that is not there, and what to do where it is wanted."""
+
+    what: str
+    next_step: str
+
+
+class CardReport(msgspec.Struct, frozen=True):
+    """One card.
+
+    Attributes:
+        card: as the inventory would have it, health and enforcement by MPS included.
+        device_nodes: what a container gets of it.
+        processes: those that hold it.
+        memory_limits: why NVIDIA's driver keeps no limits of containers on it, empty where it does; None of others.
+    """
+
+    card: Card
+    device_nodes: tuple[str, ...]
+    processes: tuple[CardProcess, ...]
+    memory_limits: str | None
+
+
+class HardwareReport(msgspec.Struct, frozen=True):
+    """A machine; `nvidia_driver` is the version of NVIDIA's driver, None where it does not answer."""
+
+    nvidia_driver: str | None
+    cards: tuple[CardReport, ...]
+    missing: tuple[Missing, ...]
+
+
+def check_hardware(root: Path, found: Sequence[FoundCard], nvml: Any | None, *, mps: MpsFolders) -> HardwareReport:
+    """Look at a machine.
+
+    Args:
+        root: the machine's root folder.
+        found: its cards.
+        nvml: the module `pynvml`, not yet initialised; None where NVIDIA's library is not there.
+        mps: folders of NVIDIA's MPS control daemon.
+
+    Raises:
+        DevicePluginError: its processes cannot be seen.
+    """
+    nodes = {each.card.id: tuple(_list_nodes(each)) for each in found}
+    bdfs = {each.card.bdf: each.card.id for each in found if each.card.bdf}
+    used = UsedMemory({}, frozenset()) if nvml is None else read_used_memory(nvml, bdfs)
+    processes = add_nvml(root, find_card_processes(root, nodes, bdfs), used.amounts)
+    daemons = read_mps_daemons(root, list_pids(root))
+    monitor = HealthMonitor(root, nodes=list_card_nodes)
+    health = [monitor.observe(found) for _ in range(_LOOKS)][-1]
+    version, limits = _ask_driver(root, found, nvml)
+    cards = tuple(
+        CardReport(
+            msgspec.structs.replace(
+                each.card,
+                health=health[each.card.id][0],
+                health_reason=health[each.card.id][1],
+                enforcement=find_enforcement(root, each, folders=mps, list_daemons=lambda: daemons) or "",
+            ),
+            nodes[each.card.id],
+            tuple(process for process in processes.found if process.card == each.card.id),
+            limits.get(each.card.id),
+        )
+        for each in found
+    )
+    missing = tuple(_list_missing(root, cards, processes, version=version))
+    return HardwareReport(version, cards, missing)
+
+
+def _list_nodes(found: FoundCard) -> Sequence[str]:
+    try:
+        return list_card_nodes(found)
+    except DevicePluginError:
+        # The card's health says so.
+        return ()
+
+
+def _ask_driver(root: Path, found: Sequence[FoundCard], nvml: Any | None) -> tuple[str | None, dict[str, str]]:
+    own = [each for each in found if "nvml" in each.profile.enforcement]
+    if nvml is None:
+        return None, {each.card.id: "NVIDIA's library is not seen here" for each in own}
+    with initialize(nvml) as works:
+        if not works:
+            return None, {each.card.id: "the driver is not loaded" for each in own}
+        version = nvml.nvmlSystemGetDriverVersion()
+        limits = {each.card.id: find_unsupported(nvml, each.card.bdf, root / CGROUPS) for each in own}
+        return version.decode() if isinstance(version, bytes) else version, limits
+
+
+def _list_missing(
+    root: Path, cards: Sequence[CardReport], processes: Processes, *, version: str | None
+) -> Iterator[Missing]:
+    if not cards:
+        yield Missing("no card was found", "check `lspci`, and that /sys and /dev of the host are seen here")
+    if version is None and any(each.memory_limits is not None for each in cards):
+        yield Missing(
+            "NVIDIA's library or driver does not answer",
+            "run `nvidia-smi`; in a container, give it libnvidia-ml.so.1 and the driver's device nodes",
+        )
+    for each in cards:
+        name = each.card.id
+        if each.card.memory_bytes is None:
+            yield Missing(f"the memory of card {name} is not known", "name it in /etc/accelkit/cards.yaml")
+        elif each.card.estimated:
+            yield Missing(f"the memory of card {name} is that of its kind", "name it in /etc/accelkit/cards.yaml")
+        if each.card.health_reason:
+            yield Missing(f"card {name} is {each.card.health}: {each.card.health_reason}", "see docs/health.md")
+        if version is not None and each.memory_limits:
+            yield Missing(f"no memory limits on card {name}: {each.memory_limits}", "see docs/enforcement.md")
+    if processes.unread:
+        yield Missing(f"{processes.unread} processes cannot be looked into", "run this as root, with SYS_PTRACE")
+    if not (root / CGROUPS / "cgroup.controllers").exists():
+        yield Missing("there are no cgroups of version 2", "start the machine with systemd.unified_cgroup_hierarchy=1")

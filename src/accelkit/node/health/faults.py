@@ -1,0 +1,53 @@
+"""Faults: errors after which a card takes no new shares until it is mended, however quiet it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+from accelkit.vendors.xids import XidAction, find_xid
+
+_TEXT: Final = re.compile(r"xid ([0-9]{1,9}) at ([0-9a-f.-]*)", re.ASCII)
+_REMEDIES: Final = {
+    XidAction.CORDON: "somebody has to look at the card",
+    XidAction.DRAIN_AND_RESET: "drain the node and reset the card",
+    XidAction.REPLACE: "replace the card",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An XID that took a card out of placement.
+
+    Attributes:
+        driver_start: the start of the card's driver in which it came, as its signals have it.
+    """
+
+    xid: int
+    driver_start: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read what `__str__` wrote; None where it is something else."""
+        match = _TEXT.fullmatch(text)
+        return cls(int(match[1]), match[2]) if match else None
+
+    def __str__(self) -> str:
+        return f"xid {self.xid} at {self.driver_start}"
+
+    def is_mended(self, driver_start: str) -> bool:
+        """Return whether the card was started anew since, where that mends it."""
+        known = bool(self.driver_start and driver_start) and not driver_start.endswith(".")
+        return known and self.driver_start != driver_start and find_xid(self.xid).action is not XidAction.REPLACE
+
+    def explain(self) -> str:
+        """Return what happened and what mends it, as a sentence."""
+        return explain_xid(self.xid)
+
+
+def explain_xid(number: int) -> str:
+    """Return what an XID means and what mends the card, as a sentence."""
+    found = find_xid(number)
+    remedy = _REMEDIES.get(found.action)
+    return f"the driver reported XID {number} ({found.meaning}){f': {remedy}' if remedy else ''}"

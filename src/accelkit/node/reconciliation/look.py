@@ -1,0 +1,162 @@
+"""One look at this node's pods: what is written on them, and what their kubelet shows that they hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from accelkit.errors import AssignmentError, RequestError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.request import Kind
+from accelkit.node._proto import podresources_pb2 as resources_api
+from accelkit.node.devices import DeviceIds
+from accelkit.node.kubelet import list_held_devices
+from accelkit.node.node_cards import NodeCards
+from accelkit.node.pods import NodePod
+from accelkit.node.reconciliation.corrections import ObservedPod
+from accelkit.node.reconciliation.kubelet_checkpoint import RecordedDevices
+from accelkit.node.reconciliation.observed_assignment import ContainerDevices, observe_assignment
+from accelkit.node.reconciliation.uncounted import Account, count_uncounted
+from accelkit.placement.constraints import find_broken_constraints
+from accelkit.vendors.checked_assignments import check_assignment
+from accelkit.vendors.counted_requests import CardContainer, parse_amount
+from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.pod_reading import CardPod
+
+PodName = tuple[str, str]  # namespace, name
+
+
+def group_devices_by_pod(
+    answer: resources_api.ListPodResourcesResponse, dialect: Dialect
+) -> dict[PodName, dict[str, ContainerDevices]]:
+    """Return what the kubelet shows of our resources: by pod, by container; those without any are left out."""
+    memory, whole = (list_held_devices(answer, name) for name in (dialect.resources.memory, dialect.resources.cards))
+    found: dict[PodName, dict[str, ContainerDevices]] = defaultdict(dict)
+    for namespace, pod, container in sorted(memory.keys() | whole.keys()):
+        key = namespace, pod, container
+        found[namespace, pod][container] = ContainerDevices(memory.get(key, []), whole.get(key, []))
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the kubelet shows of containers' devices.
+
+    Attributes:
+        by_name: by its pod resources API, which leaves out plain init containers.
+        recorded: by its checkpoint; empty where that cannot be read.
+    """
+
+    by_name: Mapping[PodName, Mapping[str, ContainerDevices]]
+    recorded: RecordedDevices
+
+    def find_devices(self, each: NodePod, ids: DeviceIds) -> Mapping[str, ContainerDevices]:
+        """Return what the containers of a pod hold, as far as the kubelet says it."""
+        shown = self.by_name.get((each.pod.ref.namespace, each.pod.ref.name), {})
+        recorded = self.recorded.get(each.cgroup_uid, {})
+        init = {name: recorded[name] for name, kind in each.pod.order if kind is Kind.INIT and name in recorded}
+        return {**_infer_init(each.pod, shown, ids), **init, **shown}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The pods of this node by UID, and those of them whose kubelet shows what they hold."""
+
+    pods: Mapping[str, NodePod]
+    observed: Sequence[ObservedPod]
+    # By UID, what of them cannot be written since the kubelet shows only a part: nobody would believe it.
+    partial: Mapping[str, AssignmentError]
+
+    @property
+    def awaited(self) -> set[str]:
+        """The cards on which pods wait for devices that they were assigned."""
+        waiting = (each.assigned.assignment for each in self.pods.values() if each.assigned and not each.admitted)
+        return {share.card for assignment in waiting for shares in assignment.containers.values() for share in shares}
+
+    def count_uncounted(self) -> tuple[Share, ...]:
+        """Return what pods hold of cards and no assignment says."""
+        observed = {each.uid: each.observed for each in self.observed}
+        return count_uncounted(
+            Account(each.pod.order, each.assigned.assignment if each.assigned else None, self._find_held(uid, observed))
+            for uid, each in self.pods.items()
+        )
+
+    def _find_held(self, uid: str, observed: Mapping[str, Assignment]) -> Assignment | None:
+        each = self.pods[uid]
+        # A kubelet that shows nothing of an admitted pod has nothing else to say of it.
+        known = each.assigned.assignment if each.assigned and each.admitted else None
+        return observed.get(uid, known)
+
+
+def look_at(pods: Iterable[NodePod], shown: Shown, node: NodeCards) -> Look:
+    """Compare what is written on the pods with what their kubelet shows."""
+    by_uid = {each.pod.ref.uid: each for each in pods}
+    observed = [found for each in by_uid.values() if (found := _observe(each, shown, node))]
+    refused = ((each.uid, _check(by_uid[each.uid], each.observed, node)) for each in observed)
+    return Look(by_uid, observed, {uid: error for uid, error in refused if error})
+
+
+def _observe(each: NodePod, shown: Shown, node: NodeCards) -> ObservedPod | None:
+    # Before its admission a pod may be taken for the one of the same name that has just ended.
+    if not each.admitted:
+        return None
+    devices = shown.find_devices(each, node.ids)
+    if not devices:
+        return None
+    written = each.assigned.assignment if each.assigned else None
+    observed = observe_assignment(written, each.pod.order, devices, node, each.unit_bytes)
+    if observed is None:
+        return None
+    return ObservedPod(each.pod.ref.uid, written, _with_broken(each.pod, observed, node), bool(each.disbelieved))
+
+
+def _with_broken(pod: CardPod, observed: Assignment, node: NodeCards) -> Assignment:
+    try:
+        request = pod.read_request(node.unit_bytes)
+    except RequestError as exc:
+        sentences: tuple[str, ...] = (str(exc),)
+    else:
+        sentences = find_broken_constraints(request, observed, node.cards) if request else ()
+    return msgspec.structs.replace(observed, broken=sentences or msgspec.UNSET)
+
+
+def _check(each: NodePod, observed: Assignment, node: NodeCards) -> AssignmentError | None:
+    capacities = {name: card.capacity_bytes for name, card in node.cards.items()}
+    try:
+        check_assignment(each.pod, observed, capacities, each.unit_bytes)
+    except AssignmentError as exc:
+        return exc
+    return None
+
+
+def _infer_init(pod: CardPod, shown: Mapping[str, ContainerDevices], ids: DeviceIds) -> Mapping[str, ContainerDevices]:
+    """Return what plain init containers held where the app containers leave one answer.
+
+    A kubelet gives these the devices of those first: where they ask for as much, they hold all of them.
+    """
+    if Kind.SIDECAR in dict(pod.order).values():
+        return {}
+    resources = pod.dialect.resources
+    of_apps = (
+        (resources.memory, [each for name in pod.app_containers if name in shown for each in shown[name].memory]),
+        (resources.cards, [each for name in pod.app_containers if name in shown for each in shown[name].whole]),
+    )
+    found: dict[str, list[list[str]]] = {}
+    for resource, pool in of_apps:
+        asked = {each.name: _read_limit(each, resource) for each in pod.containers if each.kind is Kind.INIT}
+        certain = max(asked.values(), default=0) <= len(pool)
+        for name, count in asked.items():
+            if certain and (count in (0, len(pool)) or len(ids.count_by_card(pool)) == 1):
+                found.setdefault(name, []).append(pool[:count])
+    held = {name: ContainerDevices(*parts) for name, parts in found.items() if len(parts) == len(of_apps)}
+    return {name: devices for name, devices in held.items() if devices.memory or devices.whole}
+
+
+def _read_limit(container: CardContainer, resource: str) -> int:
+    try:
+        return parse_amount(container, resource) or 0
+    except RequestError:
+        return 0

@@ -1,0 +1,33 @@
+"""Bounds the work of a search, in steps: one step tries one card for one container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from accelkit.model.request import ContainerRequest
+
+# Real pods need a few dozen steps; a request that needs more than this is a puzzle. The bound grows with what a
+# straight search takes, not with the number of arrangements.
+_LEAST_STEPS: Final = 1000
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one call may spend on all nodes together.
+
+    Attributes:
+        steps: what is left.
+    """
+
+    steps: int
+
+    def is_spent(self) -> bool:
+        """Return whether nothing is left: then a search that found nothing says nothing about its node."""
+        return self.steps <= 0
+
+
+def limit_steps(cards: int, containers: Iterable[ContainerRequest]) -> int:
+    """Return how many steps a search for these containers may take on a node of so many cards."""
+    return _LEAST_STEPS + cards + 2 * sum(container.cards for container in containers)

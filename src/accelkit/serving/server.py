@@ -1,0 +1,274 @@
+"""Serves HTTP in this process and this event loop, so that the ledger has one writer.
+
+TLS with client certificates is the rule. Plain HTTP is for probes and metrics, and on the loopback address for the
+sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from aiohttp import web
+
+from accelkit.errors import ConfigurationError
+from accelkit.logs import RepeatLog
+from accelkit.serving.connections import Connection, Connections
+from accelkit.serving.tls import Listen, TlsFiles, make_context
+
+log = logging.getLogger(__name__)
+
+# 5,000 whole node objects of 20 KB fit; kube-scheduler sends them where nodeCacheCapable is false.
+MAX_BODY_BYTES = 128 * 1024 * 1024
+# All bodies under way together; each is held twice for a moment, and the extender's memory is limited to 1 GiB.
+MAX_BODIES_BYTES = 256 * 1024 * 1024
+_BACKLOG: Final = 1024
+_CERTIFICATE_SECONDS = 2.0
+# kube-scheduler sends a body at once; who takes longer must not hold a connection, nor our end, for ever.
+_BODY_SECONDS = 30.0
+# Idle clients of Go close after 90 s; then they never send on a connection that we are closing.
+_IDLE_SECONDS: Final = 120.0
+_END_SECONDS: Final = 60.0
+# An answer that is not fetched in this time is not fetched at all.
+_ANSWER_SECONDS: Final = 30.0
+_RETRY_SECONDS: Final = 1
+_CONNECTIONS: Final = 256
+# Of a request that is known by its head, beside its longest header.
+_OTHER_HEADERS_BYTES: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP answer; `close` ends the connection with it."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    close: bool = False
+
+
+class Headers(Protocol):
+    """The headers of a request, by names without regard to case."""
+
+    def get(self, key: str) -> str | None:
+        """Return the first value of a header; None where it is not there."""
+
+
+class _Server(ABC):
+    """Serves one application on one socket.
+
+    The socket stays open while certificates change: new connections have the new ones, and the others are closed when
+    their requests are answered.
+
+    Args:
+        listen: where to serve, and with which certificates.
+        connections: how many are open at once.
+        options: of `Connection`.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+
+    def __init__(self, listen: Listen, connections: int, **options: Any) -> None:
+        self._listen = listen
+        self._connections = Connections(self._serve, limit=connections, **options)
+        self._socket = _open_socket(listen)
+        self._reading = set[asyncio.Timeout]()
+        self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
+
+    def renew(self) -> None:
+        """Close every connection when its request is answered, so that callers connect anew."""
+        self._connections.end()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then let requests under way end.
+
+        Raises:
+            ConfigurationError: the certificates cannot be used.
+        """
+        with self._socket:
+            tls = self._listen.tls
+            self._connections.accept(self._socket, make_context(tls) if tls else None)
+            watching = asyncio.create_task(self._watch_certificates(tls)) if tls else None
+            try:
+                await stop.wait()
+            finally:
+                self._connections.refuse(self._socket)
+                if watching is not None:
+                    watching.cancel()
+        for limit in self._reading:
+            limit.reschedule(asyncio.get_running_loop().time())
+        await self._connections.shut_down(_END_SECONDS)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("Connection", request.protocol)
+        connection.note_asked()
+        try:
+            reply = self._refuse(connection) or await self._answer(request)
+        except ConnectionError:
+            # The caller hung up amid its body; nobody waits for an answer.
+            reply = Reply(400, b"", close=True)
+        except Exception:
+            log.exception("a request to %s was not answered", request.path[:100])
+            reply = Reply(500, b'{"error":"this request met a defect; the log has more"}', close=True)
+        response = web.Response(status=reply.status, body=reply.body, headers={"Server": "accelkit"})
+        response.headers["Content-Type"] = reply.content_type
+        if reply.status == web.HTTPServiceUnavailable.status_code:
+            response.headers["Retry-After"] = str(_RETRY_SECONDS)
+        if reply.close:
+            response.force_close()
+        return response
+
+    @abstractmethod
+    async def _answer(self, request: web.BaseRequest) -> Reply:
+        """Return the answer to one request."""
+
+    def _refuse(self, connection: Connection) -> Reply | None:
+        tls = self._listen.tls
+        if tls is None or tls.client_ca is None or tls.client_names & connection.names:
+            return None
+        names = ", ".join(sorted(connection.names))[:300] or "no name"
+        self._refused.warn(names, f"a client certificate of {names!r} is refused; --client-name lists those accepted")
+        return Reply(403, b'{"error":"no name of the client certificate is accepted here"}', close=True)
+
+    async def _watch_certificates(self, files: TlsFiles) -> None:
+        used = seen = files.digest()
+        while True:
+            await asyncio.sleep(_CERTIFICATE_SECONDS)
+            before, seen = seen, files.digest()
+            # Twice the same: they are not being written just now.
+            if seen in {used, None} or seen != before:
+                continue
+            try:
+                self._connections.accept(self._socket, make_context(files))
+            except ConfigurationError as exc:
+                log.error("the former certificates stay in use: %s", exc)  # noqa: TRY400 - the sentence says it
+            else:
+                log.info("certificates read again")
+                self.renew()
+            used = seen
+
+
+class HttpServer(_Server):
+    """Serves requests with their bodies.
+
+    Args:
+        listen: where to serve, and with which certificates.
+        handle: answers method, path and body.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+
+    def __init__(self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]]) -> None:
+        super().__init__(listen, _CONNECTIONS, keepalive_timeout=_IDLE_SECONDS)
+        self._handle = handle
+        self._held_bytes = 0
+
+    async def _answer(self, request: web.BaseRequest) -> Reply:
+        expected = request.content_length or 0
+        if expected > MAX_BODY_BYTES:
+            return _too_large()
+        if self._held_bytes + expected > MAX_BODIES_BYTES:
+            return _busy()
+        # Until it is answered: the body is held, and then what was decoded from it.
+        held = [expected]
+        self._held_bytes += expected
+        limit = asyncio.timeout(_BODY_SECONDS)
+        self._reading.add(limit)
+        try:
+            async with limit:
+                body = await self._read(request, held)
+            self._reading.discard(limit)
+            return body if isinstance(body, Reply) else await self._handle(request.method, request.path, body)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Reply(408, b'{"error":"the body did not come in time"}', close=True)
+        finally:
+            self._reading.discard(limit)
+            self._held_bytes -= held[0]
+
+    async def _read(self, request: web.BaseRequest, held: list[int]) -> bytes | Reply:
+        """Return the body, or why it is not read; `held` is what is counted for it."""
+        chunks, size = [], 0
+        while chunk := await request.content.readany():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                return _too_large()
+            if size > held[0]:
+                # Only chunked bodies, whose length nobody said.
+                if self._held_bytes + size - held[0] > MAX_BODIES_BYTES:
+                    return _busy()
+                self._held_bytes += size - held[0]
+                held[0] = size
+        return b"".join(chunks)
+
+
+class HeadServer(_Server):
+    """Serves requests by their heads, one for each connection: what they send besides is not read.
+
+    Args:
+        listen: where to serve, and with which certificates.
+        handle: answers method, path and headers.
+        connections: how many are open at once.
+        header_bytes: how long a header may be.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+
+    def __init__(
+        self,
+        listen: Listen,
+        handle: Callable[[str, str, Headers], Awaitable[Reply]],
+        *,
+        connections: int,
+        header_bytes: int = 4096,
+    ) -> None:
+        super().__init__(
+            listen,
+            connections,
+            most_bytes=header_bytes + _OTHER_HEADERS_BYTES,
+            max_line_size=4096,
+            max_headers=32,
+            max_field_size=header_bytes,
+            read_bufsize=4096,
+        )
+        self._handle = handle
+
+    async def _answer(self, request: web.BaseRequest) -> Reply:
+        cast("Connection", request.protocol).limit(_ANSWER_SECONDS)
+        reply = await self._handle(request.method, request.path, request.headers)
+        return Reply(reply.status, reply.body, reply.content_type, close=True)
+
+
+def _too_large() -> Reply:
+    return Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES, close=True)
+
+
+def _busy() -> Reply:
+    return Reply(503, b'{"error":"too much is being read; ask again"}', close=True)
+
+
+def _open_socket(listen: Listen) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((listen.host, listen.port))
+        listening.listen(_BACKLOG)
+    except OSError as exc:
+        listening.close()
+        raise ConfigurationError(
+            f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
+            next_step="stop what listens there, or choose another port with --listen",
+        ) from exc
+    listening.settimeout(0)
+    return listening

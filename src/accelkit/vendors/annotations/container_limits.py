@@ -1,0 +1,37 @@
+"""Memory limits of containers, by which a vendor's own plug-in of the container runtime holds them to their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from accelkit.model.assignment import MOVING, Assignment
+from accelkit.model.card import Card
+from accelkit.vendors.profiles import load_profiles
+
+_MIB: Final = 2**20
+_LONGEST_NAME: Final = 63
+
+
+def write_container_limits(assignment: Assignment, cards: Mapping[str, Card]) -> dict[str, str]:
+    """Return the annotations that say what each container may take of each of its cards.
+
+    One amount stands for all cards of a container, so nothing is written of one whose shares differ; nor of whole
+    cards, nor of a container whose name is too long for a key.
+
+    Args:
+        assignment: a pod's.
+        cards: the node's cards by id.
+    """
+    found: dict[str, str] = {}
+    for container, shares in assignment.containers.items():
+        amounts = {share.memory_bytes // _MIB for share in shares}
+        vendors = {cards[share.card].vendor if share.card in cards else "" for share in shares}
+        if container == MOVING or len(amounts) != 1 or len(vendors) != 1 or any(share.whole for share in shares):
+            continue
+        profile = load_profiles().get(vendors.pop())
+        keys = [pattern.format(container=container) for pattern in (profile.container_limits if profile else ())]
+        # The API server would refuse the Binding for a key that is too long.
+        if all(len(key.rpartition("/")[2]) <= _LONGEST_NAME for key in keys):
+            found |= dict.fromkeys(keys, f"{max({1, *amounts})}Mi")
+    return found

@@ -1,0 +1,184 @@
+"""Checks an assignment against the limits of its pod: whoever may write a pod can write the annotation.
+
+Believed of it are the cards alone, for containers that ask for some. Amounts are those of the limits, which nobody can
+change once the pod is there, in the unit in which its kubelet gave it devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelkit.errors import AssignmentError, RequestError
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.card import MAX_CARD_ID
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, format_bytes
+from accelkit.texts import shorten
+from accelkit.vendors.counted_requests import CardContainer, read_counted_request
+from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.pod_reading import CardPod
+from accelkit.vendors.requests import read_device_limits
+
+_NAME_SHOWN = 63
+
+
+def check_assignment(
+    pod: CardPod,
+    written: Assignment,
+    capacities: Mapping[str, int] | None,
+    unit_bytes: int,
+    compute: Mapping[str, int] | None = None,
+) -> Assignment:
+    """Return what is believed of an assignment that is written on a pod; empty where the pod asks for no card.
+
+    Args:
+        pod: the pod.
+        written: the assignment.
+        capacities: the memory of each card of the node that can be shared, by id; None where the cards are not known,
+            and so are taken as they are written.
+        unit_bytes: what a unit of memory is worth to this pod.
+        compute: what each container holds of a card's compute, where that is known from before; None where nothing is.
+            It is used where the limits do not say it.
+
+    Raises:
+        AssignmentError: it cannot be what the pod holds.
+    """
+    containers: dict[str, tuple[Share, ...]] = {}
+    try:
+        for container in pod.containers:
+            shares = written.containers.get(container.name, ())
+            shared, whole = [each for each in shares if not each.whole], [each for each in shares if each.whole]
+            check = _Check(container, pod.dialects, shared, whole, capacities, unit_bytes, compute)
+            if held := tuple(check.run()):
+                containers[container.name] = held
+    except RequestError as exc:
+        raise AssignmentError(shorten(exc.message)) from exc
+    moving = written.containers.get(MOVING, ())
+    if moving and _is_possible(moving, [share for shares in containers.values() for share in shares], capacities):
+        containers[MOVING] = moving
+    return Assignment(containers)
+
+
+def describe_difference(written: Assignment, believed: Assignment) -> str:
+    """Say what is not believed of an assignment, as a sentence; empty where all of it is."""
+    for name, shares in written.containers.items():
+        if shares and name != MOVING and name not in believed.containers:
+            return f"it gives cards to container {shorten(name, _NAME_SHOWN)}, which asks for none"
+    for name, shares in believed.containers.items():
+        if name != MOVING and _amounts(written.containers.get(name, ())) != _amounts(shares):
+            said, held = _describe(written.containers.get(name, ())), _describe(shares)
+            return f"it gives container {name} {said}, which is {held} by the pod's limits"
+    return ""
+
+
+def list_compute(assignment: Assignment) -> dict[str, int]:
+    """Return what each container holds of a card's compute, by name; those that hold none are left out."""
+    found = {
+        name: max((share.compute for share in shares if not share.whole), default=0)
+        for name, shares in assignment.containers.items()
+        if name != MOVING
+    }
+    return {name: amount for name, amount in found.items() if amount}
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """The check of one container."""
+
+    container: CardContainer
+    dialects: Sequence[Dialect]
+    shared: Sequence[Share]
+    whole: Sequence[Share]
+    capacities: Mapping[str, int] | None
+    unit_bytes: int
+    compute: Mapping[str, int] | None
+
+    def run(self) -> Iterator[Share]:
+        """Yield the shares that the container holds.
+
+        Raises:
+            AssignmentError: they cannot be these.
+            RequestError: its limits cannot be read.
+        """
+        limits = read_device_limits(self.container, self.dialects)
+        if limits is None:
+            counted = read_counted_request(self.container, self.dialects)
+            if counted is not None:
+                self._check_cards(self.shared, counted.cards)
+                for share in self.shared:
+                    yield Share(share.card, counted.memory_bytes, counted.compute)
+            return
+        if limits.memory:
+            yield from self._check_memory(limits.memory, limits.dialect.resources.memory)
+        if limits.cards:
+            if not self.whole:
+                raise self._missing(limits.dialect.resources.cards)
+            self._check_cards(self.whole, limits.cards)
+            for share in self.whole:
+                capacity = 0 if self.capacities is None else self.capacities[share.card]
+                yield Share(share.card, capacity, WHOLE_COMPUTE, whole=True)
+
+    def _check_memory(self, units: int, resource: str) -> Iterator[Share]:
+        total = units * self.unit_bytes
+        if not self.shared:
+            raise self._missing(resource)
+        if total > MAX_AMOUNT:
+            raise AssignmentError(f"container {self.container.name} asks for an absurd amount of memory")
+        self._check_cards(self.shared, len(self.shared))
+        if len(self.shared) > 1:
+            amounts = [share.memory_bytes for share in self.shared]
+            if sum(amounts) != total or any(amount <= 0 or amount % self.unit_bytes for amount in amounts):
+                raise AssignmentError(
+                    f"container {self.container.name} was given {format_bytes(sum(amounts))} on {len(amounts)} cards, "
+                    f"its limit is {format_bytes(total)}"
+                )
+        if self.compute is None:
+            compute = max(share.compute for share in self.shared)
+        else:
+            compute = self.compute.get(self.container.name, 0)
+        for share in self.shared:
+            amount = total if len(self.shared) == 1 else share.memory_bytes
+            yield Share(share.card, amount, compute)
+
+    def _check_cards(self, shares: Sequence[Share], count: int) -> None:
+        cards = [share.card for share in shares]
+        if len(set(cards)) != count or len(cards) != count:
+            raise AssignmentError(
+                f"container {self.container.name} was given {len(set(cards))} cards and asks for {count}"
+            )
+        for card in cards:
+            known = 0 < len(card) <= MAX_CARD_ID if self.capacities is None else card in self.capacities
+            if not known:
+                shown = shorten(card, MAX_CARD_ID)
+                raise AssignmentError(
+                    f"container {self.container.name} was given card {shown}, which its node does not have"
+                )
+
+    def _missing(self, resource: str) -> AssignmentError:
+        return AssignmentError(f"its assignment gives container {self.container.name} no {resource}")
+
+
+def _is_possible(moving: Sequence[Share], held: Sequence[Share], capacities: Mapping[str, int] | None) -> bool:
+    # What a pod has left it had: no more than it asks for, on cards of its node.
+    return (
+        capacities is not None
+        and all(share.card in capacities for share in moving)
+        and sum(share.memory_bytes for share in moving) <= sum(s.memory_bytes for s in held)
+        and sum(share.compute for share in moving) <= sum(s.compute for s in held)
+        and sum(share.whole for share in moving) <= sum(s.whole for s in held)
+        and len(moving) <= len(capacities)
+    )
+
+
+def _amounts(shares: Sequence[Share]) -> list[tuple[str, bool, int, int]]:
+    # The memory of a whole card is all of it, whatever it was thought to be.
+    return sorted((s.card, s.whole, 0 if s.whole else s.memory_bytes, 0 if s.whole else s.compute) for s in shares)
+
+
+def _describe(shares: Sequence[Share]) -> str:
+    parts = [f"{format_bytes(sum(s.memory_bytes for s in shares if not s.whole))}"] if shares else ["nothing"]
+    if whole := sum(s.whole for s in shares):
+        parts = [f"{whole} whole card{'' if whole == 1 else 's'}"]
+    if compute := max((s.compute for s in shares if not s.whole), default=0):
+        parts.append(f"compute {compute / 10:g} %")
+    return " with ".join(parts)

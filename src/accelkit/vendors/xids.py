@@ -1,0 +1,67 @@
+"""XIDs: the errors of a card that NVIDIA's driver reports by number, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+from ruamel.yaml import YAML
+
+from accelkit.errors import ProfileError
+
+
+class XidAction(StrEnum):
+    """What an XID asks for; those from CORDON on take the card out of placement until it is mended."""
+
+    IGNORE = "ignore"
+    WATCH = "watch"
+    CORDON = "cordon"
+    DRAIN_AND_RESET = "drain-and-reset"
+    REPLACE = "replace"
+
+    @property
+    def harms(self) -> bool:
+        """Whether the card takes no new shares."""
+        return self not in {XidAction.IGNORE, XidAction.WATCH}
+
+
+class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """XIDs of one meaning, as part of a sentence."""
+
+    numbers: tuple[int, ...]
+    action: XidAction
+    meaning: str
+
+
+# New drivers bring new numbers, most of them for information. A card that is broken shows it by others as well.
+_UNKNOWN: Final = Xid((), XidAction.WATCH, "not in our table")
+
+
+def find_xid(number: int) -> Xid:
+    """Return what is known of an XID; one that nobody knows is watched."""
+    return _load_xids().get(number, _UNKNOWN)
+
+
+def parse_xids(text: str) -> Mapping[int, Xid]:
+    """Read a table from YAML.
+
+    Raises:
+        ProfileError: it is wrong.
+    """
+    try:
+        rows = msgspec.convert(YAML(typ="safe", pure=True).load(text), tuple[Xid, ...])
+    except msgspec.ValidationError as exc:
+        raise ProfileError(f"the table of XIDs is wrong: {exc}") from exc
+    found = {number: row for row in rows for number in row.numbers}
+    if len(found) != sum(len(row.numbers) for row in rows):
+        raise ProfileError("the table of XIDs is wrong: a number stands in it twice")
+    return found
+
+
+@cache
+def _load_xids() -> Mapping[int, Xid]:
+    return parse_xids((resources.files("accelkit.vendors") / "data" / "xids.yaml").read_text())

@@ -1,0 +1,46 @@
+"""Clients that speak for others, as an administrator may."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+
+AGENT = "system:serviceaccount:accelkit:accelkit-node-agent"
+EXTENDER = "system:serviceaccount:accelkit:accelkit-extender"
+_NODE = "authentication.kubernetes.io/node-name"
+
+
+@asynccontextmanager
+async def acting_as(
+    kubeconfig: Path, user: str, *groups: str, extra: Mapping[str, str] | None = None
+) -> AsyncIterator[ApiClient]:
+    """A client of this user, with what its token would say beside."""
+    headers = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
+    headers += [(f"Impersonate-Extra-{key.replace('/', '%2f')}", value) for key, value in (extra or {}).items()]
+    async with ApiClient(replace(load_connection(kubeconfig), headers=tuple(headers))) as api:
+        yield api
+
+
+def acting_as_agent(kubeconfig: Path, node: str) -> AbstractAsyncContextManager[ApiClient]:
+    """The node agent of a node, whether it runs or not."""
+    return acting_as(kubeconfig, AGENT, extra={_NODE: node})
+
+
+def acting_as_kubelet(kubeconfig: Path, node: str) -> AbstractAsyncContextManager[ApiClient]:
+    """The kubelet of a node."""
+    return acting_as(kubeconfig, f"system:node:{node}", "system:nodes", "system:authenticated")
+
+
+async def find_refusal(request: Awaitable[object]) -> str:
+    """What the API server says against a request, empty where it is done."""
+    try:
+        await request
+    except ApiError as exc:
+        return str(exc)
+    return ""

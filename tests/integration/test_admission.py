@@ -1,0 +1,331 @@
+"""What users may not write on pods: the admission policies of the role extender, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import time
+
+import pytest
+from conftest import PODS
+from extender_process import until
+from impersonation import EXTENDER, acting_as, acting_as_agent, acting_as_kubelet, find_refusal
+
+from accelkit.errors import ApiError
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.kube.objects import get_if_present
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+ASSIGNMENT = "accelkit.io/assignment"
+FORGED = json.dumps({"version": 1, "containers": {"main": [{"card": "sim-node-1-0", "memory_bytes": 1}]}})
+# Of dialects that are not in use here: they may be tomorrow.
+KEYS = [ASSIGNMENT, "enflame.com/gcu-device-id", "enflame.com/assigned-containers", "gas-container-tiles", "gas-ts"]
+KEYS += ["ALIYUN_COM_GPU_MEM_IDX"]
+BIND = [
+    {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/status"], "verbs": ["patch", "update"]},
+]
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name_of_tenant():
+    """A name of its own for each test: what one may is known to the API server a while longer than it holds."""
+    return f"tenant-{next(_numbers)}"
+
+
+@pytest.fixture
+async def tenant(installed, name_of_tenant):
+    """A user who may edit the namespace default, and bind its pods."""
+    role = {"apiGroup": "rbac.authorization.k8s.io"}
+    subject = {**role, "kind": "User", "name": name_of_tenant}
+    binds = f"{name_of_tenant}-binds"
+    async with ApiClient(load_connection(installed.kubeconfig)) as api:
+        await api.post(f"{RBAC}/roles", {"metadata": {"name": binds}, "rules": BIND})
+        for name, kind in (("edit", "ClusterRole"), (binds, "Role")):
+            reference = {**role, "kind": kind, "name": name}
+            body = {"metadata": {"name": f"{name_of_tenant}-{kind}"}, "roleRef": reference, "subjects": [subject]}
+            await api.post(f"{RBAC}/rolebindings", body)
+        async with acting_as(installed.kubeconfig, name_of_tenant, "system:authenticated") as user:
+            await may_bind(user)
+            yield user
+        for kind in ("ClusterRole", "Role"):
+            await api.delete(f"{RBAC}/rolebindings/{name_of_tenant}-{kind}")
+        await api.delete(f"{RBAC}/roles/{binds}")
+
+
+async def may_bind(user):
+    """Wait until the API server knows of the user's rights."""
+    wanted = {"verb": "create", "resource": "pods", "subresource": "binding", "namespace": "default"}
+    deadline = time.monotonic() + 20
+    while True:
+        review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": wanted}}
+        answer = await user.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        if json.loads(answer)["status"]["allowed"]:
+            return
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+
+
+def pod(name="p", *, annotations=None, limits=None, env=(), containers=1, **spec):
+    """A pod of this many equal containers that nothing places."""
+    each = {"image": "busybox", "env": list(env), "resources": {"limits": limits or {}}}
+    return {
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "schedulerName": "nobody",
+            "containers": [{"name": f"c{number}", **each} for number in range(containers)],
+            **spec,
+        },
+    }
+
+
+def binding(name, annotations=None):
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    return {"metadata": {"name": name, "annotations": annotations or {}}, "target": target}
+
+
+SHARE = {"accelkit.io/memory": "1"}
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_nobody_says_of_his_own_pod_which_cards_it_got(cluster, tenant, key):
+    with pytest.raises(ApiError, match=f"only accelkit writes {key}; leave such annotations of pods as they are"):
+        await tenant.post(PODS, pod(annotations={key: "0"}))
+    await tenant.post(PODS, pod("named", annotations={"accelkit.io/request": "{}", "gas-allow": "card0"}))
+    for path in (f"{PODS}/named", f"{PODS}/named/status"):
+        with pytest.raises(ApiError, match="only accelkit writes"):
+            await tenant.patch(path, {"metadata": {"annotations": {key: "0"}}})
+    for path in (f"{PODS}/named/binding", PODS.replace("pods", "bindings")):
+        with pytest.raises(ApiError, match="only accelkit writes"):
+            await tenant.post(path, binding("named", {key: "0"}))
+    await tenant.post(f"{PODS}/named/binding", binding("named", {"mine": "0"}))
+
+
+async def test_neither_an_administrator_nor_kube_system_is_left_out(cluster):
+    system = "/api/v1/namespaces/kube-system/pods"
+    for path in (PODS, system):
+        with pytest.raises(ApiError, match="only accelkit writes"):
+            await cluster.api.post(path, pod(annotations={ASSIGNMENT: FORGED}))
+
+
+async def test_of_a_bound_pod_users_change_all_but_its_assignment(cluster, tenant):
+    await cluster.create_pod("own", memory=2, annotations={"note": "1"})
+    await cluster.running("own")
+    written = (await cluster.get(f"{PODS}/own"))["metadata"]["annotations"][ASSIGNMENT]
+    for forged in (FORGED, None):
+        with pytest.raises(ApiError, match=f"only accelkit writes {ASSIGNMENT}"):
+            await tenant.patch(f"{PODS}/own", {"metadata": {"annotations": {ASSIGNMENT: forged}}})
+    # It is in the object that a client reads and writes back.
+    await tenant.patch(f"{PODS}/own", {"metadata": {"labels": {"a": "b"}, "annotations": {ASSIGNMENT: written}}})
+    await tenant.patch(f"{PODS}/own", {"metadata": {"annotations": {"note": "2", "gas-deny": "card1"}}})
+    extra = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}]}}
+    await tenant.patch(f"{PODS}/own/ephemeralcontainers", extra)
+    await tenant.post(f"{PODS}/own/eviction", {"metadata": {"name": "own"}})
+
+
+async def test_kubelets_agents_and_the_extender_write_what_is_theirs(cluster, tenant):
+    await cluster.create_pod("own", memory=2)
+    await cluster.running("own")
+    kubeconfig = cluster.sandbox.kubeconfig
+    async with acting_as_kubelet(kubeconfig, "node-1") as kubelet:
+        await kubelet.patch(f"{PODS}/own/status", {"status": {"message": "a kubelet's"}})
+        with pytest.raises(ApiError, match="only accelkit writes"):
+            await kubelet.patch(f"{PODS}/own/status", {"metadata": {"annotations": {ASSIGNMENT: FORGED}}})
+        mirror = pod("mirror", annotations={"kubernetes.io/config.mirror": "x", ASSIGNMENT: FORGED}, nodeName="node-1")
+        node = await cluster.get("/api/v1/nodes/node-1")
+        owner = {"apiVersion": "v1", "kind": "Node", "controller": True, "name": "node-1"}
+        mirror["metadata"]["ownerReferences"] = [{**owner, "uid": node["metadata"]["uid"]}]
+        mirror["spec"]["containers"][0]["resources"] = {"limits": SHARE}
+        await kubelet.post(PODS, mirror)
+    # A user's pod does not become one by saying so. Two policies refuse it, and the API server names any one of them.
+    with pytest.raises(ApiError, match=r"only accelkit writes|names no node itself"):
+        await tenant.post(PODS, {**mirror, "metadata": {**mirror["metadata"], "name": "no-mirror"}})
+    async with acting_as_agent(kubeconfig, "node-1") as agent:
+        await agent.patch(f"{PODS}/own", {"metadata": {"annotations": {ASSIGNMENT: FORGED}}})
+    await tenant.post(PODS, pod("to-bind"))
+    async with acting_as(kubeconfig, EXTENDER) as extender:
+        await extender.post(f"{PODS}/to-bind/binding", binding("to-bind", {ASSIGNMENT: FORGED}))
+    bound = await cluster.get(f"{PODS}/to-bind")
+    assert bound["metadata"]["annotations"][ASSIGNMENT] == FORGED
+
+
+async def test_a_template_that_forges_makes_no_pods_and_its_owner_is_told(cluster, tenant):
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    labels = {"app": "forger"}
+    made = pod(annotations={ASSIGNMENT: FORGED})
+    template = {"metadata": {"labels": labels, "annotations": made["metadata"]["annotations"]}, "spec": made["spec"]}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    await tenant.post(path, {"metadata": {"name": "forger"}, "spec": spec})
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            events = (await cluster.get(PODS.replace("pods", "events")))["items"]
+            told = [each["message"] for each in events if each["reason"] == "FailedCreate"]
+            if any("only accelkit writes" in message for message in told):
+                break
+            assert time.monotonic() < deadline, told
+            await asyncio.sleep(0.2)
+    finally:
+        await tenant.delete(f"{path}/forger", {"propagationPolicy": "Foreground"})
+
+        async def gone():
+            return await get_if_present(cluster.api, f"{path}/forger") is None
+
+        # It goes after its ReplicaSet, and other tests compare all objects of the cluster.
+        await until(gone)
+
+
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+FROM_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['x']"}}}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        {"name": VISIBLE, "value": "all"},
+        {"name": VISIBLE, **FROM_FIELD},
+        {"name": "HABANA_VISIBLE_DEVICES", "value": "0"},
+        {"name": VISIBLE, "value": "$(NONE)"},
+    ],
+    ids=["all", "by a field", "another vendor's", "by another variable"],
+)
+async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster, tenant, variable):
+    refusal = "containers name no cards to the container runtime"
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, pod(limits=SHARE, env=[variable]))
+    sharing = pod(limits=SHARE)
+    with_init = {**sharing["spec"], "initContainers": [{"name": "i", "image": "busybox", "env": [variable]}]}
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, {**sharing, "spec": with_init})
+    await tenant.post(PODS, sharing)
+    extra = {"name": "debug", "image": "busybox", "env": [variable]}
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.patch(f"{PODS}/p/ephemeralcontainers", {"spec": {"ephemeralContainers": [extra]}})
+    # Who asks for none is left alone unless that is wanted.
+    await tenant.post(PODS, pod("plain", env=[variable]))
+    for number, value in enumerate(("void", "none", "")):
+        await tenant.post(PODS, pod(f"harmless-{number}", limits=SHARE, env=[{"name": VISIBLE, "value": value}]))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "nvidia.cdi.k8s.io/container.c0",
+        "nvidia.com/container.c0.gpus.devices",
+        "cdi.k8s.io/c0",
+        "devices.noderesource.dev/container.c0",
+        "io.kubernetes.cri-o.Devices",
+    ],
+)
+async def test_nor_by_annotations_that_plugins_of_the_runtime_obey(cluster, tenant, key):
+    refusal = "pods name no cards to the container runtime"
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, pod(limits=SHARE, annotations={key: "all"}))
+    await tenant.post(PODS, pod(limits=SHARE))
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.patch(f"{PODS}/p", {"metadata": {"annotations": {key: "all"}}})
+    await tenant.post(PODS, pod("plain", annotations={key: "all"}))
+
+
+async def test_a_pod_with_shares_names_no_node(cluster, tenant):
+    for asking in (pod(limits=SHARE, nodeName="node-1"), pod(limits={"accelkit.io/cards": "1"}, nodeName="node-1")):
+        with pytest.raises(ApiError, match="names no node itself; leave spec"):
+            await tenant.post(PODS, asking)
+    init = [{"name": "i", "image": "busybox", "resources": {"limits": SHARE}}]
+    with pytest.raises(ApiError, match="names no node itself"):
+        await tenant.post(PODS, pod(nodeName="node-1", initContainers=init))
+    await tenant.post(PODS, pod("plain", nodeName="node-1"))
+
+
+async def test_large_pods_are_judged_within_the_api_servers_budget(cluster, tenant):
+    env = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(100)]
+    large = pod(limits=SHARE, env=env, containers=50, annotations=count_annotations(200))
+    await tenant.post(PODS, large)
+    await tenant.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
+    await tenant.patch(f"{PODS}/p/status", {"status": {"message": "x"}})
+    large["metadata"]["name"] = "q"
+    large["spec"]["containers"][49]["env"].append({"name": VISIBLE, "value": "all"})
+    with pytest.raises(ApiError, match="containers name no cards"):
+        await tenant.post(PODS, large)
+
+
+async def test_a_pod_with_shares_has_no_more_annotations_than_can_be_judged_at_once(cluster, tenant):
+    refusal = "have at most 256 annotations"
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.post(PODS, pod(limits=SHARE, annotations=count_annotations(257)))
+    await tenant.post(PODS, pod(limits=SHARE))
+    with pytest.raises(ApiError, match=refusal):
+        await tenant.patch(f"{PODS}/p", {"metadata": {"annotations": count_annotations(257)}})
+    await tenant.patch(f"{PODS}/p", {"metadata": {"annotations": count_annotations(256)}})
+    await tenant.post(PODS, pod("plain", annotations=count_annotations(5000)))
+
+
+def count_annotations(number):
+    return {f"example.com/{each}": "x" for each in range(number)}
+
+
+async def test_the_api_server_finds_no_fault_in_the_expressions(cluster):
+    for name in ("accelkit-extender-assignments", "accelkit-extender-cards"):
+
+        async def checked(name=name):
+            status = (await cluster.get(f"{POLICIES}/{name}")).get("status", {})
+            return status if "typeChecking" in status else {}
+
+        # A controller checks the types, a while after the policy was made.
+        assert (await until(checked))["typeChecking"] == {}
+
+
+async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory_says(
+    cluster, tenant, name_of_tenant, installed
+):
+    given = {
+        "accelkit_guard_all_pods": True,
+        "accelkit_guard_exempt_namespaces": ["kube-system"],
+        "extender_assignment_writers": [name_of_tenant],
+    }
+    await cluster.api.delete(f"{POLICIES.replace('policies', 'policybindings')}/accelkit-extender-cards")
+    # A binding that is left alone binds nothing.
+    await cluster.api.delete(f"{POLICIES}/accelkit-extender-assignments")
+    await cluster.api.delete(f"{POLICIES}/accelkit-node-agent")
+    told = " ".join(installed.playbook("playbooks/verify.yml", check=False).stdout.split())
+    absent = {frozenset(names.split(", ")) for names in re.findall(r"the admission policy (.+?) is not in force", told)}
+    assert absent == {
+        frozenset({"accelkit-node-agent"}),
+        frozenset({"accelkit-extender-assignments", "accelkit-extender-cards"}),
+    }
+    plain = pod(env=[{"name": VISIBLE, "value": "all"}])
+    installed.playbook("site.yml", "--tags", "device_plugin,extender", "-e", json.dumps(given))
+    try:
+        deadline = time.monotonic() + 30
+        # Some moments pass until the API server goes by a policy that was changed.
+        while "containers name no cards" not in await refusal_of(tenant, PODS, plain):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.2)
+        for namespace in ("kube-system", "accelkit"):
+            assert await refusal_of(cluster.api, PODS.replace("default", namespace), plain) == ""
+        assert await refusal_of(tenant, PODS, pod(nodeName="node-1")) == ""
+        assert (
+            await refusal_of(tenant, PODS, pod(annotations={"gas-ts": "1", "enflame.com/gcu-assigned": "true"})) == ""
+        )
+        assert "only accelkit writes gas-ts" in await refusal_of(cluster.api, PODS, pod(annotations={"gas-ts": "1"}))
+    finally:
+        installed.playbook("site.yml", "--tags", "extender")
+
+        async def as_before():
+            return not await refusal_of(tenant, PODS, plain)
+
+        await until(as_before)
+
+
+async def refusal_of(api, path, body):
+    """What the API server says against an object, empty where it would take it."""
+    return await find_refusal(api.post(path, body, query={"dryRun": "All"}))

@@ -1,0 +1,100 @@
+"""What the token of a node agent is good for: keys of its own node, and Events of its own, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from impersonation import find_refusal
+from test_node_agent import agent_of
+
+from accelkit.errors import ApiError
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "ours"),
+    [
+        ("labels", "node-restriction.kubernetes.io/team", False),
+        ("labels", "accelkit.io/share", False),
+        ("labels", "kubernetes.io/hostname", False),
+        ("labels", "feature.node.kubernetes.io/custom-trusted", False),
+        ("labels", "nvidia.com/gpu.counted", False),
+        ("labels", "accelkit.io/cards.test", True),
+        ("labels", "feature.node.kubernetes.io/pci-0302_1234.present", True),
+        ("labels", "gpu.intel.com/numa-gpu-map3", True),
+        ("annotations", "example.com/other", False),
+        ("annotations", "accelkit.io/shared-as", False),
+        ("annotations", "accelkit.io/labels", True),
+        ("annotations", "accelkit.io/mended", True),
+    ],
+)
+async def test_of_its_own_node_an_agent_writes_our_keys_alone(cluster, table, key, ours):
+    kept = (await cluster.get("/api/v1/nodes/node-1"))["metadata"][table].get(key)
+    async with agent_of(cluster, "node-1") as agent:
+        change = {"metadata": {table: {key: "{}" if table != "labels" else "x"}}}
+        said = await find_refusal(agent.patch("/api/v1/nodes/node-1", change))
+        assert (said == "") is ours
+        assert ours or f"the node agent changes no other {table} of" in said
+        if ours:
+            await agent.patch("/api/v1/nodes/node-1", {"metadata": {table: {key: kept}}})
+
+
+EVENT = {"reason": "Test", "message": "a test", "type": "Normal", "metadata": {"name": "test.1"}}
+NODE_1 = {"kind": "Node", "name": "node-1"}
+
+
+@pytest.mark.parametrize(
+    ("involved", "host", "instance", "taken"),
+    [
+        (NODE_1, "node-1", "node-1", True),
+        ({"kind": "Pod", "name": "p", "namespace": "default"}, "node-1", "node-1", True),
+        ({**NODE_1, "name": "node-2"}, "node-1", "node-1", False),
+        ({"kind": "Secret", "name": "s", "namespace": "default"}, "node-1", "node-1", False),
+        (NODE_1, "node-2", "node-1", False),
+        (NODE_1, "node-1", "node-2", False),
+    ],
+)
+async def test_an_agent_reports_of_its_own_node_and_of_pods_in_its_own_name(cluster, involved, host, instance, taken):
+    event = {**EVENT, "involvedObject": involved, "source": {"component": "c", "host": host}}
+    event |= {"reportingComponent": "c", "reportingInstance": instance}
+    path = "/api/v1/namespaces/default/events"
+    async with agent_of(cluster, "node-1") as agent:
+        said = await find_refusal(agent.post(path, event))
+        assert (said == "") is taken
+        assert taken or "reports of its own node and of pods only, in its own name" in said
+        if taken:
+            with pytest.raises(ApiError, match="cannot delete resource"):
+                await agent.delete(f"{path}/test.1")
+            await cluster.api.delete(f"{path}/test.1")
+
+
+async def test_events_of_the_newer_group_are_judged_by_the_same_rule(cluster):
+    event = {"regarding": {**NODE_1, "name": "node-2"}, "reason": "Test", "note": "a test", "type": "Normal"}
+    event |= {"reportingController": "c", "reportingInstance": "node-1", "action": "Test"}
+    event |= {"eventTime": "2026-01-01T00:00:00.000000Z", "metadata": {"name": "test.2"}}
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}
+    subject = {"kind": "ServiceAccount", "name": "accelkit-node-agent", "namespace": "accelkit"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "more"}
+    async with agent_of(cluster, "node-1") as agent:
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        with pytest.raises(ApiError, match="cannot create resource"):
+            await agent.post(path, event)
+        await cluster.api.post(f"{rbac}/roles", {"metadata": {"name": "more"}, "rules": [rule]})
+        binding = {"metadata": {"name": "more"}, "roleRef": reference, "subjects": [subject]}
+        await cluster.api.post(f"{rbac}/rolebindings", binding)
+        try:
+            deadline = time.monotonic() + 20
+            while True:
+                with pytest.raises(ApiError) as refused:
+                    await agent.post(path, event)
+                if "reports of its own node and of pods only" in str(refused.value):
+                    break
+                assert time.monotonic() < deadline, refused.value
+                await asyncio.sleep(0.2)
+        finally:
+            await cluster.api.delete(f"{rbac}/rolebindings/more")
+            await cluster.api.delete(f"{rbac}/roles/more")

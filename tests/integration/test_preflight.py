@@ -1,0 +1,83 @@
+"""What stops an installation before it has changed anything, on a real API server."""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import pytest
+
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+NAMESPACES = "/api/v1/namespaces"
+NODE = "/api/v1/nodes/node-1"
+OLD = {"device_plugin_kubernetes_version": "v1.29.3", "extender_kubernetes_version": "v1.29.3"}
+
+
+def preflight(sandbox, **settings):
+    """Run the checks; return what they say against the installation, empty where they pass."""
+    done = sandbox.playbook("playbooks/preflight.yml", "-e", json.dumps(settings), check=False)
+    return "" if done.returncode == 0 else done.stdout
+
+
+@pytest.fixture
+async def api(control_plane):
+    async with ApiClient(load_connection(control_plane.kubeconfig)) as client:
+        yield client
+
+
+def test_rights_that_nothing_bounds_need_a_word(control_plane):
+    said = preflight(control_plane, **OLD)
+    assert "Kubernetes v1.29.3 has no admission policies" in said
+    assert "device_plugin_unbounded_rights: true" in said
+
+
+def test_a_plugin_that_writes_on_pods_has_to_be_named(control_plane):
+    said = preflight(control_plane, accelkit_dialects=["gcushare-2025"])
+    assert "name its user in extender_assignment_writers" in said
+
+
+@pytest.fixture
+async def theirs(api):
+    """A namespace in which somebody else may create pods; of a new name each time, since a deleted one goes slowly."""
+    name = f"theirs-{secrets.token_hex(4)}"
+    place = f"{NAMESPACES}/{name}"
+    await api.post(NAMESPACES, {"metadata": {"name": name}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}
+    binding = {"metadata": {"name": "mallory-edits"}, "roleRef": role, "subjects": [subject]}
+    await api.post(f"/apis/rbac.authorization.k8s.io/v1{place.removeprefix('/api/v1')}/rolebindings", binding)
+    yield name
+    await api.delete(place)
+
+
+@pytest.fixture
+async def given_whole(api):
+    """The sandbox's node while another device plugin gives its cards."""
+    amounts = {"nvidia.com/gpu": "8"}
+    await api.patch(f"{NODE}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+    yield
+    gone = dict.fromkeys(amounts)
+    await api.patch(f"{NODE}/status", {"status": {"capacity": gone, "allocatable": gone}})
+
+
+def test_a_namespace_in_which_others_work_is_theirs(control_plane, theirs):
+    said = preflight(control_plane, accelkit_namespace=theirs)
+    assert f"the namespace {theirs} was not made for accelkit and has RoleBinding mallory-edits" in said
+
+
+@pytest.mark.usefixtures("given_whole")
+def test_cards_that_another_plugin_gives_are_left_to_it(control_plane):
+    said = preflight(control_plane, accelkit_shared_nodes=["node-1"])
+    assert "gives the same cards (node-1: nvidia.com/gpu: 8)" in said
+
+
+@pytest.mark.usefixtures("given_whole")
+async def test_each_has_its_word_and_a_dialect_that_no_agent_serves_is_a_choice(control_plane, api, theirs):
+    await api.patch(f"{NAMESPACES}/{theirs}", {"metadata": {"labels": {"app.kubernetes.io/part-of": "accelkit"}}})
+    words = {"device_plugin_unbounded_rights": True, "node_labels_coexisting": ["node-1"]}
+    place = {"accelkit_namespace": theirs, "accelkit_shared_nodes": ["node-1"], "accelkit_dialects": ["gas"]}
+    assert preflight(control_plane, **OLD, **words, **place) == ""

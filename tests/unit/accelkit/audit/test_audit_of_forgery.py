@@ -1,0 +1,40 @@
+"""What a user wrote into an assignment is found, and does not change what is compared."""
+
+from __future__ import annotations
+
+import pytest
+from test_audit import GIB, findings, held, inspection, pod
+
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+
+
+@pytest.mark.parametrize(
+    ("limit", "written", "told"),
+    [
+        ("1", {"c": (Share("a", 16 * GIB),)}, "it gives container c 16 GiB, which is 1 GiB by the pod's limits"),
+        ("16", {"c": (Share("a", 16),)}, "it gives container c 16 B, which is 16 GiB by the pod's limits"),
+        (
+            "1",
+            {"c": (Share("a", GIB),), "ghost": (Share("a", 9 * GIB),)},
+            "it gives cards to container ghost, which asks for none",
+        ),
+    ],
+)
+def test_what_a_user_wrote_into_an_assignment_is_a_finding_and_not_counted(limit, written, told):
+    forged = pod("p", {"c": ("a", int(limit))})
+    forged.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(Assignment(written))
+    assert findings([forged], held(p={"c": {"a": int(limit)}})) == [
+        ("disbelieved_assignment", f"the assignment of pod d/p is not believed: {told}")
+    ]
+
+
+def test_compute_that_the_ledger_does_not_believe_is_a_finding():
+    lent = pod("p", {"c": ("a", 4)})
+    honest = inspection([lent])
+    lent.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(
+        Assignment({"c": (Share("a", 4 * GIB, 1000),)})
+    )
+    difference = "the ledger counts 4 GiB, the assignment says 4 GiB with compute 100 %"
+    assert findings([lent], held(p={"c": {"a": 4}}), ledger=honest) == [
+        ("ledger_differs", f"pod d/p [c] on card a of n: {difference}")
+    ]

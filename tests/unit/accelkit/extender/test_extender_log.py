@@ -1,0 +1,87 @@
+"""What the log tells of each pod, so that somebody can find out where it went and why not."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import msgspec
+import pytest
+
+from accelkit.errors import ApiError
+from accelkit.extender.pod_watch import PodWatch
+from accelkit.extender.verbs import Verbs
+from accelkit.extender.wire import Args
+from accelkit.logs import Facts
+from accelkit.model.pod import Pod
+from accelkit.placement.policies import Policy
+
+
+@pytest.fixture
+def told(caplog):
+    """The events that were logged, with their values; how long something took is left out."""
+    caplog.set_level(logging.INFO)
+
+    def told():
+        found = [record.msg for record in caplog.records if isinstance(record.msg, Facts)]
+        values = [dict(facts.values) for facts in found]
+        for each in values:
+            assert each.pop("seconds", 0) < 10
+        return [(facts.event, each) for facts, each in zip(found, values, strict=True)]
+
+    return told
+
+
+def args(world, *nodes, memory=4):
+    world.create(memory=memory)
+    return msgspec.json.decode(json.dumps({"Pod": world.api.pods["p"], "NodeNames": nodes}), type=Args)
+
+
+async def test_a_filter_tells_how_many_nodes_fit_and_the_reasons_of_the_others_once_a_minute(world, told):
+    verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
+    for _ in range(3):
+        await verbs.filter(args(world, "n", "m", "x", "y", memory=20))
+    refused = {"InsufficientMemory": 2, "UnknownNode": 2}
+    assert told() == [("filtered", {"pod": "d/p", "uid": "uid-p", "nodes": 4, "fit": 0, "refused": refused})]
+
+
+async def test_a_filter_with_another_result_is_told(world, told):
+    verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
+    await verbs.filter(args(world, "n", "m"))
+    await verbs.filter(args(world, "n", "x"))
+    assert [(values["fit"], values["refused"]) for _, values in told()] == [(2, {}), (1, {"UnknownNode": 1})]
+
+
+async def test_a_bind_tells_the_cards_and_a_release_what_is_free_again(world, told):
+    world.create()
+    assert await world.bind() == ""
+    watch = PodWatch(world.ledger, world.feed)
+    pod = msgspec.convert(world.api.pods["p"], Pod)
+    watch.take_event("MODIFIED", pod)
+    watch.take_event("DELETED", pod)
+    watch.take_event("DELETED", pod)
+    values = {"pod": "d/p", "uid": "uid-p", "node": "n"}
+    bound, released = told()
+    shares = {"c": [{"card": "a", "memory_bytes": 4}]}
+    for each, event in ((bound, "bound"), (released, "released")):
+        assert json.loads(msgspec.json.encode(each[1].pop("containers"))) == shares
+        assert each == (event, values)
+
+
+async def test_what_a_list_does_not_show_any_more_is_released(world, told):
+    world.create()
+    assert await world.bind() == ""
+    watch = PodWatch(world.ledger, world.feed)
+    watch.replace([msgspec.convert(world.api.pods["p"], Pod)])
+    assert [event for event, _ in told()] == ["bound"]
+    watch.replace([])
+    assert [event for event, _ in told()] == ["bound", "released"]
+
+
+async def test_a_bind_that_fails_tells_why_once_a_minute(world, told):
+    world.create()
+    world.api.before_post = [ApiError("x" * 3000, status=403), ApiError("x" * 3000, status=403)]
+    for _ in range(2):
+        assert await world.bind() != ""
+    ((event, values),) = told()
+    assert (event, values["uid"], len(values["error"])) == ("not bound", "uid-p", 500)

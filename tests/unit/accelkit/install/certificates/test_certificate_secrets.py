@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from fake_api.server import FakeApi
+
+from accelkit.errors import CertificateError, ConfigurationError
+from accelkit.install.certificates.issuing import Authority, KeyPair
+from accelkit.install.certificates.secrets import (
+    AUTHORITY,
+    CLIENT,
+    SERVER,
+    CertificateSpec,
+    check_given,
+    check_leaf,
+    read_secrets,
+    renew_secrets,
+    write_secrets,
+)
+from accelkit.kube.paths import build_object_path, build_secrets_path
+
+NAMES = ("accelkit-extender.accelkit.svc", "10.96.0.20")
+SPEC = CertificateSpec(NAMES)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return renew_secrets({}, SPEC)
+
+
+def pair(data, name):
+    return KeyPair(data[name]["tls.crt"], data[name]["tls.key"])
+
+
+def check(data, name, bundle=None):
+    """Confirm that a leaf of these Secrets can be used."""
+    names = NAMES if name == SERVER else ()
+    check_leaf(pair(data, name), bundle or data[name]["ca.crt"], name, names, datetime.now(UTC))
+
+
+def test_what_is_missing_is_made(made):
+    check(made, SERVER)
+    check(made, CLIENT)
+    # Made for one purpose, of no use for the other.
+    with pytest.raises(CertificateError, match="it is not for a server"):
+        check_leaf(pair(made, CLIENT), made[CLIENT]["ca.crt"], SERVER, (), datetime.now(UTC))
+
+
+def test_what_is_good_stays_byte_for_byte(made):
+    assert renew_secrets(made, SPEC) == made
+
+
+def test_other_names_need_another_leaf_of_the_server_alone(made):
+    again = renew_secrets(made, CertificateSpec((*NAMES, "other")))
+    assert again[SERVER] != made[SERVER]
+    assert again[CLIENT] == made[CLIENT]
+    assert again[AUTHORITY] == made[AUTHORITY]
+
+
+def test_leaves_are_renewed_before_they_end(made):
+    again = renew_secrets(made, CertificateSpec(NAMES, timedelta(days=366)))
+    assert again[AUTHORITY] == made[AUTHORITY]
+    assert pair(again, SERVER) != pair(made, SERVER)
+    assert pair(again, CLIENT) != pair(made, CLIENT)
+
+
+def test_a_new_authority_is_trusted_a_run_before_it_signs(made):
+    rotated = renew_secrets(made, CertificateSpec(NAMES, rotate_ca=True))
+    assert rotated[AUTHORITY]["tls.crt"] != made[AUTHORITY]["tls.crt"]
+    assert len(x509.load_pem_x509_certificates(rotated[SERVER]["ca.crt"])) == 2
+    # Whoever knows the former authority alone goes on understanding everybody.
+    assert pair(rotated, SERVER) == pair(made, SERVER)
+    check(rotated, SERVER, made[AUTHORITY]["tls.crt"])
+    following = renew_secrets(rotated, SPEC)
+    check(following, SERVER, rotated[AUTHORITY]["tls.crt"])
+    assert following[SERVER]["ca.crt"] == rotated[SERVER]["ca.crt"]
+    assert renew_secrets(following, SPEC) == following
+
+
+def test_an_ended_authority_leaves_the_bundle(made):
+    ended = Authority("ended", timedelta(seconds=0)).certificate
+    stored = {**made, AUTHORITY: {**made[AUTHORITY], "ca.crt": made[AUTHORITY]["tls.crt"] + ended}}
+    assert renew_secrets(stored, SPEC)[SERVER]["ca.crt"] == made[AUTHORITY]["tls.crt"]
+
+
+def test_an_authority_that_cannot_be_read_is_not_thrown_away(made):
+    with pytest.raises(ConfigurationError, match="restore that Secret"):
+        renew_secrets({**made, AUTHORITY: {"tls.crt": b"x", "tls.key": b"y"}}, SPEC)
+
+
+def test_given_certificates_are_checked():
+    ours, others = Authority("ours"), Authority("others")
+    server, client = ours.issue_server("s", NAMES), ours.issue_client("c")
+    assert set(check_given(ours.certificate, server, client, SPEC)) == {SERVER, CLIENT}
+    for wrong, sentence in [
+        (others.issue_server("s", NAMES), "none of the authorities has signed it"),
+        (ours.issue_server("s", ("other",)), "it is not for accelkit-extender.accelkit.svc, 10.96.0.20"),
+        (ours.issue_client("s"), "it is not for a server"),
+        (KeyPair(server.certificate, client.key), "its key is another one's"),
+        (KeyPair(b"", b""), "it cannot be read"),
+    ]:
+        with pytest.raises(ConfigurationError, match=sentence):
+            check_given(ours.certificate, wrong, client, SPEC)
+
+
+@pytest.fixture
+def api():
+    return FakeApi()
+
+
+async def test_secrets_are_read_as_they_were_written(api, made):
+    assert await read_secrets(api, "ours") == {}
+    await write_secrets(api, "ours", made, {"app": "x"})
+    assert await read_secrets(api, "ours") == made
+    stored = api.objects[build_object_path(build_secrets_path("ours"), SERVER)]
+    assert (stored["type"], stored["metadata"]["labels"]) == ("kubernetes.io/tls", {"app": "x"})
+
+
+async def test_a_secret_that_is_there_is_replaced(api, made):
+    await write_secrets(api, "ours", {SERVER: made[SERVER]}, {})
+    await write_secrets(api, "ours", {SERVER: {"tls.crt": b"new"}}, {})
+    assert await read_secrets(api, "ours") == {SERVER: {"tls.crt": b"new"}}
+
+
+async def test_a_secret_that_cannot_be_read_is_named(api):
+    api.store(build_secrets_path("ours"), {"metadata": {"name": CLIENT}, "data": {"tls.crt": "!"}})
+    with pytest.raises(ConfigurationError, match="Secret ours/accelkit-scheduler-client cannot be read"):
+        await read_secrets(api, "ours")

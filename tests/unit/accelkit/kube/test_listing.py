@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from accelkit.errors import ApiError, PageTooLargeError
+from accelkit.kube import listing
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import Connection
+from accelkit.kube.listing import list_all
+from accelkit.model.pod import Pod
+
+PATH = "/api/v1/pods"
+MIB = 1 << 20
+
+
+class Collection:
+    """Serves a collection page by page; `sizes` are what was asked for."""
+
+    def __init__(self):
+        self.pods, self.sizes, self.bytes, self.slow_over = [], [], [], 10**9
+
+    async def handle(self, request):
+        size, first = int(request.query["limit"]), int(request.query.get("continue", "0"))
+        self.sizes.append(size)
+        assert request.headers["Accept-Encoding"] == "identity"
+        if size > self.slow_over:
+            await asyncio.sleep(1)
+        found = self.pods[first : first + size]
+        more = str(first + size) if first + size < len(self.pods) else ""
+        metadata = json.dumps({"resourceVersion": "7", "continue": more}).encode()
+        body = b'{"metadata":' + metadata + b',"items":[' + b",".join(found) + b"]}"
+        self.bytes.append(len(body))
+        return web.Response(body=body, content_type="application/json")
+
+
+@pytest.fixture
+async def collection():
+    found = Collection()
+    application = web.Application()
+    application.router.add_get(PATH, found.handle)
+    server = TestServer(application)
+    await server.start_server()
+    async with ApiClient(Connection(str(server.make_url("")).rstrip("/"), None), timeout_seconds=0.3) as api:
+        found.api = api
+        yield found
+    await server.close()
+
+
+def pods(count, length, first=0):
+    text = b"x" * length
+    return [b'{"metadata":{"name":"p%d"},"spec":{"x":"%b"}}' % (first + i, text) for i in range(count)]
+
+
+async def test_pages_of_ordinary_objects_grow_to_the_most(collection):
+    collection.pods = pods(3000, 5000)
+    found, version = await list_all(collection.api, PATH, Pod)
+    assert ([pod.metadata.name for pod in found], version) == ([f"p{i}" for i in range(3000)], "7")
+    assert collection.sizes == [8, 16, 32, 64, 128, 256, 500, 500, 500, 500, 500]
+
+
+async def test_pages_of_large_objects_stay_small(collection):
+    collection.pods = pods(20, 3 * MIB)
+    found, _ = await list_all(collection.api, PATH, Pod)
+    assert len(found) == 20
+    assert max(collection.bytes[1:]) < 10 * MIB
+
+
+async def test_a_large_page_after_small_ones_is_dropped_and_asked_for_in_parts(collection):
+    collection.pods = pods(1008, 100) + pods(40, MIB, 1008) + pods(600, 100, 1048)
+    found, _ = await list_all(collection.api, PATH, Pod)
+    assert [pod.metadata.name for pod in found] == [f"p{i}" for i in range(1648)]
+    assert collection.sizes[:9] == [8, 16, 32, 64, 128, 256, 500, 500, 8]
+    assert collection.sizes[-1] > 8
+
+
+async def test_a_page_that_does_not_arrive_in_time_is_asked_for_in_parts(collection):
+    collection.pods, collection.slow_over = pods(100, 100), 16
+    found, _ = await list_all(collection.api, PATH, Pod)
+    assert len(found) == 100
+    assert collection.sizes[:5] == [8, 16, 32, 8, 16]
+
+
+async def test_an_object_that_is_too_large_by_itself_is_an_error(collection, monkeypatch):
+    monkeypatch.setattr(listing, "_MOST_BYTES", 1000)
+    collection.pods = pods(20, 2000)
+    with pytest.raises(PageTooLargeError, match="more than 1000 bytes"):
+        await list_all(collection.api, PATH, Pod)
+    assert collection.sizes == [8, 1]
+
+
+async def test_each_object_is_trimmed_before_the_next_page_is_asked_for(collection):
+    collection.pods, seen = pods(20, 100), []
+    await list_all(collection.api, PATH, Pod, trim=lambda pod: seen.append((pod.metadata.name, len(collection.sizes))))
+    assert seen == [(f"p{i}", 1 if i < 8 else 2) for i in range(20)]
+
+
+async def test_a_server_that_never_answers_is_an_error(collection):
+    collection.pods, collection.slow_over = pods(1, 1), 0
+    with pytest.raises(ApiError, match="did not arrive in time"):
+        await list_all(collection.api, PATH, Pod)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+
+import pytest
+from device_names import unit
+
+from accelkit.errors import DevicePluginError
+from accelkit.logs import Facts
+from accelkit.model.assignment import Assignment
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.device_plugin.allocation_log import AllocationLog
+from accelkit.node.devices import DeviceIds
+
+POD = AssignedPod("uid-p", "d", "p", ("", "p"), ("c",), Assignment({}))
+
+
+@pytest.fixture
+def told(caplog):
+    """Returns the values of each line so far."""
+    caplog.set_level(logging.INFO)
+    return lambda: [{"event": each.msg.event, **each.msg.values} for each in caplog.records if type(each.msg) is Facts]
+
+
+def note(log, key, device_ids, *, unit_bytes=4, event="allocated"):
+    log.note(event, key, [POD], device_ids, ids=DeviceIds("ab"), unit_bytes=unit_bytes, seconds=0.25)
+
+
+def test_an_allocation_is_told_with_its_pod_cards_amounts_and_devices(told):
+    log = AllocationLog("r")
+    note(log, ("uid-p", "c"), [unit("a", number) for number in (36, 9, 8)])
+    assert told() == [
+        {
+            "event": "allocated",
+            "pod": "d/p",
+            "uid": "uid-p",
+            "container": "c",
+            "resource": "r",
+            "cards": {"a": 12},
+            "devices": 3,
+            "first_device": unit("a", 8),
+            "seconds": 0.25,
+        }
+    ]
+
+
+def test_whole_cards_and_containers_that_nobody_knows_are_told_as_such(told):
+    note(AllocationLog("r"), None, ["b", "a"], unit_bytes=None)
+    (line,) = told()
+    assert (line["pod"], line["uid"], line["container"], line["cards"]) == (None, None, None, ["a", "b"])
+
+
+def test_what_repeats_is_told_once(told):
+    log = AllocationLog("r")
+    for event in ("offered", "offered", "allocated"):
+        note(log, ("uid-p", "c"), [unit("a", 1)], event=event)
+    note(log, ("uid-p", "c"), [unit("a", 2)])
+    for _ in range(3):
+        log.note_refusal([unit("a", 1)], DevicePluginError("card a would be over capacity"))
+    log.note_refusal([unit("a", 1)], DevicePluginError("another"))
+    assert [line["event"] for line in told()] == ["offered", "allocated", "allocated", *["allocation refused"] * 2]
+    assert told()[-2] == {
+        "event": "allocation refused",
+        "resource": "r",
+        "devices": 1,
+        "reason": "card a would be over capacity",
+    }
+
+
+class Name(str):
+    """A device ID of which one can see whether somebody remembers it."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_the_devices_that_were_given_are_not_remembered():
+    log, device_id = AllocationLog("r"), Name(unit("a", 1))
+    remembered = weakref.ref(device_id)
+    note(log, ("uid-p", "c"), [device_id])
+    del device_id
+    gc.collect()
+    assert remembered() is None

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from accelkit.node.discovery import discover
+from accelkit.node.discovery.drivers import list_missing_drivers
+from accelkit.sandbox.fake_host.host import FakeHost
+from accelkit.vendors.profiles import load_profiles
+
+
+def look(root):
+    found = discover(root, load_profiles().values())
+    return [card.card.bdf for card in found], list_missing_drivers(found)
+
+
+def test_cards_of_which_none_has_a_driver_cannot_be_shared(tmp_path):
+    host = FakeHost(tmp_path).add("nvidia", 2, "H100")
+    places, missing = look(tmp_path)
+    assert missing == []
+    host.unbind(places[0])
+    # Kept for a virtual machine, perhaps.
+    assert look(tmp_path)[1] == []
+    host.unbind(places[1])
+    assert look(tmp_path)[1] == [f"card {bdf} (nvidia) is without a driver, and needs nvidia" for bdf in places]
+    host.add("amd", 1, "MI300X")
+    assert look(tmp_path)[1] == []
+
+
+def test_a_host_without_cards_lacks_nothing(tmp_path):
+    assert look(tmp_path) == ([], [])

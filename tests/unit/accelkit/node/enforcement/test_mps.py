@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from accelkit.model.card import Card
+from accelkit.node.discovery import FoundCard
+from accelkit.node.enforcement.mps import (
+    MpsFolders,
+    build_mps_environment,
+    find_enforcement,
+    is_replaced,
+    list_mps_mounts,
+    read_mps_daemons,
+)
+from accelkit.vendors.profiles import load_profiles
+
+FIRST, SECOND = "GPU-abcd1234-1", "GPU-eeee1234-1"
+MIB, GIB = 2**20, 2**30
+FOLDERS = MpsFolders()
+
+
+def card(vendor="nvidia", uuid=FIRST):
+    return FoundCard(Card(uuid or "x", vendor, "m", 16 * GIB), 0, 0, load_profiles()[vendor], uuid=uuid)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """A control daemon of MPS with process id 42, in the folder that its clients find it by."""
+
+    def start(folder="tmp/nvidia-mps", *, command="nvidia-cuda-mps", environ="PATH=/bin\0"):
+        pipes, process = tmp_path / folder, tmp_path / "proc/42"
+        (pipes / "shm").mkdir(parents=True)
+        process.mkdir(parents=True)
+        (pipes / "control").touch()
+        (pipes / "nvidia-cuda-mps-control.pid").write_text("42\n")
+        (process / "comm").write_text(f"{command}\n")
+        (process / "environ").write_text(environ)
+        return pipes
+
+    return start
+
+
+@pytest.fixture
+def find(tmp_path):
+    def find(found, folders=FOLDERS):
+        return find_enforcement(
+            tmp_path, found, folders=folders, list_daemons=lambda: read_mps_daemons(tmp_path, [7, 42])
+        )
+
+    return find
+
+
+def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, find):
+    daemon()
+    assert find(card()) == "mps"
+    assert find(card("amd")) is None
+
+
+def test_without_a_daemon_shares_are_advisory(find):
+    assert find(card()) is None
+
+
+def test_a_daemon_may_have_its_folders_elsewhere(daemon, find):
+    daemon("run/mps")
+    assert find(card()) is None
+    assert find(card(), MpsFolders("/run/mps", "/run/mps/shm")) == "mps"
+
+
+def test_a_card_without_a_uuid_cannot_be_named_to_the_daemon(daemon, find):
+    daemon()
+    assert find(card(uuid=None)) is None
+
+
+def test_a_daemon_that_shares_the_memory_of_the_whole_host_has_no_clients_here(daemon, find):
+    (daemon() / "shm").rmdir()
+    assert find(card()) is None
+
+
+def test_what_a_dead_daemon_left_enforces_nothing(daemon, find):
+    daemon(command="bash")
+    assert find(card()) is None
+
+
+@pytest.mark.parametrize("missing", ["control", "nvidia-cuda-mps-control.pid"])
+def test_a_daemon_that_has_not_yet_made_its_pipes_enforces_nothing(daemon, find, missing):
+    (daemon() / missing).unlink()
+    assert find(card()) is None
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", None), ("0,1", None), ("", None)],
+)
+def test_a_daemon_enforces_shares_of_the_cards_that_it_surely_serves(daemon, find, visible, found):
+    daemon(environ=f"PATH=/bin\0CUDA_VISIBLE_DEVICES={visible}\0")
+    assert find(card()) == found
+
+
+def test_a_daemon_whose_cards_cannot_be_read_enforces_nothing(daemon, find, tmp_path):
+    daemon()
+    (tmp_path / "proc/42/environ").unlink()
+    assert find(card()) is None
+
+
+PLANTED = {
+    "a pipe": os.mkfifo,
+    "a link to an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to the number itself": lambda path: path.symlink_to(path.with_name("number")),
+    "too much": lambda path: path.write_text("42" + " " * 4096),
+    "a folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_a_client_puts_in_the_place_of_the_daemons_number_enforces_nothing_and_stops_nobody(daemon, find, plant):
+    pipes = daemon()
+    (pipes / "nvidia-cuda-mps-control.pid").rename(pipes / "number")
+    plant(pipes / "nvidia-cuda-mps-control.pid")
+    assert find(card()) is None
+
+
+def test_shared_memory_that_a_client_has_replaced_by_a_link_is_not_used(daemon, find, tmp_path):
+    pipes = daemon()
+    (pipes / "shm").rename(pipes / "was")
+    (tmp_path / "etc").mkdir()
+    (pipes / "shm").symlink_to("/etc")
+    assert is_replaced(tmp_path, FOLDERS)
+    (pipes / "shm").unlink()
+    (pipes / "shm").symlink_to("was")
+    assert find(card()) is None
+
+
+def test_the_folders_of_mps_may_lie_behind_a_link_of_the_host(daemon, find, tmp_path):
+    daemon("run/mps")
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("../run")
+    assert find(card(), MpsFolders("/var/run/mps", "/var/run/mps/shm")) == "mps"
+
+
+def test_a_process_that_calls_itself_the_daemon_is_not_read_without_end(daemon, find):
+    daemon(environ="A=" + "x" * 2**20)
+    assert find(card()) is None
+
+
+def test_a_client_of_mps_is_told_the_limits_of_its_own_cards_by_uuid():
+    assert build_mps_environment({SECOND: GIB, FIRST: 8 * GIB}, FOLDERS) == {
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{FIRST}=8192M,{SECOND}=1024M",
+        "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
+    }
+
+
+@pytest.mark.parametrize(("amount", "limit"), [(2 * MIB - 1, "1M"), (100_000_000, "95M"), (1, "1M")])
+def test_a_limit_is_rounded_down_but_never_to_nothing(amount, limit):
+    environment = build_mps_environment({FIRST: amount}, FOLDERS)
+    assert environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"{FIRST}={limit}"
+
+
+def test_a_client_of_mps_reaches_the_daemon_and_shares_memory_with_it_alone():
+    folders = MpsFolders("/run/mps", "/run/mps-memory")
+    assert build_mps_environment({FIRST: GIB}, folders)["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert list_mps_mounts(folders) == {"/run/mps": "/run/mps", "/dev/shm": "/run/mps-memory"}

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.errors import ApiError
+from accelkit.kube.events import Events
+from accelkit.model.card import Card
+from accelkit.node.discovery import FoundCard
+from accelkit.node.health import HealthMonitor
+from accelkit.node.health.card_errors import CardErrors
+from accelkit.node.metrics import Metrics
+from accelkit.node.own_node import OwnNode
+from accelkit.vendors.profiles import load_profiles
+
+NVIDIA = load_profiles()["nvidia"]
+CARDS = [FoundCard(Card(name, "nvidia", "m", 1, index=n), n, n, NVIDIA) for n, name in enumerate("ab")]
+
+
+class Node:
+    """A node with two cards, what was told of them, and its annotation."""
+
+    def __init__(self, root):
+        self.now = 0.0
+        self.reports = {}
+        self.mended = None
+        self.events = []
+        self.refuses = False
+        self.monitor = HealthMonitor(root, nodes=lambda _: [], reported=lambda: self.reports)
+        self.metrics = Metrics()
+        self.node = OwnNode(self, "n", clock=lambda: self.now)
+        events = Events(self, "agent", "n")
+        self.errors = CardErrors(
+            self.node, monitor=self.monitor, events=events, metrics=self.metrics, clock=lambda: self.now
+        )
+
+    async def get(self, path):
+        assert path == "/api/v1/nodes/n"
+        annotations = {} if self.mended is None else {"accelkit.io/mended": self.mended}
+        return msgspec.json.encode({"metadata": {"name": "n", "annotations": annotations}})
+
+    async def patch(self, path, body):
+        assert (path, body) == ("/api/v1/nodes/n", {"metadata": {"annotations": {"accelkit.io/mended": None}}})
+        if self.refuses:
+            raise ApiError("forbidden", status=403)
+        self.mended = None
+        return await self.get(path)
+
+    async def post(self, path, body):
+        assert path.endswith("/events")
+        self.events.append((body["involvedObject"]["kind"], body["reason"], body["message"]))
+
+    async def look(self, reports=None, *, seconds=60):
+        self.now += seconds
+        self.reports = reports or {}
+        await self.node.read()
+        await self.errors.follow_mended(CARDS)
+        self.monitor.observe(CARDS)
+        await self.errors.tell()
+
+    def count(self, xid, action):
+        labels = {"card": "a", "xid": xid, "action": action}
+        return self.metrics.registry.get_sample_value("accelkit_xids_total", labels)
+
+
+@pytest.fixture
+def node(tmp_path):
+    return Node(tmp_path)
+
+
+async def test_an_error_is_told_of_and_counted(node):
+    await node.look({"a": [79]})
+    assert node.events == [
+        (
+            "Node",
+            "CardError",
+            "card a: the driver reported XID 79 (the card has fallen off the bus): drain the node and reset the card",
+        )
+    ]
+    assert node.count("79", "drain-and-reset") == 1
+
+
+async def test_an_error_that_comes_again_and_again_is_counted_each_time_and_told_now_and_then(node):
+    for _ in range(10):
+        await node.look({"a": [94, 94]})
+    assert (len(node.events), node.count("94", "watch")) == (1, 20)
+    await node.look({"a": [94]}, seconds=600)
+    assert len(node.events) == 2
+
+
+async def test_the_fault_of_a_program_is_counted_alone(node):
+    await node.look({"a": [13]})
+    assert (node.events, node.count("13", "ignore")) == ([], 1)
+
+
+@pytest.mark.parametrize("words", ["a", "0", "card0", "all", "b, a"])
+async def test_who_says_that_a_card_is_mended_is_believed_once(node, words):
+    await node.look({"a": [64]})
+    node.mended = words
+    await node.look()
+    assert (node.monitor.list_faults(), node.mended) == ({}, None)
+    assert node.events[1:] == [("Node", "CardMended", "card a was said to be mended")]
+    await node.look({"a": [79]})
+    assert list(node.monitor.list_faults()) == ["a"]
+
+
+async def test_a_word_that_names_no_card_is_told(node, caplog):
+    await node.look({"a": [64]})
+    node.mended = "GPU-9"
+    await node.look()
+    assert list(node.monitor.list_faults()) == ["a"]
+    assert "nothing here is called GPU-9" in caplog.text
+
+
+async def test_what_would_be_believed_for_ever_is_not_believed(node, caplog):
+    await node.look({"a": [64]})
+    node.mended, node.refuses = "a", True
+    await node.look()
+    assert list(node.monitor.list_faults()) == ["a"]
+    assert "cannot be taken away, so it is not followed" in caplog.text

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from accelkit.cli import main
+from accelkit.errors import DevicePluginError
+from accelkit.node.processes.passed_on import Cards, PassedScan, pass_on
+
+CARDS = Cards({"a": ["/dev/accel0"]}, {})
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host with a process that has a card open, and a control daemon of MPS."""
+    for pid, command, environ in ((7, "train", ""), (8, "nvidia-cuda-mps", "CUDA_VISIBLE_DEVICES=GPU-1\0")):
+        folder = tmp_path / "proc" / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "comm").write_text(f"{command}\n")
+        (folder / "cgroup").write_text("0::/system.slice\n")
+        (folder / "environ").write_text(environ)
+    (tmp_path / "proc/7/fd/4").symlink_to("/dev/accel0")
+    (tmp_path / "shared").mkdir()
+    return tmp_path
+
+
+def test_what_one_container_sees_the_other_reads(host):
+    agent = PassedScan(host / "shared")
+    assert pass_on(host, host / "shared") is False
+    agent.ask(CARDS)
+    assert agent.read() is None
+    assert agent.list_mps_daemons() == {}
+    assert pass_on(host, host / "shared") is True
+    assert [(each.card, each.pid, each.command) for each in agent.read().processes.found] == [("a", 7, "train")]
+    assert agent.list_mps_daemons() == {8: "GPU-1"}
+
+
+def test_without_a_folder_nobody_is_asked():
+    agent = PassedScan(None)
+    agent.ask(CARDS)
+    assert (agent.read(), agent.list_mps_daemons()) == (None, {})
+
+
+def test_what_cannot_be_seen_is_not_passed_on(host):
+    PassedScan(host / "shared").ask(CARDS)
+    with pytest.raises(DevicePluginError, match="cannot be listed"):
+        pass_on(host / "elsewhere", host / "shared")
+    (host / "shared/cards.json").write_text("{")
+    with pytest.raises(DevicePluginError, match="what to look for cannot be read"):
+        pass_on(host, host / "shared")
+
+
+def test_the_command_looks_until_it_is_ended(host):
+    (host / "shared/cards.json").write_bytes(msgspec.json.encode(CARDS))
+    command = [sys.executable, "-m", "accelkit", "process-scan", "--folder", host / "shared", "--host-root", host]
+    with subprocess.Popen(command, env=dict(os.environ)) as process:
+        deadline = time.monotonic() + 60
+        while not (host / "shared/processes.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_the_command_needs_the_folder_of_its_agent(host):
+    done = CliRunner().invoke(main, ["process-scan", "--folder", str(host / "missing")])
+    assert done.exit_code == 1
+    assert "is not a folder" in done.output

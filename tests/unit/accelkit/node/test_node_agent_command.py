@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from accelkit.node import command
+
+
+@pytest.mark.parametrize(("given", "unit_bytes"), [((), None), (("--former-unit", "0.1"), 2**30 // 10)])
+def test_the_unit_of_another_release_is_taken_over_in_bytes(monkeypatch, tmp_path, given, unit_bytes):
+    told = []
+
+    async def run(options):
+        told.append(options)
+
+    monkeypatch.setattr(command, "run", run)
+    arguments = ["--node-name", "n", "--host-root", str(tmp_path), *given]
+    done = CliRunner().invoke(command.node_agent, arguments)
+    assert done.exit_code == 0, done.output
+    assert [each.former_unit_bytes for each in told] == [unit_bytes]
+
+
+def test_a_former_unit_that_is_none_is_refused(tmp_path):
+    arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--former-unit", "7"]
+    done = CliRunner().invoke(command.node_agent, arguments)
+    assert "'7' is no unit of memory" in str(done.exception)

@@ -1,0 +1,270 @@
+"""What strangers can send and hold, byte by byte on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import time
+
+import pytest
+from aiohttp import web
+from ports import free_port
+
+from accelkit.serving import connections as connections_module
+from accelkit.serving import server as module
+from accelkit.serving.connections import Connection
+from accelkit.serving.server import HeadServer, HttpServer, Reply
+from accelkit.serving.tls import Listen
+
+LIMIT = 8
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+
+
+async def hello(*_):
+    return Reply(200, b"hello")
+
+
+@contextlib.asynccontextmanager
+async def running(make):
+    stop, at = asyncio.Event(), Listen("127.0.0.1", free_port())
+    server = make(at)
+    task = asyncio.create_task(server.run(stop))
+    try:
+        yield server, at
+    finally:
+        stop.set()
+        async with asyncio.timeout(15):
+            await task
+
+
+def probes():
+    return running(lambda at: HeadServer(at, hello, connections=LIMIT))
+
+
+def verbs(handle=hello):
+    return running(lambda at: HttpServer(at, handle))
+
+
+@contextlib.asynccontextmanager
+async def opened(at, count=1, text=b""):
+    """Connections that have sent `text`, and nothing more."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(at.host, at.port)
+            stack.callback(writer.close)
+            writer.write(text)
+            found.append((reader, writer))
+        yield found
+
+
+async def answer(at, text):
+    async with asyncio.timeout(10), opened(at, 1, text) as ((reader, _),):
+        return await reader.read()
+
+
+async def until_closed(reader):
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+
+
+async def test_a_probe_is_answered_while_others_hold_more_connections_than_there_may_be(monkeypatch):
+    # Nobody leaves by himself meanwhile.
+    monkeypatch.setattr(connections_module, "HEAD_SECONDS", 60)
+    async with probes() as (_, at), opened(at, 5 * LIMIT, HEAD) as held:
+        for _ in range(10):
+            started = time.monotonic()
+            assert (await answer(at, HEAD + b"\r\n")).startswith(b"HTTP/1.1 200 ")
+            assert time.monotonic() - started < 1
+        # Those that came first have made room.
+        for reader, _ in held[:LIMIT]:
+            await until_closed(reader)
+
+
+async def test_a_probe_is_answered_while_connections_are_opened_without_end():
+    async with probes() as (_, at):
+
+        async def attack():
+            while True:
+                async with opened(at, LIMIT, HEAD):
+                    await asyncio.sleep(0)
+
+        attacks = [asyncio.create_task(attack()) for _ in range(4)]
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
+        for each in attacks:
+            each.cancel()
+        await asyncio.gather(*attacks, return_exceptions=True)
+
+
+async def test_a_head_that_does_not_come_in_time_ends_its_connection(monkeypatch):
+    monkeypatch.setattr(connections_module, "HEAD_SECONDS", 0.2)
+    for text in (b"", HEAD, b"GET"):
+        async with probes() as (_, at), opened(at, 1, text) as ((reader, _),):
+            await until_closed(reader)
+
+
+async def test_a_head_that_comes_byte_by_byte_has_no_more_time(monkeypatch):
+    monkeypatch.setattr(connections_module, "HEAD_SECONDS", 0.3)
+    async with probes() as (_, at), opened(at) as ((reader, writer),):
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /" + 5000 * b"x" + b" HTTP/1.1\r\nHost: x\r\n",
+        HEAD + b"X: " + 5000 * b"x" + b"\r\n",
+        HEAD + 40 * b"X: x\r\n",
+    ],
+)
+async def test_a_head_without_measure_is_refused(line):
+    async with probes() as (_, at):
+        assert (await answer(at, line + b"\r\n")).startswith(b"HTTP/1.0 400 ")
+
+
+@pytest.mark.parametrize("begun", [b"GET / HTTP/1.1\r\nA: ", HEAD + b"Content-Length: 900000000\r\n\r\n"])
+async def test_of_a_head_without_end_little_is_read_and_a_little_at_a_time(monkeypatch, begun):
+    read, take = [], web.RequestHandler.data_received
+    monkeypatch.setattr(
+        web.RequestHandler, "data_received", lambda self, data: read.append(len(data)) or take(self, data)
+    )
+    async with probes() as (_, at), opened(at, 1, begun) as ((reader, writer),):
+        with contextlib.suppress(ConnectionError):
+            for _ in range(32):
+                writer.write(bytes(b"x" * 65536))
+                await writer.drain()
+            await until_closed(reader)
+    assert 0 < sum(read) <= 4096 + (16 << 10)
+    assert max(read) <= 16 << 10
+
+
+async def test_a_body_that_nobody_reads_is_not_taken():
+    async with probes() as (_, at), opened(at, 1, HEAD + b"Content-Length: 900000000\r\n\r\n") as ((reader, writer),):
+        sent, chunk = 0, os.urandom(65536)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(2):
+                while sent < 100 << 20 and not reader.at_eof():
+                    writer.write(chunk)
+                    await writer.drain()
+                    sent += len(chunk)
+        # What the kernel's buffers hold.
+        assert sent < 20 << 20
+        assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
+
+
+async def test_one_connection_is_one_request_where_heads_are_served():
+    async with probes() as (_, at):
+        both = await answer(at, 2 * (HEAD + b"\r\n"))
+    assert both.count(b"HTTP/1.1 200") == 1
+    assert b"Connection: close" in both
+
+
+async def test_an_answer_that_is_not_fetched_ends_its_connection(monkeypatch):
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.2)
+
+    async def much(*_):
+        return Reply(200, bytes(64 << 20))
+
+    one = running(lambda at: HeadServer(at, much, connections=1))
+    async with one as (server, at), opened(at, 1, HEAD + b"\r\n"):
+        async with asyncio.timeout(10):
+            while not server._connections._served:
+                await asyncio.sleep(0.001)
+            while server._connections._served:
+                await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_left_of_connections_that_have_ended():
+    async with probes() as (server, at):
+        for _ in range(30):
+            await answer(at, HEAD + b"\r\n")
+        async with asyncio.timeout(15):
+            while server._connections._waiting or server._connections._served:
+                await asyncio.sleep(0.01)
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, Connection)]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_bodies_under_way_have_a_limit_together(monkeypatch, chunked):
+    monkeypatch.setattr(module, "MAX_BODIES_BYTES", 1000)
+    gate = asyncio.Event()
+
+    async def wait(*_):
+        await gate.wait()
+        return Reply(200, b"done")
+
+    def request(size):
+        if chunked:
+            return b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (
+                size,
+                size * b"x",
+            )
+        return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (size, size * b"x")
+
+    async with verbs(wait) as (server, at), opened(at, 1, request(600)) as ((reader, _),):
+        async with asyncio.timeout(15):
+            while server._held_bytes != 600:
+                await asyncio.sleep(0.01)
+        refused = await answer(at, request(401))
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1\r\n" in refused
+        assert b"Connection: close" in refused
+        gate.set()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        async with asyncio.timeout(15):
+            while server._held_bytes:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_defect_is_an_answer_and_a_line_of_the_log(caplog):
+    async def fail(*_):
+        raise ValueError("no")
+
+    async with verbs(fail) as (_, at):
+        refused = await answer(at, HEAD + b"\r\n")
+    assert refused.startswith(b"HTTP/1.1 500 ")
+    assert [record.message for record in caplog.records] == ["a request to /healthz was not answered"]
+
+
+async def test_no_answer_says_what_it_was_written_in():
+    async with verbs() as (_, at), probes() as (_, other):
+        for each in (at, other):
+            for text in (HEAD + b"Connection: close\r\n\r\n", b"nonsense\r\n\r\n"):
+                assert b"ython" not in await answer(each, text)
+
+
+async def test_where_no_descriptor_is_left_the_server_goes_on(caplog, monkeypatch):
+    monkeypatch.setattr(connections_module, "_PAUSE_SECONDS", 0.05)
+
+    class Exhausted(socket.socket):
+        failures = 2
+
+        def accept(self):
+            if self.failures:
+                self.failures -= 1
+                raise OSError(24, "Too many open files")
+            return super().accept()
+
+    async with probes() as (server, at):
+        assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
+        server._connections.refuse(server._socket)
+        with Exhausted(fileno=os.dup(server._socket.fileno())) as listening:
+            server._connections.accept(listening, None)
+            assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
+            server._connections.refuse(listening)
+    assert [record.message for record in caplog.records] == [
+        "a connection cannot be accepted: [Errno 24] Too many open files"
+    ]

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from accelkit.errors import RequestError
+from accelkit.model.request import Kind
+from accelkit.vendors import requests as module
+from accelkit.vendors.counted_requests import CardContainer
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
+
+NATIVE, GAS = load_dialects(["native"]), load_dialects(["gas"])
+
+
+def build(count, resource="accelkit.io/memory"):
+    return [CardContainer(f"c{i}", Kind.APP, {resource: "1"}) for i in range(count)]
+
+
+def test_a_pod_of_too_many_containers_with_cards_is_refused_before_anything_else(monkeypatch):
+    calls = Counter()
+    monkeypatch.setattr(module, "_refine", lambda *_, **__: calls.update(["refine"]))
+    refinements = {f"c{i}": {"same_card_as": "c0"} for i in range(1, 1900)}
+    with pytest.raises(RequestError, match="8000 containers ask for cards, at most 128 of a pod can"):
+        read_request(build(8000), {REQUEST_ANNOTATION: json.dumps(refinements)}, NATIVE, 1)
+    assert not calls
+
+
+def test_as_many_containers_as_there_may_be_are_read_and_those_without_cards_do_not_count():
+    refinements = {f"c{i}": {"same_card_as": f"c{i - 1}"} for i in range(1, 128)}
+    others = [CardContainer(f"o{i}", Kind.APP, {"cpu": "1"}) for i in range(500)]
+    found = read_request(build(128) + others, {REQUEST_ANNOTATION: json.dumps(refinements)}, NATIVE, 1)
+    assert [each.same_card_as for each in found.containers] == ["", *(f"c{i}" for i in range(127))]
+
+
+@pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
+def test_card_numbers_are_few_and_each_is_kept_once(key):
+    pod = build(1, "gpu.intel.com/i915")
+    read = {"gas-allow": lambda each: each.allowed, "gas-deny": lambda each: each.denied}[key]
+
+    def find(*numbers):
+        return read(read_request(pod, {key: ",".join(f"card{i}" for i in numbers)}, GAS, 1).containers[0])
+
+    assert find(*range(128), *range(128)) == frozenset(range(128))
+    with pytest.raises(RequestError, match="names 129 cards, at most 128 can be"):
+        find(*range(129))
+
+
+@pytest.mark.parametrize("key", ["gas-allow", "gas-deny", "gas-same-gpu"])
+def test_long_lists_are_refused_unread(key):
+    with pytest.raises(RequestError, match="over the limit of 65536"):
+        read_request(build(1, "gpu.intel.com/i915"), {key: "card1," * 11_000}, GAS, 1)

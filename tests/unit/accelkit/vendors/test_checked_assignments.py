@@ -1,0 +1,191 @@
+"""What is believed of an assignment that anybody may have written."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.errors import AssignmentError
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.pod import Pod
+from accelkit.vendors.checked_assignments import check_assignment, describe_difference
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.pod_reading import PodReader
+
+MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
+I915, MAX, MILLICORES = "gpu.intel.com/i915", "gpu.intel.com/memory.max", "gpu.intel.com/millicores"
+READER = PodReader(load_dialects(["native", "gas", "gcushare-2025"]))
+CAPACITIES = dict.fromkeys("abc", 16)
+
+
+def pod(*, init=None, **limits):
+    def containers(asked):
+        return [{"name": name, "resources": {"limits": each}} for name, each in asked.items()]
+
+    spec = {"nodeName": "n", "containers": containers(limits), "initContainers": containers(init or {})}
+    return READER.read(msgspec.convert({"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": spec}, Pod))
+
+
+def check(asking, *, capacities=CAPACITIES, unit_bytes=1, compute=None, **written):
+    shares = {name.replace("moving", MOVING): given for name, given in written.items()}
+    return check_assignment(asking, Assignment(shares), capacities, unit_bytes, compute).containers
+
+
+def whole(*cards, memory=16):
+    return tuple(Share(card, memory, 1000, whole=True) for card in cards)
+
+
+ONE = pod(c={MEMORY: "1"})
+FOUR = pod(c={MEMORY: "4"})
+
+
+@pytest.mark.parametrize("said", [0, 1, 16, 10**12])
+def test_one_share_is_what_the_limit_says_whatever_is_written(said):
+    assert check(FOUR, c=(Share("a", said),)) == {"c": (Share("a", 4),)}
+    assert check(FOUR, unit_bytes=3, c=(Share("a", said),)) == {"c": (Share("a", 12),)}
+
+
+def test_containers_that_ask_for_nothing_or_are_not_there_hold_nothing():
+    asking = pod(c={MEMORY: "4"}, plain={"cpu": "1"}, zero={MEMORY: "0"})
+    ghosts = {name: (Share("b", 16), *whole("c")) for name in ("plain", "zero", "ghost")}
+    assert check(asking, c=(Share("a", 4),), **ghosts) == {"c": (Share("a", 4),)}
+    assert check(pod(zero={MEMORY: 0}), **ghosts) == {}
+
+
+def test_every_container_that_asks_is_there_and_init_containers_are_some():
+    asking = pod(init={"i": {MEMORY: "8"}}, c={MEMORY: "4"})
+    given = {"i": (Share("a", 8),), "c": (Share("a", 4),)}
+    assert check(asking, **given) == given
+    with pytest.raises(AssignmentError, match=r"its assignment gives container i no accelkit\.io/memory"):
+        check(asking, c=(Share("a", 4),))
+
+
+def test_several_shares_are_believed_where_they_add_up_to_the_limit():
+    assert check(FOUR, unit_bytes=2, c=(Share("a", 2), Share("b", 6))) == {"c": (Share("a", 2), Share("b", 6))}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (Share("a", 4), Share("b", 5)),
+        (Share("a", 4), Share("b", 2)),
+        (Share("a", 3), Share("b", 5)),
+        (Share("a", 8), Share("b", 0)),
+    ],
+)
+def test_several_shares_that_do_not_add_up_in_whole_units_are_not_believed(given):
+    with pytest.raises(AssignmentError, match=r"container c was given .* on 2 cards, its limit is 8 B"):
+        check(FOUR, unit_bytes=2, c=given)
+
+
+def test_the_same_card_twice_is_not_believed():
+    with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
+        check(FOUR, c=(Share("a", 2), Share("a", 2)))
+    with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
+        check(pod(c={CARDS: 2}), c=whole("a", "a"))
+
+
+def test_whole_cards_are_as_many_as_asked_for_and_all_they_have():
+    assert check(pod(c={CARDS: "2"}), c=whole("a", "b", memory=1)) == {"c": whole("a", "b")}
+    for wrong in (whole("a"), whole("a", "b", "c")):
+        with pytest.raises(AssignmentError, match="and asks for 2"):
+            check(pod(c={CARDS: "2"}), c=wrong)
+    with pytest.raises(AssignmentError, match=r"gives container c no accelkit\.io/cards"):
+        check(pod(c={CARDS: "2"}), c=(Share("a", 16),))
+    with pytest.raises(AssignmentError, match=r"gives container c no accelkit\.io/memory"):
+        check(FOUR, c=whole("a"))
+
+
+@pytest.mark.parametrize("card", ["z", "", "a" * 5000])
+def test_a_card_that_the_node_does_not_have_is_not_believed(card):
+    with pytest.raises(AssignmentError, match="which its node does not have") as raised:
+        check(FOUR, c=(Share(card, 4),))
+    assert len(str(raised.value)) < 200
+
+
+def test_cards_of_a_node_that_is_not_known_are_taken_as_they_are():
+    assert check(FOUR, capacities=None, c=(Share("z", 9),)) == {"c": (Share("z", 4),)}
+    assert check(pod(c={CARDS: 1}), capacities=None, c=whole("z", memory=10**12)) == {"c": whole("z", memory=0)}
+    with pytest.raises(AssignmentError, match="which its node does not have"):
+        check(FOUR, capacities=None, c=(Share("z" * 49, 4),))
+
+
+def test_compute_is_what_was_known_before_and_first_what_is_written():
+    given = (Share("a", 4, 250),)
+    assert check(FOUR, c=given) == {"c": given}
+    for known in ({"c": 700}, {}):
+        assert check(FOUR, compute=known, c=given) == {"c": (Share("a", 4, known.get("c", 0)),)}
+
+
+def test_where_the_limits_count_compute_they_say_it():
+    gas = pod(c={I915: 2, MAX: "8", MILLICORES: "600"})
+    forged = (Share("a", 16, 1000), Share("b", 0, 0))
+    assert check(gas, compute={"c": 9}, c=forged) == {"c": (Share("a", 4, 300), Share("b", 4, 300))}
+    with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
+        check(gas, c=(Share("a", 4, 300),))
+    slices = pod(c={"enflame.com/shared-gcu": "3"})
+    assert check(slices, c=(Share("a", 16, 1000),)) == {"c": (Share("a", 0, 500),)}
+
+
+def test_limits_that_cannot_be_read_have_no_assignment_to_believe():
+    with pytest.raises(AssignmentError, match="out of range"):
+        check(pod(c={MEMORY: "1e30"}), c=(Share("a", 4),))
+    with pytest.raises(AssignmentError, match="absurd amount"):
+        check(pod(c={MEMORY: str(2**62)}), unit_bytes=2**30, c=(Share("a", 4),))
+
+
+@pytest.mark.parametrize(
+    ("moving", "believed"),
+    [
+        (Share("b", 4), True),
+        (Share("b", 5), False),
+        (Share("z", 1), False),
+        (Share("b", 1, 1), False),
+        (Share("b", 0, 0, whole=True), False),
+    ],
+)
+def test_what_moves_is_no_more_than_the_pod_asks_for_on_cards_of_its_node(moving, believed):
+    assert (MOVING in check(FOUR, c=(Share("a", 4),), moving=(moving,))) is believed
+    assert MOVING not in check(FOUR, capacities=None, c=(Share("a", 4),), moving=(moving,))
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ({"c": (Share("a", 4),)}, ""),
+        ({"c": (Share("a", 16),)}, "it gives container c 16 B, which is 4 B by the pod's limits"),
+        (
+            {"c": (Share("a", 4),), "g\x1b[2J": (Share("a", 1),)},
+            "it gives cards to container g\ufffd[2J, which asks for none",
+        ),
+        ({"c": (Share("a", 4, 10),)}, "it gives container c 4 B with compute 1 %, which is 4 B by the pod's limits"),
+    ],
+)
+def test_what_is_not_believed_is_said_in_a_sentence(written, sentence):
+    assignment = Assignment(written)
+    assert describe_difference(assignment, check_assignment(FOUR, assignment, CAPACITIES, 1, {})) == sentence
+
+
+def test_the_memory_of_a_whole_card_is_no_difference():
+    given = Assignment({"c": whole("a", memory=3)})
+    assert describe_difference(given, check_assignment(pod(c={CARDS: 1}), given, CAPACITIES, 1)) == ""
+
+
+SHARES = st.builds(Share, st.sampled_from("abcz"), st.integers(0, 20), st.integers(0, 1000), st.booleans())
+CONTAINERS = st.sampled_from(["c", "d", "i", "ghost", MOVING])
+
+
+@given(st.dictionaries(CONTAINERS, st.lists(SHARES, max_size=3).map(tuple)), st.sampled_from([1, 3]))
+def test_nothing_that_is_written_makes_a_pod_hold_more_than_its_limits(written, unit_bytes):
+    asking = pod(init={"i": {MEMORY: 2}}, c={MEMORY: 4}, d={CARDS: 1})
+    try:
+        believed = check_assignment(asking, Assignment(written), CAPACITIES, unit_bytes, {}).containers
+    except AssignmentError:
+        return
+    moving = believed.pop(MOVING, ())
+    sums = {name: sum(share.memory_bytes for share in shares) for name, shares in believed.items()}
+    assert sums == {"i": 2 * unit_bytes, "c": 4 * unit_bytes, "d": 16}
+    assert all(share.compute == (1000 if share.whole else 0) for shares in believed.values() for share in shares)
+    assert sum(share.memory_bytes for share in moving if not share.whole) <= sum(sums.values())

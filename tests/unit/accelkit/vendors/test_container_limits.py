@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import ProfileError
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.card import Card
+from accelkit.vendors.annotations import write_container_limits
+from accelkit.vendors.profiles import parse_profile
+
+GIB = 2**30
+CARDS = {name: Card(name, vendor, "m", 16 * GIB) for name, vendor in (("a", "nvidia"), ("b", "nvidia"), ("x", "amd"))}
+
+
+def limits(**containers):
+    return write_container_limits(Assignment(containers), CARDS)
+
+
+def test_a_containers_share_is_its_request_and_its_limit():
+    assert limits(main=(Share("a", 4 * GIB + 5),), side=(Share("a", GIB),)) == {
+        "nvidia.com/container.main.gpu-memory.request": "4096Mi",
+        "nvidia.com/container.main.gpu-memory.limit": "4096Mi",
+        "nvidia.com/container.side.gpu-memory.request": "1024Mi",
+        "nvidia.com/container.side.gpu-memory.limit": "1024Mi",
+    }
+
+
+def test_equal_shares_of_several_cards_are_one_limit_which_is_never_none():
+    assert limits(main=(Share("a", GIB), Share("b", GIB)))["nvidia.com/container.main.gpu-memory.limit"] == "1024Mi"
+    assert limits(main=(Share("a", 5),))["nvidia.com/container.main.gpu-memory.limit"] == "1Mi"
+
+
+@pytest.mark.parametrize(
+    "containers",
+    [
+        {"main": (Share("a", GIB), Share("b", 2 * GIB))},
+        {"main": (Share("a", 16 * GIB, whole=True),)},
+        {"main": (Share("x", GIB),)},
+        {"main": (Share("gone", GIB),)},
+        {"main": ()},
+        {MOVING: (Share("a", GIB),)},
+        {35 * "c": (Share("a", GIB),)},
+    ],
+    ids=["different", "whole", "another vendor", "no card", "nothing", "moving", "name too long"],
+)
+def test_what_one_limit_cannot_say_is_not_said(containers):
+    assert limits(**containers) == {}
+
+
+def test_a_key_is_a_pattern_of_the_container_alone():
+    text = (
+        "{presence_labels: [], discovery: {kind: file, path: x}, environment: {}, card_nodes: [], node_nodes: [], %s}"
+    )
+    with pytest.raises(ProfileError):
+        parse_profile("x", text % "container_limits: ['a/{pod}']")

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.accelkit.kubernetes.plugins.filter import client_names as plugin
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from accelkit.install.certificates.issuing import Authority
+
+
+@pytest.mark.parametrize(
+    ("common", "dns", "names"),
+    [("kube", (), ["kube"]), ("kube", ("b.example", "a.example"), ["a.example", "b.example", "kube"])],
+)
+def test_the_names_of_a_certificate_are_its_common_name_and_its_dns_names(common, dns, names):
+    pair = Authority("company")._issue(common, "group", ExtendedKeyUsageOID.CLIENT_AUTH, dns)
+    assert plugin.client_names(pair.certificate.decode()) == names
+
+
+def test_what_is_no_certificate_is_an_error():
+    with pytest.raises(AnsibleFilterError, match="the client's certificate cannot be read"):
+        plugin.client_names("nonsense")

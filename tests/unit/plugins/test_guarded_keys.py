@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from ansible_collections.accelkit.kubernetes.plugins.lookup.guarded_keys import LookupModule
+
+from accelkit.install.guarded_keys import list_guarded_keys
+
+
+def test_the_lookup_gives_lists_as_templates_need_them():
+    (found,) = LookupModule().run([])
+    assert found["assignments"] == list(list_guarded_keys().assignments)
+    assert {type(keys) for keys in found.values()} == {list}
+
+
+def test_a_template_reads_them(play):
+    message = "runtime {{ lookup('accelkit.kubernetes.guarded_keys').runtime_variables | join(' ') }}"
+    done = play([{"ansible.builtin.debug": {"msg": message}}], "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NVIDIA_VISIBLE_DEVICES" in done.stdout

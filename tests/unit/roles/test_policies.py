@@ -1,0 +1,60 @@
+"""The admission policies of the roles, as their templates make them; what they refuse is tested on an API server."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from test_roles import MANIFEST_ROLES, objects, policies
+
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
+
+
+@pytest.mark.parametrize("role", MANIFEST_ROLES)
+def test_policies_are_made_where_the_api_has_them_and_go_with_their_role(role):
+    assert policies(role, admission=False) == []
+    made = policies(role)
+    assert {each["kind"] for each in made} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    component = objects(role)["ServiceAccount"]["metadata"]["labels"]["app.kubernetes.io/component"]
+    for each in made:
+        assert each["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        assert each["metadata"]["name"].startswith(MANIFEST_ROLES[role])
+        assert each["spec"].get("failurePolicy", "Fail") == "Fail"
+    bound = [each["spec"]["policyName"] for each in made if "policyName" in each["spec"]]
+    assert bound == [each["metadata"]["name"] for each in made if "policyName" not in each["spec"]]
+
+
+def find_policy(name, **changed):
+    (found,) = [
+        each
+        for each in policies("extender", **changed)
+        if each["metadata"]["name"] == name and each["kind"] == "ValidatingAdmissionPolicy"
+    ]
+    return found["spec"]
+
+
+def test_all_dialects_keys_are_guarded_and_what_users_write_is_not():
+    (keys,) = [
+        each["expression"]
+        for each in find_policy("accelkit-extender-assignments")["variables"]
+        if each["name"] == "changed"
+    ]
+    for name in list_dialect_names():
+        dialect = load_dialect(name)
+        assert all(f'"{key}"' in keys for key in dialect.assignment_keys)
+        for rule in msgspec.structs.astuple(dialect.pod_rules) if dialect.pod_rules else ():
+            assert f'"{rule}"' not in keys
+    assert '"accelkit.io/assignment"' in keys
+    assert "accelkit.io/request" not in keys
+
+
+def test_writers_and_exempt_namespaces_are_those_of_the_variables():
+    other = "system:serviceaccount:kube-system:gcushare"
+    given = {"extender_assignment_writers": [other], "extender_namespace": "x"}
+    condition = find_policy("accelkit-extender-assignments", **given)["matchConditions"][0]["expression"]
+    assert f'username in ["{other}"]' in condition
+    assert '"system:serviceaccount:x:accelkit-node-agent"' in condition
+    assert '"system:serviceaccount:x:accelkit-extender"' in condition
+    guarding = {"extender_guard_all_pods": True, "extender_guard_exempt_namespaces": ["gpu-operator"], **given}
+    condition = find_policy("accelkit-extender-cards", **guarding)["matchConditions"][1]["expression"]
+    assert condition.startswith('!(request.namespace in ["x", "gpu-operator"]) ||')
+    assert "namespace in" not in find_policy("accelkit-extender-cards", **given)["matchConditions"][1]["expression"]

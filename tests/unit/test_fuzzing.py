@@ -1,0 +1,74 @@
+"""A little of what `scripts/fuzz.py` runs by the million, and that it would notice."""
+
+from __future__ import annotations
+
+import pytest
+from fuzzing.leftovers import find_empty_shells, find_leftovers
+from fuzzing.runs import OBJECTS_PER_ROUND, SUBJECTS, run_rounds
+
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import NodeEntry
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.pod import PodRef
+from accelkit.node.device_plugin.plugin import DevicePlugin
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.pod_reading import CardPod
+
+SEED, ROUNDS = 20, 5
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_hostile_objects_break_nothing_and_leave_nothing(subject):
+    tally, findings = run_rounds(subject, SEED, range(ROUNDS))
+    assert not findings.by_kind, "\n".join(text for *_, text in findings.by_kind.values())
+    assert tally.objects >= ROUNDS * OBJECTS_PER_ROUND
+
+
+def test_much_of_what_is_generated_is_read_placed_and_bound():
+    tally, _ = run_rounds("cluster/native", SEED, range(ROUNDS))
+    assert tally.counts["unreadable"] < tally.objects / 10
+    assert tally.counts["bind refused"] < 0.8 * tally.counts["bind"]
+
+
+def test_the_same_seed_makes_the_same_objects():
+    assert run_rounds("kubelet/native", 1, [3])[0].counts == run_rounds("kubelet/native", 1, [3])[0].counts
+    assert run_rounds("kubelet/native", 1, [3])[0].counts != run_rounds("kubelet/native", 2, [3])[0].counts
+
+
+def kinds(subject):
+    return set(run_rounds(subject, SEED, range(ROUNDS))[1].by_kind)
+
+
+def test_an_exception_is_found_with_its_place(monkeypatch):
+    monkeypatch.setattr(CardPod, "read_request", lambda *_: 1 // 0)
+    assert any("ZeroDivisionError in accelkit/" in kind for kind in kinds("cluster/gas"))
+
+
+def test_a_pod_that_is_not_forgotten_is_found(monkeypatch):
+    monkeypatch.setattr(LedgerFeed, "_end", lambda *_: None)
+    assert "a pod that was deleted still holds cards" in kinds("cluster/native")
+
+
+def test_a_pod_that_is_not_charged_is_found(monkeypatch):
+    monkeypatch.setattr(Ledger, "confirm_unassigned", lambda *_: None)
+    assert "a bound pod that asks for cards is not charged" in kinds("cluster/native")
+
+
+def test_a_wrong_sum_is_found(monkeypatch):
+    monkeypatch.setattr(NodeEntry, "charge", lambda *_: None)
+    assert "what is used of a card is not what pods are charged" in kinds("cluster/native")
+
+
+def test_devices_that_cannot_be_given_are_found(monkeypatch):
+    monkeypatch.setattr(DevicePlugin, "_prefer", lambda *_: ["GPU-0::0", "nobody's"])
+    assert "devices are preferred that cannot be given" in kinds("kubelet/native")
+
+
+def test_what_is_left_is_found_wherever_it_is():
+    ledger = Ledger(unit_bytes=1)
+    feed = LedgerFeed(ledger, load_dialects(["native"]))
+    feed.created["gone"] = ""
+    ledger.extra = {"a": [(PodRef("d", "p", "gone"),)]}
+    feed.empty = {"n": {}}
+    assert find_leftovers(feed, "gone".__eq__) == ["._ledger.extra['a'][][].uid", ".created{'gone'}"]
+    assert find_empty_shells(feed) == [".empty['n']"]
