@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
-from accelkit.kube.paths import build_collection_path, build_group_path, build_secrets_path
+from accelkit.kube.paths import NODES, build_collection_path, build_group_path, build_secrets_path
 
 Json = dict[str, Any]
 
@@ -28,6 +28,8 @@ VOLATILE = (
     "lastTransitionTime",
     "lastUpdateTime",
 )
+# The last that a node controller writes to a new node.
+_TTL = "node.alpha.kubernetes.io/ttl"
 # Kinds that come and go, and Leases, which say who leads just now.
 PASSING = ("Event", "ComponentStatus", "Lease")
 
@@ -46,6 +48,26 @@ async def objects(sandbox: Any) -> dict[str, Json]:
                     name = f"{version}/{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
                     found[name] = stable(item)
     return found
+
+
+async def nodes(sandbox: Any) -> list[Json]:
+    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
+        return [stable(node) for node in json.loads(await api.get(NODES))["items"]]
+
+
+async def settled_nodes(sandbox: Any, count: int) -> list[Json]:
+    """The nodes, once they are ready and the node controllers are done with their arrival."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = await nodes(sandbox)
+        if len(found) == count and all("taints" not in node["spec"] and _TTL in _annotations(node) for node in found):
+            return found
+        assert time.monotonic() < deadline, f"nodes are not ready: {json.dumps(found)[:8000]}"
+        await asyncio.sleep(0.2)
+
+
+def _annotations(node: Json) -> Json:
+    return node["metadata"].get("annotations") or {}
 
 
 async def settled_objects(sandbox: Any) -> dict[str, Json]:

@@ -15,11 +15,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BIN, REPOSITORY, Cluster, Sandbox
+from cluster_objects import nodes, settled_nodes
+from conftest import BIN, REPOSITORY, Sandbox
 from control_plane_host import Down, StaticPod, make_root, read_files, until
 from ports import free_port
 
-from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 
@@ -29,7 +29,6 @@ NODES = ("master-1", "master-2", "master-3")
 # Every module of the playbooks that changes something, and on removal also the one that deletes objects.
 MODULES = {"node_share", "k8s", "scheduler_config"}
 MOST_RUNS = 40
-VOLATILE = ("managedFields", "resourceVersion", "lastHeartbeatTime", "lastTransitionTime", "generation")
 # Enters the host. When a script with these words has run, it ends itself and the process group, Ansible's worker.
 ENTER = """\
 #!/bin/sh
@@ -152,19 +151,8 @@ def hosts(tmp_path_factory):
         sandbox.down()
 
 
-async def nodes(hosts: Hosts) -> list[dict]:
-    async with ApiClient(load_connection(hosts.sandbox.kubeconfig)) as api:
-        return [stable(node) for node in (await Cluster(api, hosts.sandbox).get("/api/v1/nodes"))["items"]]
-
-
-def stable(value):
-    if isinstance(value, dict):
-        return {key: stable(entry) for key, entry in value.items() if key not in VOLATILE}
-    return [stable(entry) for entry in value] if isinstance(value, list) else value
-
-
 async def test_an_install_cut_off_again_and_again_is_finished_and_removed_without_a_trace(hosts, tmp_path):
-    trees, objects = hosts.trees(), await nodes(hosts)
+    trees, objects = hosts.trees(), await settled_nodes(hosts.sandbox, len(NODES))
     # Two hosts are lost amid their switch: when the original is recorded, and when the manifest is switched.
     hosts.lose(NODES[0], "backup/.accelkit-kube-scheduler.yaml")
     hosts.lose(NODES[1], "manifests/.accelkit-kube-scheduler.yaml")
@@ -176,5 +164,5 @@ async def test_an_install_cut_off_again_and_again_is_finished_and_removed_withou
     assert {change.partition(":")[0] for change in removals} == {*MODULES, "object_prune"}
     assert hosts.marked() == []
     assert hosts.trees() == trees
-    assert await nodes(hosts) == objects
+    assert await nodes(hosts.sandbox) == objects
     assert hosts.down.most == 1, "serial: 1 leaves the other schedulers running"

@@ -16,9 +16,10 @@ from cluster_objects import (
     find_pull_secrets,
     kubeconfig_of,
     load_yaml,
+    nodes,
     objects,
+    settled_nodes,
     settled_objects,
-    stable,
 )
 from conftest import PODS, REPOSITORY, Cluster, Sandbox
 
@@ -44,22 +45,6 @@ def sandbox():
         sandbox.down()
 
 
-async def nodes(sandbox: Sandbox) -> list[dict]:
-    async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
-        return [stable(node) for node in (await Cluster(api, sandbox).get("/api/v1/nodes"))["items"]]
-
-
-async def settled(sandbox: Sandbox) -> list[dict]:
-    """The nodes once the node controllers are done with their arrival."""
-    deadline = time.monotonic() + 60
-    while True:
-        found = await nodes(sandbox)
-        if len(found) == NODES and not any("taints" in node["spec"] for node in found):
-            return found
-        assert time.monotonic() < deadline, "nodes are not ready"
-        await asyncio.sleep(0.2)
-
-
 async def as_before(sandbox: Sandbox, before: dict[str, dict]) -> None:
     """Wait until all objects are what they were; those in a namespace that goes take their time."""
     deadline = time.monotonic() + 60
@@ -72,7 +57,8 @@ async def as_before(sandbox: Sandbox, before: dict[str, dict]) -> None:
 
 async def test_install_verify_and_remove_leave_no_trace(sandbox):
     config = Path(sandbox.facts.scheduler_config)
-    before, config_before = await settled(sandbox), (config.read_bytes(), config.stat().st_mode, config.stat().st_uid)
+    await settled_nodes(sandbox, NODES)
+    config_before = config.read_bytes(), config.stat().st_mode, config.stat().st_uid
     # All is done with the rights that the documents ask for, and no others.
     installer = await kubeconfig_of(sandbox, "installer", load_yaml(REPOSITORY / "playbooks/files/installer.yml"))
     given = {"accelkit_kubeconfig": str(installer), "accelkit_image_pull_secrets": ["registry"]}
@@ -80,7 +66,7 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
     await create_pull_secret(sandbox)
     # A check writes nothing, and so goes through with a user who may only read.
     reader = await kubeconfig_of(sandbox, "reader", {"rules": [{**ANYTHING, "verbs": ["get", "list"]}]})
-    objects_before = await settled_objects(sandbox)
+    objects_before, before = await settled_objects(sandbox), await nodes(sandbox)
 
     preview = sandbox.playbook("site.yml", "--check", "--diff", "-e", f"accelkit_kubeconfig={reader}")
     assert changed(preview.stdout) > 0

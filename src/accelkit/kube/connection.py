@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelkit.errors import ConfigurationError
-from accelkit.kube.kubeconfig import delete_credential_files, read_kubeconfig
+from accelkit.kube.kubeconfig import credential_files, read_kubeconfig
 from accelkit.kube.options import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def load_connection(
     """
     if not isinstance(options, ConnectionOptions):
         options = ConnectionOptions(kubeconfig=options) if options else ConnectionOptions.collect({}, environ)
-    try:
+    with credential_files():
         if options.authenticates:
             found = _Found()
         elif options.kubeconfig or options.context:
@@ -74,8 +74,6 @@ def load_connection(
         else:
             found = _read_service_account(environ) or _read_settings(*read_kubeconfig(options, environ))
         return _connect(_override(found, options), options)
-    finally:
-        delete_credential_files()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +93,10 @@ class _Found:
 
 def _read_settings(settings: client.Configuration, name: str) -> _Found:
     def read_authorization() -> str | None:
-        try:
+        # A plugin that is asked again has the package write the files again.
+        with credential_files():
             # The second is the name that earlier releases of the package use.
             return settings.get_api_key_with_prefix("BearerToken", alias="authorization")
-        finally:
-            # A plugin that is asked again has the package write the files again.
-            delete_credential_files()
 
     return _Found(
         name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kubernetes import client
 
 _PLUGINS = ("exec", "auth-provider")
+# The package keeps the files of all its users in one list, and deletes them all at once: whoever has it write them and
+# uses them holds this, so that no other thread deletes them in between.
+_credential_files = threading.RLock()
 
 
 def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[client.Configuration, str]:
@@ -25,7 +29,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
     Returns:
         The settings of a client of the `kubernetes` package, which renew a token that has expired when they are asked
         for it; and how a sentence calls the kubeconfig. Certificates and keys that it holds lie in temporary files,
-        until they were used and `delete_credential_files` was called.
+        until `credential_files` ends, in which this is called.
 
     Raises:
         ConfigurationError: there is none, it is wrong, or its plugin gives no credentials.
@@ -73,13 +77,18 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
     return settings, name
 
 
-def delete_credential_files() -> None:
-    """Delete the files into which the package wrote a kubeconfig's certificates and keys.
+@contextmanager
+def credential_files() -> Iterator[None]:
+    """Let the package write a kubeconfig's certificates and keys into files, which are deleted at the end.
 
     It deletes them itself when Python ends, which it never learns in a process of Ansible's, or in one that is killed.
     """
-    if module := sys.modules.get("kubernetes.config.kube_config"):
-        module._cleanup_temp_files()  # noqa: SLF001 - there is no other way to them
+    with _credential_files:
+        try:
+            yield
+        finally:
+            if module := sys.modules.get("kubernetes.config.kube_config"):
+                module._cleanup_temp_files()  # noqa: SLF001 - there is no other way to them
 
 
 def _find(options: ConnectionOptions, environ: Mapping[str, str]) -> tuple[str | Mapping[str, Any], str]:

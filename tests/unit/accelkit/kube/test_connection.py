@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import ssl
+import threading
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from accelkit.errors import ConfigurationError
 from accelkit.kube import connection
 from accelkit.kube.connection import load_connection
-from accelkit.kube.kubeconfig import delete_credential_files
+from accelkit.kube.kubeconfig import credential_files
 from accelkit.kube.options import ConnectionOptions
 
 
@@ -71,7 +72,8 @@ def test_credentials_in_the_file_itself_are_used(write, pem):
 
 
 def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch):
-    delete_credential_files()
+    with credential_files():
+        pass  # What other tests left is not looked at.
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     user = {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])}
@@ -79,6 +81,27 @@ def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch
     for _ in range(2):
         load_connection(path)
         assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_keys_in_the_file_itself_are_not_deleted_by_another_thread(write, pem, monkeypatch):
+    token = load_connection(write(user={"token": "t"})).read_authorization
+    user = {"client-certificate-data": encoded(pem["certificate"]), "client-key-data": encoded(pem["key"])}
+    path = write({"certificate-authority-data": encoded(pem["certificate"])}, user)
+    build_tls, others = connection._build_tls, []
+
+    def build_beside_another(found):
+        # Its end is not waited for: it has to wait for us.
+        others.append(threading.Thread(target=token))
+        others[0].start()
+        others[0].join(0.2)
+        return build_tls(found)
+
+    monkeypatch.setattr(connection, "_build_tls", build_beside_another)
+    try:
+        assert load_connection(path).tls is not None
+    finally:
+        others[0].join(10)
+    assert not others[0].is_alive()
 
 
 def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
