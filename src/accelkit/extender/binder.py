@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 # So long after a Binding was sent it can no longer take effect.
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL_SECONDS = 1.0
-
+# A Binding and the look at what became of it, each with the deadline of the client.
+_FINISH_SECONDS = 20.0
 # As much of an error is logged.
 _MAX_ERROR = 500
 
@@ -74,12 +75,12 @@ class Binder:
         self._opens_at = opens_at
         self._container_limits = container_limits
         self._api = api
-        self._ledger = ledger
-        self._feed = feed
+        self._ledger, self._feed = ledger, feed
         self._policy = policy
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._unsettled: dict[str, float] = {}
         self._repeats = RepeatLog(log)
+        self._finished = False
 
     async def bind(self, args: BindingArgs) -> None:
         """Bind a pod to a node.
@@ -99,6 +100,8 @@ class Binder:
                 raise BindingError(f"{name} {value[:100]!r} is no name of a Kubernetes object")
         node, task = self._under_way.get(args.PodUID, (args.Node, None))
         if task is None:
+            if self._finished:
+                raise NotReadyError("the extender ends")
             task = asyncio.create_task(self._bind(args))
             self._under_way[args.PodUID] = (args.Node, task)
             task.add_done_callback(partial(self._end_bind, args, time.monotonic()))
@@ -115,6 +118,12 @@ class Binder:
     def unsettled(self) -> bool:
         """Whether a Binding is under way, or its outcome unknown."""
         return bool(self._under_way or self._unsettled)
+
+    async def finish(self) -> None:
+        """Begin no more binds, and wait for those under way, whose callers may have hung up."""
+        self._finished = True
+        if tasks := [task for _, task in self._under_way.values()]:
+            await asyncio.wait(tasks, timeout=_FINISH_SECONDS)
 
     async def settle(self) -> None:
         """Until cancelled: ask the API server what became of reservations whose outcome is unknown."""
@@ -263,16 +272,14 @@ class Binder:
     def _take_read(self, ref: PodRef, pod: Pod) -> None:
         # The pod may have been deleted while its answer was on the way: unsettled until the watch shows it.
         self._feed.take_pod(pod)
+        self._unsettled.pop(ref.uid, None)
         held = self._ledger.find_holding(ref.uid)
         if held is not None and held.stage is Stage.BOUND:
             self._unsettled[ref.uid] = time.monotonic()
-        else:
-            self._unsettled.pop(ref.uid, None)
 
     async def _ask(self, held: Holding, *, binding: bool = False) -> None:
         """Ask what became of a holding; `binding` says that the bind under way is the one that asks."""
-        ref = held.pod
-        pod: Pod | None = None
+        ref, pod = held.pod, None
         try:
             pod = await read_pod(self._api, ref)
         except PodGoneError:

@@ -184,6 +184,7 @@ class _Service:
             stop.set()
             # Binds under way end while the Lease is renewed; nothing was sent that is not answered.
             await asyncio.wait({serving})
+            await self._binder.finish()
             if self._leadership is not None and not self._binder.unsettled:
                 await self._leadership.release()
             for task in background:

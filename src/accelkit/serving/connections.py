@@ -216,8 +216,11 @@ class Connections:
                 )
                 await asyncio.shield(connection.asked)
         except BaseException:
-            connection.abort()
-            raise
+            if not connection.asked.done():
+                connection.abort()
+                raise
+            # Its request came in the very moment in which it was dropped, and is answered.
+            connection.end()
         if connection.transport is not None:
             self._served[connection] = None
 

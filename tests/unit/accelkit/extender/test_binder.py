@@ -156,6 +156,24 @@ async def test_a_caller_that_hangs_up_does_not_stop_the_binding(world):
     assert world.stage() is Stage.BOUND
 
 
+async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
+    world.create()
+    world.api.gate.clear()
+    hung_up = asyncio.create_task(world.bind())
+    while not world.api.posts:
+        await asyncio.sleep(0)
+    hung_up.cancel()
+    end = asyncio.create_task(world.binder.finish())
+    await asyncio.sleep(0.05)
+    assert not end.done()
+    world.create(uid="late")
+    assert await world.bind(uid="late") == "the extender ends"
+    world.api.gate.set()
+    await end
+    assert world.stage() is Stage.BOUND
+    assert len(world.api.posts) == 1
+
+
 async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
     world.create()
     world.api.gate.clear()

@@ -268,3 +268,18 @@ async def test_where_no_descriptor_is_left_the_server_goes_on(caplog, monkeypatc
     assert [record.message for record in caplog.records] == [
         "a connection cannot be accepted: [Errno 24] Too many open files"
     ]
+
+
+async def test_a_request_that_comes_in_the_moment_of_the_end_is_answered():
+    stop, at = asyncio.Event(), Listen("127.0.0.1", free_port())
+
+    async def end(*_):
+        stop.set()
+        await asyncio.sleep(0.05)
+        return Reply(200, b"hello")
+
+    serving = asyncio.create_task(HttpServer(at, end).run(stop))
+    await asyncio.sleep(0)
+    assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
+    async with asyncio.timeout(10):
+        await serving
