@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,14 +16,15 @@ from accelkit.placement.mix import TaskMix, TaskType
 _TASKS: Final = 512
 
 Costs = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The costs of one type of task by row, as of a tick."""
+    """The costs of one type of task by row, and as of which tick each is; -1 for never."""
 
-    costs: Costs = field(default_factory=lambda: np.zeros(0))
-    tick: int = -1
+    costs: Costs
+    at: npt.NDArray[np.int64]
 
 
 class FragmentationCosts:
@@ -42,26 +43,30 @@ class FragmentationCosts:
         self._tick = -1
         self._kept: OrderedDict[TaskType, _Kept] = OrderedDict()
 
-    def measure(self, task: TaskType) -> Costs:
-        """Return the cost by row, the least is the best; it says nothing of rows that the task does not fit."""
+    def measure(self, task: TaskType, rows: Rows) -> Costs:
+        """Return the cost of each of these rows, all of which the task fits; the least is the best."""
         table = self._table
         columns = table.get_columns()
         if self._epoch != self._mix.epoch:
-            self._usability.learn(self._mix.list_frequent(), columns)
+            self._usability.learn(self._mix.list_types(), columns)
             self._epoch, self._tick = self._mix.epoch, table.tick
             self._kept.clear()
         elif self._tick != table.tick:
-            rows = table.find_changed_rows(self._tick)
-            self._usability.refresh(rows, columns.take(rows))
+            changed = table.find_changed_rows(self._tick)
+            self._usability.refresh(changed, columns.take(changed))
             self._tick = table.tick
-        kept = self._kept.setdefault(task, _Kept())
+        kept = self._keep(task)
+        stale = rows[table.changed_at[rows] > kept.at[rows]]
+        if len(stale):
+            kept.costs[stale] = self._usability.measure_losses(task, stale, columns.take(stale))
+            kept.at[stale] = table.tick
+        return kept.costs[rows]
+
+    def _keep(self, task: TaskType) -> _Kept:
+        kept, rows = self._kept.get(task), self._table.rows
+        if kept is None or len(kept.at) < rows:
+            kept = self._kept[task] = _Kept(np.zeros(2 * rows), np.full(2 * rows, -1, dtype=np.int64))
         self._kept.move_to_end(task)
         if len(self._kept) > _TASKS:
             self._kept.popitem(last=False)
-        if kept.tick != table.tick:
-            if len(kept.costs) < table.rows:
-                kept.costs = np.concatenate([kept.costs, np.zeros(table.rows - len(kept.costs))])
-            rows = table.find_changed_rows(kept.tick)
-            kept.costs[rows] = self._usability.measure_losses(task, rows, columns.take(rows))
-            kept.tick = table.tick
-        return kept.costs
+        return kept

@@ -79,6 +79,7 @@ class Table:
         self.tick += 1
         self.epoch += 1
         self._known[row] = False
+        self._free[row], self._untouched[row] = _NONE, False
         self._host_cpu[row] = self._host_bytes[row] = np.inf
         self._free_rows.append(row)
 
@@ -91,7 +92,7 @@ class Table:
             self._grow(len(self._known), len(states))
         self.changed_at[row] = self.tick
         self._known[row] = entry.problem is None
-        usable = [state for state in states if state.card.placeable]
+        usable = [state for state in states if state.card.placeable and entry.problem is None]
         # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
         # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
         usable.sort(key=_get_column_free, reverse=True)
@@ -115,15 +116,8 @@ class Table:
 
     def get_columns(self) -> Columns:
         """Return all rows, those of unknown nodes as if they had no card; they are not to be written to."""
-        rows = slice(0, self.rows)
-        known = self._known[rows, None]
-        return Columns(
-            np.where(known, self._free[rows], _NONE),
-            self._size[rows],
-            self._untouched[rows] & known,
-            self._host_cpu[rows],
-            self._host_bytes[rows],
-        )
+        columns = Columns(self._free, self._size, self._untouched, self._host_cpu, self._host_bytes)
+        return columns.take(slice(0, self.rows))
 
     def find_changed_rows(self, tick: int) -> npt.NDArray[np.int64]:
         """Return the rows that changed after `tick`."""

@@ -6,6 +6,10 @@ by half every so many pods, so that it follows what users do now.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
+from math import log
 from typing import Final
 
 import msgspec
@@ -13,9 +17,11 @@ import msgspec
 # Pods after which an observation counts half.
 _HALF_LIFE: Final = 20_000
 # The mix is taken anew after so many pods; what was computed with it is thrown away then.
-_EPOCH: Final = 256
-# Rarer types say little and cost as much as others.
-_MOST_TYPES: Final = 96
+_EPOCH: Final = 1500
+# Each type costs time at every decision; rarer ones are counted with the one that is most like them.
+_MOST_TYPES: Final = 32
+# Of these, so many at most are there for their cards, so that the frequent ones have room too.
+_MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
 
 
@@ -54,7 +60,7 @@ class TaskMix:
         self._one = 1.0
         self._seen = 0
         self._next = 1
-        self._frequent: list[tuple[TaskType, float]] = []
+        self._types: list[tuple[TaskType, float]] = []
 
     def observe(self, task: TaskType) -> None:
         """Count a pod that has come; those without cards need none."""
@@ -67,9 +73,9 @@ class TaskMix:
         if self._seen >= self._next:
             self._take()
 
-    def list_frequent(self) -> list[tuple[TaskType, float]]:
-        """Return the most frequent types and their parts of all, as of the beginning of this epoch."""
-        return self._frequent
+    def list_types(self) -> list[tuple[TaskType, float]]:
+        """Return the types that stand for all, and their parts of all, as of the beginning of this epoch."""
+        return self._types
 
     def _take(self) -> None:
         self.epoch += 1
@@ -80,4 +86,29 @@ class TaskMix:
         total = sum(self._counts.values())
         self._counts = {task: count / total for task, count in self._counts.items()}
         self._one /= total
-        self._frequent = [(task, self._counts[task]) for task in order[:_MOST_TYPES]]
+        self._types = _merge(self._counts, order[:_MOST_REMEMBERED])
+
+
+def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[tuple[TaskType, float]]:
+    """Let a few types stand for all.
+
+    Args:
+        counts: of all types.
+        order: the same types, the most frequent first.
+    """
+    first: dict[tuple[int, int], TaskType] = {}
+    for task in order:
+        first.setdefault((task.cards, task.memory_bytes), task)
+    kept = dict.fromkeys(islice(first.values(), _MOST_SIZES), 0.0)
+    kept |= dict.fromkeys(islice((task for task in order if task not in kept), _MOST_TYPES - len(kept)), 0.0)
+    for task in order:
+        kept[task if task in kept else min(kept, key=partial(_measure_distance, task))] += counts[task]
+    return list(kept.items())
+
+
+def _measure_distance(one: TaskType, other: TaskType) -> tuple[float, float]:
+    cards = abs(log((one.cards + 1) / (other.cards + 1))) + abs(log((one.memory_bytes + 1) / (other.memory_bytes + 1)))
+    host = abs(log((one.cpu_milli + 1) / (other.cpu_milli + 1))) + abs(
+        log((one.host_bytes + 1) / (other.host_bytes + 1))
+    )
+    return cards, host

@@ -30,7 +30,6 @@ class Cluster:
         ledger: the nodes by their rows, which are in the trace's order.
         cards: how many there are.
         used_milli: thousandths of cards that are held.
-        rows_by_name: the row of each node.
     """
 
     def __init__(self, nodes: Sequence[TraceNode]) -> None:
@@ -38,7 +37,6 @@ class Cluster:
         self.cards = sum(node.cards for node in nodes)
         self.used_milli = 0
         self._names = [node.name for node in nodes]
-        self.rows_by_name = {name: row for row, name in enumerate(self._names)}
         self._cpu = np.array([node.cpu_milli for node in nodes], dtype=np.int64)
         self._host = np.array([node.memory_mib for node in nodes], dtype=np.int64)
         self._models = np.array([node.model for node in nodes])
@@ -51,7 +49,7 @@ class Cluster:
             self._note_host(row)
 
     def find_rows(self, task: Task) -> Rows:
-        """Return the rows whose host has room and whose model is allowed: what kube-scheduler asks an extender about."""
+        """Return the rows whose host has room and whose model is allowed: those that an extender is asked about."""
         fits = (self._cpu >= task.cpu_milli) & (self._host >= task.memory_mib)
         return np.nonzero(fits & self.allows(task) if task.models else fits)[0]
 

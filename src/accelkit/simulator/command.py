@@ -17,12 +17,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(short_help="Replay a trace: what a policy makes of it.")
 @click.option("--nodes", type=_FILE, required=True, help="CSV of nodes: sn, cpu_milli, memory_mib, gpu, model.")
-@click.option("--pods", type=_FILE, required=True, help="CSV of tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli.")
+@click.option(
+    "--pods", type=_FILE, required=True, help="CSV of tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli."
+)
 @click.option("--policy", type=click.Choice(RANKINGS), required=True, help="Who chooses among the nodes that fit.")
 @click.option("--seed", type=int, default=42, show_default=True, help="Fixes the mix of tasks and their order.")
 @click.option("--load", type=float, default=1.3, show_default=True, help="Cards asked for, as a part of all cards.")
 @output_option
-def simulate(nodes: Path, pods: Path, policy: str, seed: int, load: float, output: str) -> None:
+def simulate(  # noqa: PLR0917 - click passes options by name
+    nodes: Path, pods: Path, policy: str, seed: int, load: float, output: str
+) -> None:
     """Replay a trace in the form of openb through the code that the extender places pods with.
 
     Tasks are added at random, or left out, until they ask for --load times the cards; they come one at a time, in

@@ -71,7 +71,8 @@ class FgdCosts:
             after[:] = -np.sort(-after, axis=1)
         cpu, host = cpu - task.cpu_milli, host - task.memory_mib
         rest = cpu / self._largest[0] + host / self._largest[1] + after.sum(axis=1) / (WHOLE_MILLI * free.shape[1])
-        return self._fragment(after, cpu, host, rows) - before + _BEST_FIT * rest
+        costs: npt.NDArray[np.float64] = self._fragment(after, cpu, host, rows) - before + _BEST_FIT * rest
+        return costs
 
     def _fragment(self, free: Matrix, cpu: Rows, host: Rows, rows: Rows) -> npt.NDArray[np.float64]:
         """Return the thousandths of cards that a task drawn from the trace is expected not to be able to use."""
@@ -83,4 +84,5 @@ class FgdCosts:
             large = free >= milli
             room = np.where(large, free, 0).sum(axis=1)
             usable[:, of] = np.where(large.sum(axis=1)[:, None] >= self._needed[of], room[:, None], 0)
-        return (total[:, None] - np.where(fits, usable, 0)) @ self._part
+        lost: npt.NDArray[np.float64] = (total[:, None] - np.where(fits, usable, 0)) @ self._part
+        return lost

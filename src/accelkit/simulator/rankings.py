@@ -38,18 +38,19 @@ class _Random:
 
 
 class _BestFit:
-    """The node with least left of everything together, each as a part of what the largest node has."""
+    """The node with least left of CPU and cards together, each as a part of what the largest node has."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        cpu, host = cluster.measure_host(np.arange(cluster.ledger.table.rows))
-        self._largest = max(1, int(cpu.max())), max(1, int(host.max()))
+        cpu, _ = cluster.measure_host(np.arange(cluster.ledger.table.rows))
+        self._largest = max(1, int(cpu.max()))
 
     def rank(self, _task: Task, rows: Rows) -> Costs:
-        cpu, host = self._cluster.measure_host(rows)
+        cpu, _ = self._cluster.measure_host(rows)
         free = self._cluster.ledger.table.get_columns().take(rows)
         cards = (np.maximum(free.free, 0) / np.maximum(free.capacity, 1)).sum(axis=1) / free.free.shape[1]
-        return cpu / self._largest[0] + host / self._largest[1] + cards
+        left: Costs = cpu / self._largest + cards
+        return left
 
 
 class _UsedFraction:
@@ -70,7 +71,7 @@ class _Fragmentation:
     def rank(self, task: Task, rows: Rows) -> Costs:
         kind = make_type(task)
         self._mix.observe(kind)
-        return self._costs.measure(kind)[rows]
+        return self._costs.measure(kind, rows)
 
 
 _MAKERS: Final[dict[str, Callable[[Cluster, Sequence[Task], Random], Ranking]]] = {

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from accelkit.errors import ConfigurationError
-from accelkit.ledger.verdicts import ShapeVerdicts
+from accelkit.ledger.table import FITS
 from accelkit.simulator.cluster import Cluster, Rows, make_request
 from accelkit.simulator.rankings import find_card_policy, make_ranking
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
@@ -64,7 +64,7 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
     """
     if not 0 < load <= _MOST_LOAD:
         raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="give a part of all cards: 1.3")
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311 - a workload is no secret
     cluster = Cluster(nodes)
     arrivals = make_arrivals(tasks, cluster.cards, load, random)
     ranking = make_ranking(policy, cluster, tasks, random)
@@ -107,17 +107,11 @@ class _Run:
     def __init__(self, cluster: Cluster, policy: str) -> None:
         self.seconds: list[float] = []
         self._cluster = cluster
-        self._verdicts = ShapeVerdicts(cluster.ledger)
         self._policy = find_card_policy(policy)
 
     def find_rows(self, task: Task) -> Rows:
-        rows = self._cluster.find_rows(task)
-        if not task.cards:
-            return rows
-        fits = self._verdicts.judge(make_request(task), self._policy).fits
-        kept = np.zeros(self._cluster.ledger.table.rows, dtype=np.bool_)
-        kept[[self._cluster.rows_by_name[name] for name in fits]] = True
-        return rows[kept[rows]]
+        rows, table = self._cluster.find_rows(task), self._cluster.ledger.table
+        return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows
 
     def place(self, task: Task, row: int) -> None:
         self._cluster.place(task, row, self._policy)

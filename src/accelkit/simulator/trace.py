@@ -15,7 +15,7 @@ from accelkit.model.request import MAX_CARDS
 # A card is cut into so many parts.
 WHOLE_MILLI: Final = 1000
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_TASK_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_TASK_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _MOST: Final = 2**40
 
 
@@ -55,10 +55,12 @@ def read_nodes(path: Path) -> list[TraceNode]:
     Raises:
         ConfigurationError: the file cannot be read, lacks a column, or a row is wrong.
     """
-    nodes = [
-        TraceNode(row["sn"], *(_read_number(where, row, key) for key in _NODE_COLUMNS[1:4]), row["model"])
-        for where, row in _read_rows(path, _NODE_COLUMNS)
-    ]
+    nodes = []
+    for where, row in _read_rows(path, _NODE_COLUMNS):
+        cpu, memory, cards = (_read_number(where, row, key) for key in _NODE_COLUMNS[1:4])
+        if cards > MAX_CARDS:
+            raise ConfigurationError(f"{where}: {cards} cards are more than a node has")
+        nodes.append(TraceNode(row["sn"], cpu, memory, cards, row["model"]))
     if sum(node.cards for node in nodes) == 0:
         raise ConfigurationError(f"{path} has no card at all", next_step="give the list of nodes that have cards")
     if len({node.name for node in nodes}) < len(nodes):
@@ -79,7 +81,7 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def _read_task(where: str, row: dict[str, str]) -> Task:
-    cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS[1:])
+    cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
         raise ConfigurationError(f"{where}: {cards} cards of {milli} thousandths each is more than there can be")
     # A task of several cards has them whole, whatever the trace says of their thousandths.
