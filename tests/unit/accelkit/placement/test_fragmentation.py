@@ -97,9 +97,7 @@ def rest(node, nodes):
 @settings(max_examples=200)
 @given(
     nodes=st.lists(NODES, min_size=1, max_size=5),
-    mix=st.lists(TYPES, min_size=1, max_size=6, unique=True).map(
-        lambda types: [(each, 1 / len(types)) for each in types]
-    ),
+    types=st.lists(TYPES, min_size=1, max_size=6, unique=True),
     task=TYPES,
 )
 def test_the_loss_is_the_difference_of_what_is_usable(nodes, types, task):
