@@ -92,14 +92,14 @@ class Table:
             self._grow(len(self._known), len(states))
         self.changed_at[row] = self.tick
         self._known[row] = entry.problem is None
-        usable = [state for state in states if state.card.placeable and entry.problem is None]
+        usable = [state for state in states if state.card.placeable]
         # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
         # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
-        usable.sort(key=_get_column_free, reverse=True)
+        shown = sorted(usable, key=_get_column_free, reverse=True) if entry.problem is None else []
         width = self._free.shape[1]
-        self._free[row] = _fill([_get_column_free(state) for state in usable], width, _NONE)
-        self._size[row] = _fill([state.card.capacity_bytes for state in usable], width, 0)
-        self._untouched[row] = _fill([state.empty for state in usable], width, fill=False)
+        self._free[row] = _fill([_get_column_free(state) for state in shown], width, _NONE)
+        self._size[row] = _fill([state.card.capacity_bytes for state in shown], width, 0)
+        self._untouched[row] = _fill([state.empty for state in shown], width, fill=False)
         self._capacity[row] = _fill(sorted((s.card.capacity_bytes for s in usable), reverse=True), width, _NONE)
         self._empty[row] = sum(state.empty for state in usable)
         self._usable[row] = len(usable)
