@@ -83,6 +83,7 @@ bench: .venv/dev ## Speed and memory as ratios, JSON; says which fall short of t
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/cache.py
 	$(BIN)/python bench/devices.py
+	$(BIN)/python bench/allocation.py
 
 mutants: .venv/dev ## Change the code a little, and count how many of the changes the unit tests notice.
 	$(BIN)/python scripts/mutants.py

@@ -29,6 +29,7 @@ _COMMANDS = {
     "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",
     "sandbox": "accelkit.sandbox.commands:sandbox",
+    "simulate": "accelkit.simulator.command:simulate",
 }
 
 

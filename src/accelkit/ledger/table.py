@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from accelkit.ledger.holding import NodeEntry
 from accelkit.model.request import PodRequest
+from accelkit.placement.fit import CardState
+from accelkit.placement.fragmentation import Columns
 
 FITS: Final = 0
 FULL: Final = 1
@@ -53,6 +55,12 @@ class Table:
         # Cards sorted by what is free, so that the n-th column answers "are there n cards with this much?".
         self._free: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
         self._capacity: npt.NDArray[np.int64] = np.full((_FIRST_ROWS, 1), _NONE, dtype=np.int64)
+        # Of the same cards in the same order.
+        self._size: npt.NDArray[np.int64] = np.zeros((_FIRST_ROWS, 1), dtype=np.int64)
+        self._untouched: npt.NDArray[np.bool_] = np.zeros((_FIRST_ROWS, 1), dtype=np.bool_)
+        # What nobody told us of a host limits nothing.
+        self._host_cpu: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
+        self._host_bytes: npt.NDArray[np.float64] = np.full(_FIRST_ROWS, np.inf)
         self._empty: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
         self._usable: npt.NDArray[np.int64] = np.zeros(_FIRST_ROWS, dtype=np.int64)
 
@@ -71,6 +79,8 @@ class Table:
         self.tick += 1
         self.epoch += 1
         self._known[row] = False
+        self._free[row], self._untouched[row] = _NONE, False
+        self._host_cpu[row] = self._host_bytes[row] = np.inf
         self._free_rows.append(row)
 
     def update(self, entry: NodeEntry) -> None:
@@ -85,14 +95,29 @@ class Table:
         usable = [state for state in states if state.card.placeable]
         # A card of unknown memory is of use only whole; its capacity counts as 0, so no amount fits it.
         # What others have bound may be more than a column can hold; below nothing, nothing fits either way.
-        free_bytes = [max(_NONE, state.free_bytes) for state in usable if state.card.capacity_bytes]
-        self._free[row] = _descending(free_bytes, self._free.shape[1])
-        self._capacity[row] = _descending([s.card.capacity_bytes for s in usable], self._free.shape[1])
+        shown = sorted(usable, key=_get_column_free, reverse=True) if entry.problem is None else []
+        width = self._free.shape[1]
+        self._free[row] = _fill([_get_column_free(state) for state in shown], width, _NONE)
+        self._size[row] = _fill([state.card.capacity_bytes for state in shown], width, 0)
+        self._untouched[row] = _fill([state.empty for state in shown], width, fill=False)
+        self._capacity[row] = _fill(sorted((s.card.capacity_bytes for s in usable), reverse=True), width, _NONE)
         self._empty[row] = sum(state.empty for state in usable)
         self._usable[row] = len(usable)
         total = sum(state.card.capacity_bytes for state in states)
         free = sum(max(0, state.free_bytes) for state in states)
         self.used_fraction[row] = (total - free) / total if total else 0.0
+
+    def set_host(self, row: int, cpu_milli: float, host_bytes: float) -> None:
+        """Note what a node's host has free, in thousandths of a CPU and bytes; infinite where it is unknown."""
+        if (self._host_cpu[row], self._host_bytes[row]) != (cpu_milli, host_bytes):
+            self.tick += 1
+            self.changed_at[row] = self.tick
+            self._host_cpu[row], self._host_bytes[row] = cpu_milli, host_bytes
+
+    def get_columns(self) -> Columns:
+        """Return all rows, those of unknown nodes as if they had no card; they are not to be written to."""
+        columns = Columns(self._free, self._size, self._untouched, self._host_cpu, self._host_bytes)
+        return columns.take(slice(0, self.rows))
 
     def find_changed_rows(self, tick: int) -> npt.NDArray[np.int64]:
         """Return the rows that changed after `tick`."""
@@ -118,12 +143,20 @@ class Table:
         self._known = _resized(self._known, (rows,), fill=False)
         self._free = _resized(self._free, (rows, columns), _NONE)
         self._capacity = _resized(self._capacity, (rows, columns), _NONE)
+        self._size = _resized(self._size, (rows, columns), 0)
+        self._untouched = _resized(self._untouched, (rows, columns), fill=False)
+        self._host_cpu = _resized(self._host_cpu, (rows,), np.inf)
+        self._host_bytes = _resized(self._host_bytes, (rows,), np.inf)
         self._empty = _resized(self._empty, (rows,), 0)
         self._usable = _resized(self._usable, (rows,), 0)
 
 
-def _descending(values: list[int], length: int) -> list[int]:
-    return sorted(values, reverse=True) + [_NONE] * (length - len(values))
+def _get_column_free(state: CardState) -> int:
+    return max(_NONE, state.free_bytes) if state.card.capacity_bytes else _NONE
+
+
+def _fill(values: list[int], length: int, fill: int) -> list[int]:
+    return values + [fill] * (length - len(values))
 
 
 def _resized(array: npt.NDArray[_Scalar], shape: tuple[int, ...], fill: float) -> npt.NDArray[_Scalar]:

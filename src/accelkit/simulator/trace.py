@@ -1,0 +1,118 @@
+"""Reads traces in the form of openb, Alibaba's cluster-trace-gpu-v2023: one CSV of nodes, one of tasks."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ConfigurationError
+from accelkit.model.request import MAX_CARDS
+
+# A card is cut into so many parts.
+WHOLE_MILLI: Final = 1000
+_NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_TASK_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_MOST: Final = 2**40
+
+
+class TraceNode(msgspec.Struct, frozen=True):
+    """A node: its host's CPU and memory, and its cards, which are all of one model."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    cards: int
+    model: str
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What one task asks for.
+
+    Attributes:
+        milli: thousandths of each of its cards; 1000 for whole ones, 0 without cards.
+        models: the only ones it runs on; empty for any.
+    """
+
+    cpu_milli: int
+    memory_mib: int
+    cards: int
+    milli: int
+    models: frozenset[str] = frozenset()
+
+    @property
+    def demand_milli(self) -> int:
+        """Thousandths of cards in all."""
+        return self.cards * self.milli
+
+
+def read_nodes(path: Path) -> list[TraceNode]:
+    """Read the nodes.
+
+    Raises:
+        ConfigurationError: the file cannot be read, lacks a column, or a row is wrong.
+    """
+    nodes = []
+    for where, row in _read_rows(path, _NODE_COLUMNS):
+        cpu, memory, cards = (_read_number(where, row, key) for key in _NODE_COLUMNS[1:4])
+        if cards > MAX_CARDS:
+            raise ConfigurationError(f"{where}: {cards} cards are more than a node has")
+        nodes.append(TraceNode(row["sn"], cpu, memory, cards, row["model"]))
+    if sum(node.cards for node in nodes) == 0:
+        raise ConfigurationError(f"{path} has no card at all", next_step="give the list of nodes that have cards")
+    if len({node.name for node in nodes}) < len(nodes):
+        raise ConfigurationError(f"{path} names a node twice")
+    return nodes
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Read the tasks; a list without the column gpu_spec has tasks that run on any model.
+
+    Raises:
+        ConfigurationError: the file cannot be read, lacks a column, or a row is wrong.
+    """
+    tasks = [_read_task(where, row) for where, row in _read_rows(path, _TASK_COLUMNS)]
+    if not any(task.cards for task in tasks):
+        raise ConfigurationError(f"no task of {path} asks for a card", next_step="give a list of tasks with num_gpu")
+    return tasks
+
+
+def _read_task(where: str, row: dict[str, str]) -> Task:
+    cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
+    if cards > MAX_CARDS or milli > WHOLE_MILLI:
+        raise ConfigurationError(f"{where}: {cards} cards of {milli} thousandths each is more than there can be")
+    # A task of several cards has them whole, whatever the trace says of their thousandths.
+    share = milli if cards == 1 else WHOLE_MILLI * bool(cards)
+    if cards and not share:
+        raise ConfigurationError(f"{where}: a task with a card needs gpu_milli of 1 to {WHOLE_MILLI}")
+    models = frozenset(filter(None, (row.get("gpu_spec") or "").split("|")))
+    return Task(cpu, memory, cards, share, models)
+
+
+def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [each for each in columns if each not in (reader.fieldnames or ())]
+            if missing:
+                raise ConfigurationError(
+                    f"{path} has no column {', '.join(missing)}",
+                    next_step="see https://github.com/alibaba/clusterdata for the form of openb's lists",
+                )
+            for row in reader:
+                where = f"{path}, line {reader.line_num}"
+                if any(row.get(each) is None for each in columns):
+                    raise ConfigurationError(f"{where} is too short")
+                yield where, row
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise ConfigurationError(f"{path} cannot be read: {exc}") from exc
+
+
+def _read_number(where: str, row: dict[str, str], key: str) -> int:
+    text = row[key].strip()
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > _MOST:
+        raise ConfigurationError(f"{where}: {key} is {text[:40]!r}, where a whole number is expected")
+    return int(text)

@@ -1,0 +1,77 @@
+"""What is learnt of the tasks that come."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.placement import mix as module
+from accelkit.placement.mix import TaskMix, TaskType
+
+
+def observe(mix, task, times):
+    for _ in range(times):
+        mix.observe(task)
+
+
+def test_nothing_is_known_at_first():
+    mix = TaskMix()
+    mix.observe(TaskType(0, 0, 1000))
+    assert (mix.epoch, mix.list_types()) == (0, [])
+
+
+def test_parts_are_those_of_all_that_came():
+    mix = TaskMix()
+    half, whole = TaskType(1, 500), TaskType(1, 0)
+    for _ in range(module._EPOCH):
+        observe(mix, half, 3)
+        observe(mix, whole, 1)
+    assert dict(mix.list_types()) == pytest.approx({half: 0.75, whole: 0.25}, abs=0.01)
+
+
+def test_what_came_long_ago_counts_less(monkeypatch):
+    monkeypatch.setattr(module, "_HALF_LIFE", 100)
+    mix = TaskMix()
+    old, new = TaskType(1, 500), TaskType(1, 0)
+    observe(mix, old, module._EPOCH)
+    observe(mix, new, 2 * module._EPOCH)
+    assert dict(mix.list_types())[new] > 0.99
+
+
+def test_epochs_are_short_at_first_and_long_later():
+    mix, epochs = TaskMix(), []
+    for _ in range(4 * module._EPOCH):
+        mix.observe(TaskType(1, 500))
+        epochs.append(mix.epoch)
+    assert epochs[:4] == [1, 2, 2, 3]
+    assert epochs[-1] - epochs[2 * module._EPOCH] <= 2
+
+
+def test_a_few_types_stand_for_all_and_none_is_lost():
+    mix = TaskMix()
+    for number in range(module._EPOCH):
+        mix.observe(TaskType(1 + number % 2, 100 * (number % 7), cpu_milli=number))
+    types = mix.list_types()
+    assert len(types) == module._MOST_TYPES
+    assert sum(part for _, part in types) == pytest.approx(1)
+    # Each size has one that stands for it.
+    assert {(task.cards, task.memory_bytes) for task, _ in types} == {(c, 100 * m) for c in (1, 2) for m in range(7)}
+
+
+def test_a_rare_type_is_counted_with_the_one_most_like_it(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_TYPES", 2)
+    monkeypatch.setattr(module, "_MOST_SIZES", 2)
+    mix = TaskMix()
+    small, large, rare = TaskType(1, 100, 1000), TaskType(1, 900, 1000), TaskType(1, 120, 8000)
+    for _ in range(module._EPOCH):
+        observe(mix, small, 2)
+        observe(mix, large, 2)
+        observe(mix, rare, 1)
+    assert dict(mix.list_types()) == pytest.approx({small: 0.6, large: 0.4}, abs=0.01)
+
+
+def test_no_more_types_are_remembered_than_fit(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_REMEMBERED", 50)
+    mix = TaskMix()
+    for number in range(4 * module._EPOCH):
+        mix.observe(TaskType(1, 1 + number))
+    assert len(mix._counts) <= 50 + module._EPOCH

@@ -1,0 +1,121 @@
+"""Workloads and replays on small traces."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+from small_trace import write_trace
+
+from accelkit.cli import main
+from accelkit.errors import ConfigurationError
+from accelkit.simulator.cluster import Cluster
+from accelkit.simulator.rankings import RANKINGS, make_ranking
+from accelkit.simulator.replay import replay
+from accelkit.simulator.trace import Task, TraceNode
+from accelkit.simulator.workload import make_arrivals
+
+HALF, WHOLE, PAIR, NONE = Task(1000, 10, 1, 500), Task(1000, 10, 1, 1000), Task(1000, 10, 2, 1000), Task(1000, 10, 0, 0)
+NODES = [TraceNode("a", 8000, 1000, 2, "T4"), TraceNode("b", 8000, 1000, 4, "V100")]
+
+
+def drawn(seed):
+    return Random(seed)  # noqa: S311 - the same on every run
+
+
+def demand(arrivals):
+    return sum(task.demand_milli for task in arrivals)
+
+
+def test_arrivals_ask_for_the_load():
+    tasks = [HALF, WHOLE, PAIR, NONE]
+    arrivals = make_arrivals(tasks, 100, 1.3, drawn(1))
+    assert 130_000 <= demand(arrivals) < 132_000
+    assert set(arrivals) == set(tasks)
+    assert arrivals == make_arrivals(tasks, 100, 1.3, drawn(1)) != make_arrivals(tasks, 100, 1.3, drawn(2))
+
+
+def test_random_tasks_are_left_out_where_a_trace_asks_for_more():
+    arrivals = make_arrivals([HALF] * 100, 10, 1.0, drawn(1))
+    assert demand(arrivals) == 10_000
+
+
+@pytest.mark.parametrize("policy", RANKINGS)
+def test_every_policy_fills_what_can_be_filled_and_counts_it(policy):
+    found = replay(NODES, [HALF], policy, seed=1, load=2.0)
+    assert (found.cards, found.gpu_allocation_percent, found.gpu_arrived_percent) == (6, 100.0, 200.0)
+    assert (found.arrivals, found.placed, found.refused) == (24, 12, 12)
+    assert found.curve[0] == (0.0, 0.0)
+    assert found.curve[-1] == (2.0, 1.0)
+    assert found.decisions_per_second > 0
+    assert 0 < found.decision_p50_ms <= found.decision_p99_ms
+
+
+def test_models_and_hosts_bound_where_a_task_goes():
+    cluster = Cluster(NODES)
+    assert cluster.find_rows(Task(1000, 10, 1, 500, frozenset({"V100"}))).tolist() == [1]
+    assert cluster.find_rows(Task(9000, 10, 1, 500)).tolist() == []
+    assert cluster.find_rows(Task(1000, 1001, 1, 500)).tolist() == []
+    for _ in range(8):
+        cluster.place(NONE, 0, policy="binpack")
+    assert cluster.find_rows(HALF).tolist() == [1]
+
+
+def test_the_ledger_holds_what_was_placed():
+    cluster = Cluster(NODES)
+    cluster.place(HALF, 1, "binpack")
+    cluster.place(PAIR, 1, "binpack")
+    assert cluster.used_milli == 2500
+    entry = cluster.ledger.find_node("b")
+    assert sorted(state.free_bytes // 2**20 for state in entry.list_card_states()) == [0, 0, 500, 1000]
+
+
+def test_fragmentation_keeps_whole_cards_and_fills_what_is_begun():
+    cluster = Cluster(NODES)
+    cluster.place(HALF, 1, "binpack")
+    ranking = make_ranking("fragmentation", cluster, [HALF, WHOLE], drawn(1))
+    for task in (WHOLE, HALF, WHOLE, HALF):
+        ranking.rank(task, cluster.find_rows(task))
+    costs = ranking.rank(HALF, cluster.find_rows(HALF))
+    assert costs.argmin() == 1
+
+
+def test_fgd_fills_the_card_whose_rest_nobody_could_use():
+    tasks = [Task(1000, 10, 1, 300)] + 10 * [WHOLE]
+    cluster = Cluster(NODES)
+    cluster.place(tasks[0], 1, "binpack")
+    ranking = make_ranking("fgd", cluster, tasks, drawn(1))
+    assert ranking.rank(tasks[0], cluster.find_rows(tasks[0])).argmin() == 1
+
+
+def test_a_load_that_is_none_is_refused():
+    for load in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(ConfigurationError, match=r"cannot be replayed; give a part of all cards: 1\.3"):
+            replay(NODES, [HALF], "binpack", seed=1, load=load)
+
+
+def test_the_command_prints_what_scripts_and_people_read(tmp_path):
+    nodes, tasks = write_trace(tmp_path)
+    command = ["simulate", "--nodes", str(nodes), "--pods", str(tasks), "--policy", "fragmentation", "--seed", "7"]
+    done = CliRunner().invoke(main, [*command, "-o", "json"], catch_exceptions=False)
+    found = json.loads(done.stdout)
+    assert {"gpu_allocation_percent", "decisions_per_second", "decision_p50_ms", "decision_p99_ms"} <= found.keys()
+    assert (found["policy"], found["seed"], found["load"], found["nodes"], found["cards"]) == (
+        "fragmentation",
+        7,
+        1.3,
+        3,
+        6,
+    )
+    table = CliRunner().invoke(main, command, catch_exceptions=False).stdout
+    assert f"{found['gpu_allocation_percent']:.2f} % of them, to {found['placed']} pods" in table
+    assert "6 on 3 nodes" in table
+
+
+def test_a_wrong_file_is_one_line(tmp_path):
+    nodes, _ = write_trace(tmp_path)
+    done = CliRunner().invoke(main, ["simulate", "--nodes", str(nodes), "--pods", str(nodes), "--policy", "fgd"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {nodes} has no column num_gpu, gpu_milli")
