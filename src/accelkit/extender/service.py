@@ -29,7 +29,7 @@ from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 from accelkit.serving.server import HeadServer, HttpServer
 from accelkit.serving.tls import Listen
 from accelkit.vendors.dialects import load_dialects
@@ -53,7 +53,7 @@ class ExtenderOptions:
 
     listen: Listen
     unit_bytes: int
-    policy: Policy
+    policy: AnyPolicy
     dialects: tuple[str, ...]
     kubeconfig: Path | None = None
     replica: Replica | None = None
@@ -154,6 +154,7 @@ class _Service:
             metrics,
             readiness=self._readiness,
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
+            dialects=options.dialects,
         )
         self._server = HttpServer(options.listen, self._routes.handle)
         self._probes = (

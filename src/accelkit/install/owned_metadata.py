@@ -128,5 +128,5 @@ def read_advertised(node: Node) -> set[str]:
 
 @cache
 def _list_advertisable() -> frozenset[str]:
-    dialects = map(load_dialect, list_dialect_names(advertised=True))
-    return frozenset(name for each in dialects for name in (each.resources.memory, each.resources.cards))
+    advertised = (each.resources for each in map(load_dialect, list_dialect_names()) if each.advertised)
+    return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))

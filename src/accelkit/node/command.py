@@ -35,7 +35,8 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 )
 @click.option(
     "--dialect",
-    type=click.Choice(list_dialect_names(advertised=True)),
+    type=click.Choice(list_dialect_names()),
+    callback=lambda _context, _option, name: _check_dialect(name),
     default="native",
     show_default=True,
     help="Whose resource names the node advertises.",
@@ -141,6 +142,15 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         former_unit_bytes=parse_unit(former_unit) if former_unit else None,
     )
     asyncio.run(run(options))
+
+
+def _check_dialect(name: str) -> str:
+    if load_dialect(name).advertised:
+        return name
+    raise click.BadParameter(
+        f"{name!r} is served by another system's device plugin; choose one of "
+        f"{', '.join(list_dialect_names(advertised=True))}"
+    )
 
 
 def _check_shared_memory(folder: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from accelkit.errors import ProfileError
 from accelkit.node.discovery import discover
-from accelkit.node.discovery.card_sources import load_card_sources
+from accelkit.node.discovery.card_sources import load_card_source
 from accelkit.vendors.fact_sources import Source
 from accelkit.vendors.profiles import PciDiscovery, load_profiles
 
@@ -15,7 +15,7 @@ GIB = 2**30
 @pytest.fixture(autouse=True)
 def fresh_sources():
     yield
-    load_card_sources.cache_clear()
+    load_card_source.cache_clear()
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def distribution(tmp_path, monkeypatch):
             f"    def read_memory(self, device): return Memory({3 * GIB}, self.source.name)\n"
         )
         monkeypatch.syspath_prepend(folder)
-        load_card_sources.cache_clear()
+        load_card_source.cache_clear()
 
     return install
 
@@ -55,7 +55,7 @@ def test_every_profile_names_sources_that_there_are():
         for source in (*each.identity, *each.model, *each.minor, *each.render, *each.memory)
     }
     assert named
-    assert named <= load_card_sources().keys()
+    assert named <= load_card_source().keys()
 
 
 def test_another_distribution_adds_a_source_that_profiles_then_name(host, tmp_path, distribution):
@@ -86,4 +86,4 @@ def test_a_source_that_nobody_has_is_an_error_with_its_name(host, tmp_path):
 def test_another_distribution_replaces_no_source_of_ours(distribution):
     distribution("nvml")
     with pytest.raises(ProfileError, match="names of accelkit's own: nvml"):
-        load_card_sources()
+        load_card_source()
