@@ -30,6 +30,8 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import AnyPolicy
+from accelkit.plugins.catalogue import describe_plugins
+from accelkit.plugins.interface import DIALECTS, POLICIES
 from accelkit.serving.server import HeadServer, HttpServer
 from accelkit.serving.tls import Listen
 from accelkit.vendors.dialects import load_dialects
@@ -73,6 +75,8 @@ async def run(options: ExtenderOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
+        log.info("uses the %s", name)
     connection = load_connection(options.kubeconfig)
     # Reviews of readers have connections of their own, so that no Binding waits for them.
     reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)

@@ -42,6 +42,8 @@ from accelkit.node.reconciliation.kubelet_checkpoint import KubeletCheckpoint
 from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter
 from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.plugins.catalogue import describe_plugins
+from accelkit.plugins.interface import DIALECTS, PROFILES
 from accelkit.vendors.dialects import Dialect, load_dialect
 from accelkit.vendors.profiles import load_usable_profiles
 
@@ -92,6 +94,8 @@ async def run(options: AgentOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for name in describe_plugins({DIALECTS: [options.dialect], PROFILES: load_usable_profiles().profiles}):
+        log.info("uses the %s", name)
     metrics = Metrics()
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:

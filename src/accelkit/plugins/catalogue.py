@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -129,6 +129,13 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
             next_step=f"uninstall {' or '.join(dict.fromkeys(plugin.distribution for plugin in claims))}",
         )
     return claims[0] if claims else None
+
+
+def describe_plugins(used: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return which of the names that are used, by group, are plug-ins: as `policy tight of acme 1.0`."""
+    names = {group: set(names) for group, names in used.items()}
+    found = (plugin for plugin in list_plugins() if plugin.name in names.get(plugin.group, ()))
+    return [f"{plugin.kind} {plugin.name} of {plugin.origin}" for plugin in found]
 
 
 def _read(distribution: Distribution) -> list[Plugin]:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from accelkit.errors import PluginError
-from accelkit.plugins.catalogue import find_plugin, list_plugin_names, list_plugins
+from accelkit.plugins.catalogue import describe_plugins, find_plugin, list_plugin_names, list_plugins
 from accelkit.plugins.interface import DIALECTS, INTERFACE, KINDS, MEMORY_SOURCES, POLICIES, PROFILES
 
 MADE = f"ACCELKIT_INTERFACE = {INTERFACE}\n"
@@ -106,3 +106,9 @@ def test_a_damaged_distribution_hides_no_other(site, caplog, text):
     with caplog.at_level(logging.WARNING):
         assert find_plugin(POLICIES, "tight", ()) is not None
     assert all("broken-1.dist-info" in each.getMessage() for each in caplog.records)
+
+
+def test_what_a_service_uses_of_others_is_named_with_its_distribution(site):
+    site.install("acme", policies="tight = acme\nloose = acme", dialects="native-2 = acme")
+    used = {POLICIES: ["tight"], DIALECTS: ("native",), PROFILES: {}}
+    assert describe_plugins(used) == ["policy tight of acme 1.0"]
