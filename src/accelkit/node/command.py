@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from accelkit import __version__
-from accelkit.errors import ConfigurationError
+from accelkit.errors import ConfigurationError, ProfileError
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
 from accelkit.node.health import HealthChecks
-from accelkit.vendors.dialects import list_dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_served_dialect
 
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
@@ -145,12 +145,10 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
 
 
 def _check_dialect(name: str) -> str:
-    if load_dialect(name).advertised:
-        return name
-    raise click.BadParameter(
-        f"{name!r} is served by another system's device plugin; choose one of "
-        f"{', '.join(list_dialect_names(advertised=True))}"
-    )
+    try:
+        return load_served_dialect(name).name
+    except ProfileError as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 def _check_shared_memory(folder: str) -> str:

@@ -204,6 +204,16 @@ def load_dialect(name: str) -> Dialect:
             f"there is no dialect {name!r}",
             next_step=f"choose one of {', '.join(list_dialect_names())}, or install the distribution that has it",
         )
+    return load_own_dialect(name)
+
+
+@cache
+def load_own_dialect(name: str) -> Dialect:
+    """Read one of accelkit's own dialects, whatever other distributions have under its name.
+
+    Raises:
+        ProfileError: its file is wrong.
+    """
     try:
         document = YAML(typ="safe", pure=True).load((_folder() / f"{name}.yaml").read_text())
         return msgspec.convert({**document, "name": name}, Dialect)
@@ -211,16 +221,35 @@ def load_dialect(name: str) -> Dialect:
         raise ProfileError(f"dialect {name} is wrong: {exc}") from exc
 
 
+def load_served_dialect(name: str) -> Dialect:
+    """Read a dialect that our node agent serves.
+
+    Raises:
+        ProfileError: there is none of that name, its file is wrong, or another system's device plugin serves it.
+        PluginError: it is another distribution's, and cannot be used.
+    """
+    dialect = load_dialect(name)
+    if not dialect.advertised:
+        raise ProfileError(
+            f"the dialect {name} is served by another system's device plugin",
+            next_step=f"choose one of {', '.join(list_dialect_names(advertised=True))}",
+        )
+    return dialect
+
+
 @cache
 def load_usable_dialects() -> tuple[Dialect, ...]:
-    """Read all dialects that can be used, by name; what cannot is logged, and pods that speak it are not read."""
-    found = []
-    for name in list_dialect_names():
+    """Read all dialects that can be used, by name; what cannot is logged, and pods that speak it are not read.
+
+    Where another distribution has a name of ours, ours counts.
+    """
+    found = {name: load_own_dialect(name) for name in list_own_dialect_names()}
+    for name in list_plugin_names(DIALECTS):
         try:
-            found.append(load_dialect(name))
+            found[name] = load_dialect(name)
         except PluginError as exc:
             log.error("%s", exc)  # noqa: TRY400 - it is a sentence; where it was raised says nothing more
-    return tuple(found)
+    return tuple(found[name] for name in sorted(found))
 
 
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
@@ -243,7 +272,7 @@ def list_extender_paths(in_use: Iterable[str] = ()) -> tuple[str, ...]:
     Args:
         in_use: names of dialects that count beside accelkit's own.
     """
-    dialects = load_dialects((*list_own_dialect_names(), *in_use))
+    dialects = (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(in_use))
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))
 
 

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from accelkit.errors import PluginError, ProfileError
+from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.install.guarded_keys import list_guarded_keys
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.vendors.dialects import (
@@ -156,6 +157,11 @@ def test_a_dialect_with_a_name_of_ours_is_refused_with_both_distributions(acme):
     with pytest.raises(PluginError, match=r"dialect gas is in accelkit \S+ and in acme 1\.0"):
         load_dialect("gas")
     assert load_dialect("native").resources.memory == "accelkit.io/memory"
+    # Who does not name it has ours.
+    assert list_extender_paths(["native"]) == list_extender_paths()
+    assert "/gpushare-scheduler" in make_foreign_inspects(["native"], lambda _: None)
+    (gas,) = (each for each in load_usable_dialects() if each.name == "gas")
+    assert "gpu.intel.com/i915" in gas.resources.counts
 
 
 def test_a_broken_dialect_stops_nobody_who_does_not_name_it(acme, caplog):
