@@ -25,6 +25,7 @@ _COMMANDS = {
     "hardware-check": "accelkit.node.hardware_check.command:hardware_check",
     "inspect": "accelkit.inspection.command:inspect",
     "node-agent": "accelkit.node.command:node_agent",
+    "plugins": "accelkit.plugin_report.command:plugins",
     "process-scan": "accelkit.node.processes.command:process_scan",
     "renew-certificates": "accelkit.install.certificates.command:renew_certificates",
     "scheduler-keeper": "accelkit.scheduler.keeper_command:scheduler_keeper",

@@ -30,7 +30,7 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.annotations import Granted, write_container_limits
 from accelkit.vendors.pod_reading import CardPod
 
@@ -65,7 +65,7 @@ class Binder:
         api: ApiClient,
         ledger: Ledger,
         feed: LedgerFeed,
-        policy: Policy,
+        policy: AnyPolicy,
         *,
         opens_at: float = -math.inf,
         container_limits: bool = False,

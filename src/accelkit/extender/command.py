@@ -13,7 +13,7 @@ from accelkit.extender.listen import parse_listen, parse_reads
 from accelkit.extender.service import ExtenderOptions, run
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.units import parse_unit
-from accelkit.placement.policies import Policy
+from accelkit.plugins.policies import list_policy_names, load_policy
 from accelkit.serving.tls import CLIENT_NAME, Listen
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -38,7 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--policy",
-    type=click.Choice([each.value for each in Policy]),
+    type=click.Choice(list_policy_names()),
     default="binpack",
     show_default=True,
     help="How cards and nodes that fit are ranked.",
@@ -136,7 +136,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     options = ExtenderOptions(
         address,
         parse_unit(unit),
-        Policy(policy),
+        load_policy(policy),
         dialects,
         kubeconfig,
         replica,

@@ -7,14 +7,15 @@ any other status only the number. Everything else answers 4xx or 503 with {"erro
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 
 import msgspec
 
 from accelkit import __version__
-from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotReadyError
+from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotReadyError, PluginError
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import ForeignInspect
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
@@ -24,8 +25,11 @@ from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResul
 from accelkit.inspection.inspection import assemble, is_worth_showing, view_node
 from accelkit.kube.listing import UNREADABLE
 from accelkit.ledger.ledger import Ledger
+from accelkit.logs import RepeatLog
 from accelkit.serving.server import Headers, Reply
 from accelkit.vendors.dialects import list_extender_paths
+
+log = logging.getLogger(__name__)
 
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
@@ -41,6 +45,7 @@ class Routes:
         metrics: counted here, shown at /metrics.
         readiness: says whether the verbs are answered here and now.
         foreign: who answers inspect below the paths of other systems, by prefix.
+        dialects: names of those in use.
     """
 
     def __init__(
@@ -52,15 +57,17 @@ class Routes:
         *,
         readiness: Readiness,
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
+        dialects: Collection[str] = (),
     ) -> None:
         # Ours answers at the root; these are where the extenders that we replace answered.
-        self._prefixes = list_extender_paths()
+        self._prefixes = list_extender_paths(dialects)
         self._foreign = foreign
         self._readiness = readiness
         self._ledger = ledger
         self._verbs = verbs
         self._binder = binder
         self._metrics = metrics
+        self._repeats = RepeatLog(log)
         self._args = msgspec.json.Decoder(Args)
         self._binding = msgspec.json.Decoder(BindingArgs)
         self._encode = msgspec.json.Encoder().encode
@@ -127,7 +134,7 @@ class Routes:
         try:
             self._readiness.check_current()
             result = await self._verbs.filter(self._args.decode(body))
-        except NotReadyError as exc:
+        except (NotReadyError, PluginError) as exc:
             result = FilterResult(Error=str(exc))
         except (*UNREADABLE, BadArgsError) as exc:
             result = FilterResult(Error=f"accelkit cannot use the arguments of filter: {exc}")
@@ -141,6 +148,11 @@ class Routes:
         except (*UNREADABLE, BadArgsError) as exc:
             self._metrics.errors.labels("prioritize").inc()
             return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
+        except PluginError as exc:
+            # kube-scheduler goes on without our scores, and shows nobody why.
+            self._repeats.warn(str(exc), str(exc))
+            self._metrics.errors.labels("prioritize").inc()
+            return self._refuse(500, str(exc))
 
     async def _bind(self, body: bytes) -> Reply:
         result = BindingResult()

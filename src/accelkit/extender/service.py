@@ -29,7 +29,9 @@ from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
+from accelkit.plugins.catalogue import describe_plugins
+from accelkit.plugins.interface import DIALECTS, POLICIES
 from accelkit.serving.server import HeadServer, HttpServer
 from accelkit.serving.tls import Listen
 from accelkit.vendors.dialects import load_dialects
@@ -53,7 +55,7 @@ class ExtenderOptions:
 
     listen: Listen
     unit_bytes: int
-    policy: Policy
+    policy: AnyPolicy
     dialects: tuple[str, ...]
     kubeconfig: Path | None = None
     replica: Replica | None = None
@@ -73,6 +75,8 @@ async def run(options: ExtenderOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
+        log.info("uses the %s", name)
     connection = load_connection(options.kubeconfig)
     # Reviews of readers have connections of their own, so that no Binding waits for them.
     reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
@@ -154,6 +158,7 @@ class _Service:
             metrics,
             readiness=self._readiness,
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
+            dialects=options.dialects,
         )
         self._server = HttpServer(options.listen, self._routes.handle)
         self._probes = (

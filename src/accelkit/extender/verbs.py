@@ -15,13 +15,15 @@ import msgspec
 from accelkit.errors import BadArgsError
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
 from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy, score_node
+from accelkit.placement.plugged_policies import PluggedPolicy
+from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy, choose_policy, score_node
 from accelkit.vendors.dialects import Dialect
 
 log = logging.getLogger(__name__)
@@ -46,11 +48,11 @@ class Verbs:
         policy: ranks cards and nodes where the pod does not say.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: Policy) -> None:
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
         self._ledger = ledger
         self._feed = feed
         self._verdicts = ShapeVerdicts(ledger)
-        self._scores = {each: _Scores(each) for each in Policy}
+        self._scores = {each: _Scores(each) for each in (*Policy, policy)}
         self._repeats = RepeatLog(log)
         self.policy = policy
 
@@ -130,14 +132,14 @@ class Verbs:
         result.FailedNodes = {name: text for name in names if name != node} or None
         return result
 
-    def _policy_of(self, request: PodRequest) -> Policy:
-        return Policy(request.containers[0].policy or self.policy)
+    def _policy_of(self, request: PodRequest) -> AnyPolicy:
+        return choose_policy(request.containers[0].policy, self.policy)
 
 
 class _Scores:
     """The score of each node under one policy, kept while the nodes do not change."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: AnyPolicy) -> None:
         self._policy = policy
         self._by_name: dict[str, HostPriority] = {}
         self._tick = -1
@@ -150,10 +152,15 @@ class _Scores:
         if self._tick != table.tick:
             for row in table.find_changed_rows(self._tick).tolist():
                 if (entry := ledger.find_node_at(row)) is not None:
-                    score = score_node(self._policy, float(table.used_fraction[row]))
+                    score = self._score(entry, float(table.used_fraction[row]))
                     self._by_name[entry.name] = HostPriority(entry.name, score)
             self._tick = table.tick
         return self._by_name
+
+    def _score(self, entry: NodeEntry, used_fraction: float) -> int:
+        if isinstance(self._policy, PluggedPolicy):
+            return self._policy.score_node(entry.list_card_states(), MAX_SCORE)
+        return score_node(self._policy, used_fraction)
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:

@@ -17,7 +17,7 @@ from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
-from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
+from accelkit.vendors.dialects import list_dialect_names, load_dialects, load_own_dialect
 
 INSPECTION_VERSION = 1
 
@@ -222,7 +222,7 @@ def _state(entry: NodeEntry) -> str:
 def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
-    sentence = load_dialect("native").format_misfit(entry.problem)
+    sentence = load_own_dialect("native").format_misfit(entry.problem)
     # Some sentences hold the detail already, and each holds an empty one.
     return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 

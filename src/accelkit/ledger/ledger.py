@@ -25,7 +25,7 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.charges import count_charges
 from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 from accelkit.texts import shorten
 
 
@@ -76,7 +76,7 @@ class Ledger:
             for name in self._nodes.keys() - set(names):
                 self.drop_node(name)
 
-    def reserve(self, pod: PodRef, node: str, request: PodRequest, policy: Policy) -> Assignment:
+    def reserve(self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy) -> Assignment:
         """Choose cards and hold them until the Binding's outcome is known; the same pod and node again changes nothing.
 
         Raises:
@@ -98,7 +98,7 @@ class Ledger:
             return placed
 
     def place(
-        self, entry: NodeEntry, request: PodRequest, policy: Policy, budget: Budget | None = None
+        self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
     ) -> Assignment | Misfit:
         """Choose cards on a node without holding them; a misfit says whether the empty node would do.
 

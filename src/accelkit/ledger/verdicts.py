@@ -21,7 +21,7 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 
 FITTING: Final = -1
 
@@ -46,7 +46,7 @@ class ShapeVerdict:
     """
 
     request: PodRequest
-    policy: Policy
+    policy: AnyPolicy
     fits: set[str] = field(default_factory=set)
     failing: dict[str, int] = field(default_factory=dict)
     reasons: list[Misfit] = field(default_factory=list)
@@ -93,9 +93,9 @@ class ShapeVerdicts:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._shapes: OrderedDict[tuple[PodRequest, Policy], ShapeVerdict] = OrderedDict()
+        self._shapes: OrderedDict[tuple[PodRequest, AnyPolicy], ShapeVerdict] = OrderedDict()
 
-    def judge(self, request: PodRequest, policy: Policy) -> ShapeVerdict:
+    def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
         """Return the verdict on every node the ledger knows, as of now, but for the stale ones.
 
         Callers change nothing; `judge_stale` judges the others.

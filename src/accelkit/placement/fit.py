@@ -25,7 +25,8 @@ from accelkit.placement.budget import Budget, limit_steps
 from accelkit.placement.charges import CardTally
 from accelkit.placement.demand import Demand, list_demands
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy, rank_card
+from accelkit.placement.plugged_policies import PluggedPolicy
+from accelkit.placement.policies import AnyPolicy, choose_policy, rank_card
 
 
 class CardState(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +50,7 @@ def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
 
 
 def place(
-    states: Sequence[CardState], request: PodRequest, policy: Policy, budget: Budget | None = None
+    states: Sequence[CardState], request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
 ) -> Assignment | Misfit:
     """Choose cards for every container of a pod, or say why they do not fit.
 
@@ -75,7 +76,7 @@ def place(
 class _Search:
     """One depth-first search; the tallies hold what the containers before the current one have taken."""
 
-    def __init__(self, states: Sequence[CardState], request: PodRequest, policy: Policy, limit: int) -> None:
+    def __init__(self, states: Sequence[CardState], request: PodRequest, policy: AnyPolicy, limit: int) -> None:
         self.steps = 0
         self._limit = limit
         self._states = states
@@ -147,7 +148,7 @@ class _Search:
         if len(fitting) < container.cards or (missing and len(pool) <= container.cards):
             self._note(depth, self._why(container))
             return
-        fitting.sort(key=lambda i: rank_card(self._policy_of(container), self._rank_bytes(container, i), i))
+        fitting = self._rank(container, fitting)
         if len(pool) > container.cards:
             # Only whole cards come here; the kubelet draws from the pool as it likes, so every draw must do.
             if missing or not self._agree(container, pool, together=container.cards > 1):
@@ -249,8 +250,12 @@ class _Search:
         if depth > self._deepest:
             self._deepest, self._reason = depth, misfit
 
-    def _policy_of(self, container: ContainerRequest) -> Policy:
-        return Policy(container.policy) if container.policy else self._policy
+    def _rank(self, container: ContainerRequest, fitting: list[int]) -> list[int]:
+        """Return the cards that fit in the order in which the policy takes them."""
+        policy = choose_policy(container.policy, self._policy)
+        if isinstance(policy, PluggedPolicy):
+            return policy.order_cards(fitting, self._states, self._tallies, container)
+        return sorted(fitting, key=lambda i: rank_card(policy, self._rank_bytes(container, i), i))
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
         # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.

@@ -6,7 +6,9 @@ The extender, the device plugin's preferred allocation and the benchmarks call t
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
+
+from accelkit.placement.plugged_policies import PluggedPolicy
 
 MAX_SCORE: Final = 10  # the extender API's MaxExtenderPriority
 
@@ -16,6 +18,15 @@ class Policy(StrEnum):
 
     BINPACK = "binpack"
     SPREAD = "spread"
+
+
+# What ranks: a policy of accelkit's own, or one of another distribution.
+AnyPolicy: TypeAlias = Policy | PluggedPolicy
+
+
+def choose_policy(named: str, default: AnyPolicy) -> AnyPolicy:
+    """Return the policy that a container names, which is one of accelkit's own, else the cluster's."""
+    return Policy(named) if named else default
 
 
 def rank_card(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:

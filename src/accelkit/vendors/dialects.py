@@ -1,10 +1,12 @@
 """Reads dialects: the resource names and sentences of a system whose pods we read.
 
-Our own is `native`. A dialect is a YAML file in `data/dialects`; texts it does not give are the common ones below.
+Our own is `native`. A dialect is a YAML file in `data/dialects`, or in a plug-in; texts it does not give are the common
+ones below.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
@@ -14,12 +16,17 @@ from typing import Final
 import msgspec
 from ruamel.yaml import YAML
 
-from accelkit.errors import ProfileError
+from accelkit.errors import PluginError, ProfileError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.plugins.catalogue import find_plugin, list_plugin_names
+from accelkit.plugins.documents import read_document
+from accelkit.plugins.interface import DIALECTS
 from accelkit.texts import shorten
 from accelkit.vendors.annotations import Annotations
 from accelkit.vendors.inspect_formats import InspectFormat
+
+log = logging.getLogger(__name__)
 
 _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
     {
@@ -166,10 +173,19 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return pattern.format(cards=misfit.cards, detail=shorten(misfit.detail))
 
 
+def list_own_dialect_names() -> list[str]:
+    """Return the names of accelkit's own dialects, sorted."""
+    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+
+
 def list_dialect_names(*, advertised: bool = False) -> list[str]:
-    """Return the names of all dialects, sorted; with `advertised` of those that our node agent can serve."""
-    names = sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
-    return [name for name in names if load_dialect(name).advertised] if advertised else names
+    """Return the names of all dialects, sorted: accelkit's own, and those of other distributions, which stay unloaded.
+
+    With `advertised` only those that our node agent can serve, for which all are loaded.
+    """
+    if advertised:
+        return [dialect.name for dialect in load_usable_dialects() if dialect.advertised]
+    return sorted({*list_own_dialect_names(), *list_plugin_names(DIALECTS)})
 
 
 @cache
@@ -178,16 +194,62 @@ def load_dialect(name: str) -> Dialect:
 
     Raises:
         ProfileError: there is none of that name, or its file is wrong.
+        PluginError: it is another distribution's, and cannot be used.
     """
-    if name not in list_dialect_names():
+    own = list_own_dialect_names()
+    if plugin := find_plugin(DIALECTS, name, own):
+        return read_document(plugin, Dialect)
+    if name not in own:
         raise ProfileError(
-            f"there is no dialect {name!r}", next_step=f"choose one of {', '.join(list_dialect_names())}"
+            f"there is no dialect {name!r}",
+            next_step=f"choose one of {', '.join(list_dialect_names())}, or install the distribution that has it",
         )
+    return load_own_dialect(name)
+
+
+@cache
+def load_own_dialect(name: str) -> Dialect:
+    """Read one of accelkit's own dialects, whatever other distributions have under its name.
+
+    Raises:
+        ProfileError: its file is wrong.
+    """
     try:
         document = YAML(typ="safe", pure=True).load((_folder() / f"{name}.yaml").read_text())
         return msgspec.convert({**document, "name": name}, Dialect)
     except msgspec.ValidationError as exc:
         raise ProfileError(f"dialect {name} is wrong: {exc}") from exc
+
+
+def load_served_dialect(name: str) -> Dialect:
+    """Read a dialect that our node agent serves.
+
+    Raises:
+        ProfileError: there is none of that name, its file is wrong, or another system's device plugin serves it.
+        PluginError: it is another distribution's, and cannot be used.
+    """
+    dialect = load_dialect(name)
+    if not dialect.advertised:
+        raise ProfileError(
+            f"the dialect {name} is served by another system's device plugin",
+            next_step=f"choose one of {', '.join(list_dialect_names(advertised=True))}",
+        )
+    return dialect
+
+
+@cache
+def load_usable_dialects() -> tuple[Dialect, ...]:
+    """Read all dialects that can be used, by name; what cannot is logged, and pods that speak it are not read.
+
+    Where another distribution has a name of ours, ours counts.
+    """
+    found = {name: load_own_dialect(name) for name in list_own_dialect_names()}
+    for name in list_plugin_names(DIALECTS):
+        try:
+            found[name] = load_dialect(name)
+        except PluginError as exc:
+            log.error("%s", exc)  # noqa: TRY400 - it is a sentence; where it was raised says nothing more
+    return tuple(found[name] for name in sorted(found))
 
 
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
@@ -204,9 +266,13 @@ def list_assignment_keys() -> tuple[str, ...]:
     return tuple(sorted({ASSIGNMENT_ANNOTATION, *(key for each in dialects for key in each.assignment_keys)}))
 
 
-def list_extender_paths() -> tuple[str, ...]:
-    """Return the paths below which the extenders of other systems answered, each once."""
-    dialects = load_dialects(list_dialect_names())
+def list_extender_paths(in_use: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the paths below which the extenders of other systems answered, each once.
+
+    Args:
+        in_use: names of dialects that count beside accelkit's own.
+    """
+    dialects = (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(in_use))
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from accelkit.extender.routes import Routes
 from accelkit.extender.verbs import Verbs
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import Policy
 
 DEEP = b'{"Pod": {"metadata": {"uid": "u"}, "later": ' + b"[" * 90_000
@@ -28,9 +29,9 @@ async def service(world):
     return world
 
 
-def make_routes(world, foreign=MappingProxyType({})):
+def make_routes(world, foreign=MappingProxyType({}), policy=Policy.BINPACK):
     metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
-    verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
+    verbs = Verbs(world.ledger, world.feed, policy)
     return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
 
 
@@ -286,3 +287,19 @@ async def test_a_probe_is_answered_what_holds_of_the_extender(service, path):
     reply = await service.routes.handle_probe("GET", path, b"")
     assert (reply.status, reply.content_type.partition(";")[0]) == (200, "text/plain")
     assert (await service.routes.handle_probe("POST", path, b"")).status == 404
+
+
+async def test_a_policy_of_another_distribution_that_fails_is_told_to_whoever_asks_and_to_the_log(service, caplog):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    service.create(**{"accelkit.io/request": '{"c": {"compute": 1}}'})
+    failing = PluggedPolicy("tight", SimpleNamespace(rank_card=fail, score_node=fail), "acme 1.0")
+    service.routes = make_routes(service, policy=failing)
+    said = "the policy tight of acme 1.0 fails in"
+    for _ in range(2):
+        status, answer = await call(service, "POST", "/prioritize", asking(service))
+        assert (status, said in answer["error"]) == (500, True)
+    assert [each.getMessage().startswith(said) for each in caplog.records] == [True]
+    status, answer = await call(service, "POST", "/filter", asking(service))
+    assert (status, said in answer["Error"]) == (200, True)
