@@ -116,7 +116,9 @@ class Bench:
         file.write_text(config)
         options = (f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={port}")
         scheduler = cluster.make_child("kube-scheduler", [cluster.binaries.kube_scheduler, *options])
-        watching = asyncio.create_task(self._watch_binds(pods))
+        opened = asyncio.Event()
+        watching = asyncio.create_task(self._watch_binds(pods, opened))
+        await opened.wait()
         before = {name: read_cpu_seconds(child) for name, child in processes.items()}
         started = time.monotonic()
         try:
@@ -135,18 +137,23 @@ class Bench:
         rate = (pods - 1 - first) / max(times[-1] - times[first], 1e-9)
         return Round(rate, times[-1] - started, {name: 1000 * each / pods for name, each in used.items()})
 
-    async def _watch_binds(self, pods: int) -> list[float]:
-        """Return when each of so many pods was shown to be bound."""
-        page = json.loads(await self._cluster.api.get(PODS, query={"limit": "1"}))
-        version, times = page["metadata"]["resourceVersion"], list[float]()
-        query = {"watch": "1", "resourceVersion": version, "fieldSelector": "spec.nodeName!="}
-        async with self._cluster.api.stream(PODS, query=query, silence_seconds=120 + pods) as lines:
-            async for line in lines:
-                # A pod comes into view by being bound; what changes of it later is no such event.
-                if line.startswith(b'{"type":"ADDED"'):
-                    times.append(time.monotonic())
-                    if len(times) == pods:
-                        break
+    async def _watch_binds(self, pods: int, opened: asyncio.Event) -> list[float]:
+        """Return when each of so many pods was shown to be bound; `opened` is set when the watch is open or failed."""
+        times = list[float]()
+        try:
+            page = json.loads(await self._cluster.api.get(PODS, query={"limit": "1"}))
+            version = page["metadata"]["resourceVersion"]
+            query = {"watch": "1", "resourceVersion": version, "fieldSelector": "spec.nodeName!="}
+            async with self._cluster.api.stream(PODS, query=query, silence_seconds=120 + pods) as lines:
+                opened.set()
+                async for line in lines:
+                    # A pod comes into view by being bound; what changes of it later is no such event.
+                    if line.startswith(b'{"type":"ADDED"'):
+                        times.append(time.monotonic())
+                        if len(times) == pods:
+                            break
+        finally:
+            opened.set()
         return times
 
     async def run_rounds(self, ways: Sequence[str], pods: int, rounds: int) -> dict[str, list[Round]]:
