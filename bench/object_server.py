@@ -24,7 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 def serve(port: int, nodes: int, pods: int) -> None:
     """Serve on the loopback address until the process is ended; the pods are spread evenly over the nodes."""
-    web.run_app(_build(nodes, pods), host="127.0.0.1", port=port, print=lambda _: None, access_log=None)
+    quiet = {"print": lambda _: None, "access_log": None}
+    # Watches never end by themselves.
+    web.run_app(_build(nodes, pods), host="127.0.0.1", port=port, shutdown_timeout=0.1, **quiet)
 
 
 def _build(nodes: int, pods: int) -> web.Application:
