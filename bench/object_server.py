@@ -24,9 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 def serve(port: int, nodes: int, pods: int) -> None:
     """Serve on the loopback address until the process is ended; the pods are spread evenly over the nodes."""
-    quiet = {"print": lambda _: None, "access_log": None}
+    application = _build(nodes, pods)
     # Watches never end by themselves.
-    web.run_app(_build(nodes, pods), host="127.0.0.1", port=port, shutdown_timeout=0.1, **quiet)
+    web.run_app(application, host="127.0.0.1", port=port, shutdown_timeout=0.1, print=None, access_log=None)
 
 
 def _build(nodes: int, pods: int) -> web.Application:
