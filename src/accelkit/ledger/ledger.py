@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
@@ -200,6 +200,25 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._where)
+
+    def branch(self, gone: Mapping[str, str]) -> Ledger:
+        """Return a ledger of some nodes alone, as they would be without some pods; it changes nothing here.
+
+        Args:
+            gone: nodes by the UIDs of the pods that are left out.
+        """
+        other = Ledger(unit_bytes=self.unit_bytes)
+        with self._lock:
+            for name in sorted(set(gone.values()) & self._nodes.keys()):
+                left = self._nodes[name].copy_without(gone.keys())
+                entry = other._entry(name)
+                entry.inventory, entry.problem = left.inventory, left.problem
+                for held in left.holdings.values():
+                    other._hold(held)
+                for pod in left.unassigned.values():
+                    other.confirm_unassigned(pod)
+                other.table.update(entry)
+        return other
 
     def _hold(self, holding: Holding) -> None:
         self.release(holding.pod.uid)

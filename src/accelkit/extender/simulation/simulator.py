@@ -1,0 +1,212 @@
+"""Simulates what filter, prioritize and bind would do with a pod, and changes nothing.
+
+What fits, and which cards bind would choose, is asked of `Ledger.place`, the scores of prioritize itself. One
+simulation is made at a time, in turns with whatever else the process has to do; what it may search is bounded, for all
+nodes together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import BadArgsError, NotReadyError
+from accelkit.extender.simulation.outcomes import Judge, Judged, Outcome, begin_search
+from accelkit.extender.simulation.turns import Turns
+from accelkit.extender.simulation.views import NodeViews
+from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
+from accelkit.extender.wire import Args
+from accelkit.inspection.simulation import MAX_WITHOUT, NodeSimulation, Simulation, SimulationQuestion
+from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES
+from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.holding import NodeEntry
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.pod import Pod
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.situation import Terms, bound_lack
+from accelkit.placement.misfit import Misfit, MisfitReason
+
+# As filter's, for as many nodes as end within seconds; then for the changes, of which each is one search or more.
+_STEPS: Final = 20_000
+_STEPS_PER_NODE: Final = 16
+_MOST_STEPS: Final = 60_000
+_CHANGE_STEPS: Final = 20_000
+# What a node may take of it, before others have had their turn.
+_LEAST_CHANGE_STEPS: Final = 100
+# Of so many different nodes all kinds of changes are looked for, of the others one.
+_SEARCHED_THROUGH: Final = 16
+_WAIT_SECONDS: Final = 2.0
+# prioritize wants one; a pod that does not exist has none.
+_SOME_UID: Final = "simulated"
+
+
+class Simulator:
+    """Answers questions.
+
+    Args:
+        ledger: who holds what.
+        feed: reads requests in the cluster's unit.
+        verbs: whose scores and whose policy count.
+    """
+
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, verbs: Verbs) -> None:
+        self._ledger, self._feed, self._verbs = ledger, feed, verbs
+        self._turn = asyncio.Lock()
+
+    async def simulate(self, question: SimulationQuestion) -> Simulation:
+        """Answer one question.
+
+        Raises:
+            BadArgsError: it asks for too much.
+            NotReadyError: others are being answered.
+        """
+        if len(question.without) > MAX_WITHOUT:
+            raise BadArgsError(f"without names {len(question.without)} pods, at most {MAX_WITHOUT} can be")
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError as exc:
+            raise NotReadyError("another simulation is under way; ask again") from exc
+        try:
+            return await self._answer(question)
+        finally:
+            self._turn.release()
+
+    async def _answer(self, question: SimulationQuestion) -> Simulation:
+        turns = Turns()
+        gone, absent = await self._find_gone(frozenset(question.without), turns)
+        what_if = _WhatIf(self._ledger, self._ledger.branch(gone))
+        names = await self._list_names(question, turns)
+        pending = self._feed.read_pending(question.pod)
+        answer = Simulation(
+            (), "", [], self._verbs.policy.value, self._ledger.unit_bytes or DEFAULT_UNIT_BYTES, absent=absent
+        )
+        if pending is not None and pending.refusal is not None:
+            refusal = cut_reason(str(pending.refusal))
+            nodes = [NodeSimulation(name, fits=False, reason="Refused", sentence=refusal) for name in names]
+            return msgspec.structs.replace(answer, refusal=refusal, nodes=nodes)
+        if pending is None or pending.request is None:
+            return msgspec.structs.replace(answer, nodes=[NodeSimulation(name, fits=True) for name in names])
+        answer = msgspec.structs.replace(answer, request=pending.request.containers)
+        views = NodeViews(pending.request, pending.pod.dialect, self._verbs.policy)
+        held = None if question.pod.metadata.uid in gone else self._ledger.find_holding(question.pod.metadata.uid)
+        if held is not None and held.node in names:
+            return msgspec.structs.replace(answer, nodes=[views.show_held(name, held) for name in names])
+        judged = await self._judge(pending.request, what_if, names, turns)
+        spent = await self._search(pending, judged, turns)
+        scores = await self._score(question.pod, what_if, judged, turns)
+        nodes = []
+        for each in judged:
+            nodes.append(views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)))
+            await turns.rest()
+        return msgspec.structs.replace(answer, nodes=nodes, spent=spent)
+
+    async def _find_gone(self, named: frozenset[str], turns: Turns) -> tuple[dict[str, str], list[str]]:
+        """Return the nodes of the pods that are taken to be gone, by UID, and the names of those that hold no card."""
+        gone: dict[str, str] = {}
+        seen = set[str]()
+        for entry in self._ledger.list_nodes() if named else ():
+            pods = [held.pod for held in entry.holdings.values()] + [pod.pod for pod in entry.unassigned.values()]
+            for pod in pods:
+                if found := {pod.uid, str(pod)} & named:
+                    gone[pod.uid] = entry.name
+                    seen |= found
+            await turns.rest()
+        return gone, sorted(named - seen)
+
+    async def _list_names(self, question: SimulationQuestion, turns: Turns) -> list[str]:
+        if question.nodes is not None:
+            return list(dict.fromkeys(question.nodes))
+        names = []
+        for entry in self._ledger.list_nodes():
+            # Those that share nothing are not shown to readers either.
+            if entry.problem is None or entry.problem.reason not in _BARE:
+                names.append(entry.name)
+            await turns.rest()
+        return names
+
+    async def _judge(self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], turns: Turns) -> list[Judged]:
+        steps = min(_MOST_STEPS, _STEPS + _STEPS_PER_NODE * len(names))
+        judge = Judge(request, self._verbs.policy, Budget(steps))
+        judged = []
+        for name in names:
+            ledger, entry = what_if.find(name)
+            known = None if entry is None else judge.judge(ledger, entry)
+            judged.append(known or Judged(name, Outcome(UNKNOWN, ended=True), None))
+            await turns.rest()
+        return judged
+
+    async def _search(self, pending: Pending, judged: Iterable[Judged], turns: Turns) -> bool:
+        """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
+        request, policy = pending.request, self._verbs.policy
+        if request is None:
+            return False
+        budget, terms = Budget(_CHANGE_STEPS), _list_terms(pending, self._ledger.unit_bytes)
+        outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
+        outcomes.sort(key=lambda each: bound_lack(each.situation.states if each.situation else (), request.containers))
+        for outcome in outcomes:
+            begin_search(outcome, request, policy, terms, budget)
+        each_steps = max(_LEAST_CHANGE_STEPS, _CHANGE_STEPS // max(1, len(outcomes)))
+        for outcome in outcomes:
+            await _go_on(outcome, budget, turns, until=budget.steps - each_steps)
+        for outcome in outcomes:
+            if not outcome.changes:
+                await _go_on(outcome, budget, turns)
+        for outcome in outcomes[:_SEARCHED_THROUGH]:
+            while not outcome.ended and not budget.is_spent():
+                await _go_on(outcome, budget, turns)
+        return budget.is_spent()
+
+    async def _score(self, pod: Pod, what_if: _WhatIf, judged: Iterable[Judged], turns: Turns) -> Mapping[str, int]:
+        metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or _SOME_UID)
+        named = msgspec.structs.replace(pod, metadata=metadata)
+        fitting = [each.name for each in judged if not isinstance(each.outcome.placed, Misfit)]
+        here = [name for name in fitting if what_if.find(name)[0] is self._ledger]
+        there = [name for name in fitting if what_if.find(name)[0] is not self._ledger]
+        await turns.rest()
+        found = self._verbs.prioritize(Args(named, NodeNames=here))
+        found += Verbs(what_if.branch, self._feed, self._verbs.policy).prioritize(Args(named, NodeNames=there))
+        return {each.Host: each.Score for each in found}
+
+
+class _WhatIf:
+    """The ledger, but for the nodes that some pods are taken to have left."""
+
+    def __init__(self, ledger: Ledger, branch: Ledger) -> None:
+        self._ledger, self.branch = ledger, branch
+
+    def find(self, name: str) -> tuple[Ledger, NodeEntry | None]:
+        """Return a node, and the ledger that knows it."""
+        entry = self.branch.find_node(name)
+        return (self._ledger, self._ledger.find_node(name)) if entry is None else (self.branch, entry)
+
+
+_BARE: Final = frozenset({MisfitReason.NO_INVENTORY, MisfitReason.UNKNOWN_NODE})
+
+
+def _list_terms(pending: Pending, unit_bytes: int | None) -> Terms:
+    dialect = pending.pod.dialect
+    steps = (unit_bytes or DEFAULT_UNIT_BYTES,) if dialect.resources.memory else (2**20, 10**6)
+    return Terms(steps, frozenset({"same_card_as"}) if dialect.one_card_per_pod else frozenset())
+
+
+def _is_open(outcome: Outcome) -> bool:
+    return isinstance(outcome.placed, Misfit) and outcome.situation is not None
+
+
+async def _go_on(outcome: Outcome, budget: Budget, turns: Turns, *, until: int = 0) -> None:
+    """Look for one more change of a node, until the budget has no more than that left."""
+    while not outcome.ended and outcome.search is not None and budget.steps > until:
+        found = next(outcome.search, outcome)
+        if isinstance(found, Outcome):
+            # Where the budget ended it, nobody knows.
+            outcome.ended = not budget.is_spent()
+            return
+        await turns.rest()
+        if found is not None:
+            outcome.changes.append(found)
+            return
