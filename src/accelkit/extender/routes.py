@@ -169,7 +169,7 @@ class Routes:
         if len(body) > MAX_QUESTION_BYTES:
             return self._refuse(413, f"a question of more than {MAX_QUESTION_BYTES} bytes is not answered")
         try:
-            return Reply(200, self._encode(await self._simulator.simulate(self._question.decode(body))))
+            return Reply(200, await self._simulator.simulate(self._question.decode(body)))
         except (*UNREADABLE, BadArgsError) as exc:
             return self._refuse(400, f"accelkit cannot use what is asked: {exc}")
 

@@ -30,7 +30,7 @@ class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
     without: list[str] = []
 
 
-class CardRefusal(msgspec.Struct, frozen=True):
+class CardRefusal(msgspec.Struct, frozen=True, gc=False):
     """Why a container cannot have a card, all else left aside."""
 
     container: str
@@ -38,7 +38,7 @@ class CardRefusal(msgspec.Struct, frozen=True):
     sentence: str
 
 
-class CardSimulation(msgspec.Struct, frozen=True):
+class CardSimulation(msgspec.Struct, frozen=True, gc=False):
     """A card of a node that the pod does not fit.
 
     `refusals` is empty where each container for itself could have the card. The memory of a card is None where it is
@@ -49,10 +49,10 @@ class CardSimulation(msgspec.Struct, frozen=True):
     model: str
     free_bytes: int
     capacity_bytes: int | None
-    refusals: list[CardRefusal]
+    refusals: tuple[CardRefusal, ...]
 
 
-class ChangeView(msgspec.Struct, frozen=True):
+class ChangeView(msgspec.Struct, frozen=True, gc=False):
     """A change after which the pod would fit the node.
 
     Attributes:
@@ -76,7 +76,7 @@ class ChangeView(msgspec.Struct, frozen=True):
     proven: bool
 
 
-class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True):
+class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One node.
 
     Attributes:
@@ -98,13 +98,13 @@ class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     sentence: str = ""
     resolvable: bool = False
-    cards: list[CardSimulation] = []
-    changes: list[ChangeView] = []
+    cards: tuple[CardSimulation, ...] = ()
+    changes: tuple[ChangeView, ...] = ()
     searched: bool = True
 
 
-class Simulation(msgspec.Struct, frozen=True):
-    """What the extender would answer now, node by node in their order.
+class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What holds of all nodes.
 
     Attributes:
         request: what the pod asks for, as it was understood; empty where it asks for no card, or is refused.
@@ -114,11 +114,16 @@ class Simulation(msgspec.Struct, frozen=True):
         spent: whether the search for changes ended at its limit.
     """
 
-    request: tuple[ContainerRequest, ...]
-    refusal: str
-    nodes: list[NodeSimulation]
+    request: tuple[ContainerRequest, ...] = ()
+    refusal: str = ""
     policy: str
     unit_bytes: int
-    absent: list[str] = []
+    absent: tuple[str, ...] = ()
     spent: bool = False
     version: int = SIMULATION_VERSION
+
+
+class Simulation(SimulationHead, frozen=True, kw_only=True, gc=False):
+    """What the extender would answer now, node by node in their order."""
+
+    nodes: tuple[NodeSimulation, ...]

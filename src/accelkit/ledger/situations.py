@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from operator import itemgetter
+
+import msgspec
 
 from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.ledger.verdicts import describe_state
@@ -26,16 +29,17 @@ def take_situation(entry: NodeEntry) -> Situation:
     return Situation(kept.list_card_states(), tuple(holders), lambda uids: kept.copy_without(uids).list_card_states())
 
 
-def describe_likeness(entry: NodeEntry, request: PodRequest) -> object:
-    """Return what two nodes have in common where the same changes would let a pod in.
+def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
+    """Return a digest of what two nodes have in common where the same changes would let a pod in.
 
     Only identities differ: of cards, and of pods that hold the same.
     """
     if entry.unassigned or entry.inventory is None or entry.inventory.uncounted:
-        return entry.name
+        return entry.name.encode()
     places = {card.id: place for place, card in enumerate(entry.list_cards())}
     charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())
-    return entry.problem, describe_state(entry, request), tuple(charges)
+    # What is kept of thousands of nodes must not be thousands of small objects each.
+    return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
 
 
 def _read_holder(held: Holding, places: Mapping[str, int]) -> Holder:

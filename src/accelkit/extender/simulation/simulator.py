@@ -14,12 +14,12 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import BadArgsError, NotReadyError
-from accelkit.extender.simulation.outcomes import Judge, Judged, Outcome, begin_search
+from accelkit.extender.simulation.outcomes import Judge, Judged, Outcome
 from accelkit.extender.simulation.turns import Turns
 from accelkit.extender.simulation.views import NodeViews
 from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
 from accelkit.extender.wire import Args
-from accelkit.inspection.simulation import MAX_WITHOUT, NodeSimulation, Simulation, SimulationQuestion
+from accelkit.inspection.simulation import MAX_WITHOUT, NodeSimulation, SimulationHead, SimulationQuestion
 from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import NodeEntry
@@ -35,13 +35,14 @@ _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 _MOST_STEPS: Final = 60_000
 _CHANGE_STEPS: Final = 20_000
-# What a node may take of it, before others have had their turn.
-_LEAST_CHANGE_STEPS: Final = 100
+# What one node may take of it for the first change.
+_CHANGE_STEPS_PER_NODE: Final = 2_000
 # Of so many different nodes all kinds of changes are looked for, of the others one.
 _SEARCHED_THROUGH: Final = 16
 _WAIT_SECONDS: Final = 2.0
 # prioritize wants one; a pod that does not exist has none.
 _SOME_UID: Final = "simulated"
+_REFUSED: Final = "Refused"
 
 
 class Simulator:
@@ -57,8 +58,8 @@ class Simulator:
         self._ledger, self._feed, self._verbs = ledger, feed, verbs
         self._turn = asyncio.Lock()
 
-    async def simulate(self, question: SimulationQuestion) -> Simulation:
-        """Answer one question.
+    async def simulate(self, question: SimulationQuestion) -> bytes:
+        """Answer one question, with a `Simulation` as JSON.
 
         Raises:
             BadArgsError: it asks for too much.
@@ -72,38 +73,35 @@ class Simulator:
         except TimeoutError as exc:
             raise NotReadyError("another simulation is under way; ask again") from exc
         try:
-            return await self._answer(question)
+            return msgspec.json.encode(await self._answer(question, Turns()))
         finally:
             self._turn.release()
 
-    async def _answer(self, question: SimulationQuestion) -> Simulation:
-        turns = Turns()
+    async def _answer(self, question: SimulationQuestion, turns: Turns) -> _Encoded:
         gone, absent = await self._find_gone(frozenset(question.without), turns)
         what_if = _WhatIf(self._ledger, self._ledger.branch(gone))
         names = await self._list_names(question, turns)
-        pending = self._feed.read_pending(question.pod)
-        answer = Simulation(
-            (), "", [], self._verbs.policy.value, self._ledger.unit_bytes or DEFAULT_UNIT_BYTES, absent=absent
-        )
+        pending, uid = self._feed.read_pending(question.pod), question.pod.metadata.uid
+        unit_bytes = self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
+        answer = _Encoded(policy=self._verbs.policy.value, unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
         if pending is not None and pending.refusal is not None:
             refusal = cut_reason(str(pending.refusal))
-            nodes = [NodeSimulation(name, fits=False, reason="Refused", sentence=refusal) for name in names]
-            return msgspec.structs.replace(answer, refusal=refusal, nodes=nodes)
+            refused = (NodeSimulation(name, fits=False, reason=_REFUSED, sentence=refusal) for name in names)
+            return msgspec.structs.replace(answer, refusal=refusal, nodes=await _encode(refused, turns))
         if pending is None or pending.request is None:
-            return msgspec.structs.replace(answer, nodes=[NodeSimulation(name, fits=True) for name in names])
+            fitting = (NodeSimulation(name, fits=True) for name in names)
+            return msgspec.structs.replace(answer, nodes=await _encode(fitting, turns))
         answer = msgspec.structs.replace(answer, request=pending.request.containers)
         views = NodeViews(pending.request, pending.pod.dialect, self._verbs.policy)
-        held = None if question.pod.metadata.uid in gone else self._ledger.find_holding(question.pod.metadata.uid)
+        held = None if uid in gone else self._ledger.find_holding(uid)
         if held is not None and held.node in names:
-            return msgspec.structs.replace(answer, nodes=[views.show_held(name, held) for name in names])
+            kept = (views.show_held(name, held) for name in names)
+            return msgspec.structs.replace(answer, nodes=await _encode(kept, turns))
         judged = await self._judge(pending.request, what_if, names, turns)
-        spent = await self._search(pending, judged, turns)
+        spent = await self._search(pending, pending.request, judged, turns)
         scores = await self._score(question.pod, what_if, judged, turns)
-        nodes = []
-        for each in judged:
-            nodes.append(views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)))
-            await turns.rest()
-        return msgspec.structs.replace(answer, nodes=nodes, spent=spent)
+        shown = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
+        return msgspec.structs.replace(answer, nodes=await _encode(shown, turns), spent=spent)
 
     async def _find_gone(self, named: frozenset[str], turns: Turns) -> tuple[dict[str, str], list[str]]:
         """Return the nodes of the pods that are taken to be gone, by UID, and the names of those that hold no card."""
@@ -140,25 +138,28 @@ class Simulator:
             await turns.rest()
         return judged
 
-    async def _search(self, pending: Pending, judged: Iterable[Judged], turns: Turns) -> bool:
+    async def _search(self, pending: Pending, request: PodRequest, judged: Iterable[Judged], turns: Turns) -> bool:
         """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
-        request, policy = pending.request, self._verbs.policy
-        if request is None:
-            return False
+        policy = self._verbs.policy
         budget, terms = Budget(_CHANGE_STEPS), _list_terms(pending, self._ledger.unit_bytes)
+        # Changes are small where little is lacking.
+        lacks: dict[int, tuple[int, int]] = {}
         outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
-        outcomes.sort(key=lambda each: bound_lack(each.situation.states if each.situation else (), request.containers))
-        for outcome in outcomes:
-            begin_search(outcome, request, policy, terms, budget)
-        each_steps = max(_LEAST_CHANGE_STEPS, _CHANGE_STEPS // max(1, len(outcomes)))
-        for outcome in outcomes:
-            await _go_on(outcome, budget, turns, until=budget.steps - each_steps)
-        for outcome in outcomes:
-            if not outcome.changes:
-                await _go_on(outcome, budget, turns)
+        for number, outcome in enumerate(outcomes):
+            lacks[id(outcome)] = bound_lack(outcome.node.states if outcome.node else (), request.containers), number
+            await turns.rest()
+        outcomes.sort(key=lambda each: lacks[id(each)])
+        for number, outcome in enumerate(outcomes):
+            if budget.is_spent():
+                break
+            outcome.begin(request, policy, terms, budget)
+            await _go_on(outcome, budget, turns, until=budget.steps - _CHANGE_STEPS_PER_NODE)
+            if number >= _SEARCHED_THROUGH:
+                outcome.stop()
         for outcome in outcomes[:_SEARCHED_THROUGH]:
-            while not outcome.ended and not budget.is_spent():
+            while outcome.searching and not budget.is_spent():
                 await _go_on(outcome, budget, turns)
+            outcome.stop()
         return budget.is_spent()
 
     async def _score(self, pod: Pod, what_if: _WhatIf, judged: Iterable[Judged], turns: Turns) -> Mapping[str, int]:
@@ -171,6 +172,12 @@ class Simulator:
         found = self._verbs.prioritize(Args(named, NodeNames=here))
         found += Verbs(what_if.branch, self._feed, self._verbs.policy).prioritize(Args(named, NodeNames=there))
         return {each.Host: each.Score for each in found}
+
+
+class _Encoded(SimulationHead, frozen=True, kw_only=True):
+    """A `Simulation` whose nodes are encoded, each in its turn."""
+
+    nodes: list[msgspec.Raw]
 
 
 class _WhatIf:
@@ -195,18 +202,25 @@ def _list_terms(pending: Pending, unit_bytes: int | None) -> Terms:
 
 
 def _is_open(outcome: Outcome) -> bool:
-    return isinstance(outcome.placed, Misfit) and outcome.situation is not None
+    return isinstance(outcome.placed, Misfit) and outcome.node is not None
+
+
+async def _encode(nodes: Iterable[NodeSimulation], turns: Turns) -> list[msgspec.Raw]:
+    encoded, encode = [], msgspec.json.Encoder().encode
+    for node in nodes:
+        encoded.append(msgspec.Raw(encode(node)))
+        await turns.rest()
+    return encoded
 
 
 async def _go_on(outcome: Outcome, budget: Budget, turns: Turns, *, until: int = 0) -> None:
     """Look for one more change of a node, until the budget has no more than that left."""
-    while not outcome.ended and outcome.search is not None and budget.steps > until:
-        found = next(outcome.search, outcome)
-        if isinstance(found, Outcome):
+    while outcome.searching and budget.steps > until:
+        found = outcome.ask()
+        if outcome.ended:
             # Where the budget ended it, nobody knows.
             outcome.ended = not budget.is_spent()
             return
         await turns.rest()
-        if found is not None:
-            outcome.changes.append(found)
+        if found:
             return

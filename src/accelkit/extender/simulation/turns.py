@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import Final
 
-# kube-scheduler waits for one turn at most, and a simulation has a quarter of the time.
+# kube-scheduler waits for one turn at most, and a simulation has a third of the time.
 _TURN_SECONDS: Final = 0.001
-_REST_RATIO: Final = 3
+_REST_RATIO: Final = 2
 
 
 class Turns:

@@ -59,9 +59,9 @@ class NodeViews:
             containers = None if assignment is None else assignment.containers
             return NodeSimulation(judged.name, fits=True, score=score, assignment=containers)
         changes = judged.list_changes()
-        if judged.situation is None and entry is not None:
+        if judged.node is None and entry is not None:
             changes = find_change_of_node(entry, placed, self._request, self._policy, Budget(_STEPS))
-        states = judged.situation.states if judged.situation else ()
+        states = judged.node.states if judged.node else ()
         cards = {state.card.id: state.card for state in states}
         return NodeSimulation(
             judged.name,
@@ -69,9 +69,9 @@ class NodeViews:
             reason=placed.reason.value,
             sentence=self._dialect.format_misfit(placed),
             resolvable=placed.resolvable,
-            cards=list(self._show_cards(states)),
-            changes=[_show_change(change, cards, placed.detail) for change in changes],
-            searched=bool(changes) or judged.situation is None or judged.outcome.ended,
+            cards=tuple(self._show_cards(states)),
+            changes=tuple(_show_change(change, cards, placed.detail) for change in changes),
+            searched=bool(changes) or judged.node is None or judged.outcome.ended,
         )
 
     def show_held(self, name: str, held: Holding) -> NodeSimulation:
@@ -84,11 +84,11 @@ class NodeViews:
 
     def _show_cards(self, states: Sequence[CardState]) -> Iterator[CardSimulation]:
         for state in states:
-            refusals = [
+            refusals = tuple(
                 CardRefusal(container.container, reason.value, describe_card_reason(reason, state, container))
                 for container in self._distinct
                 if (reason := find_card_reason(state, container)) is not None
-            ]
+            )
             card = state.card
             capacity = None if card.memory_bytes is None else card.capacity_bytes
             yield CardSimulation(card.id, card.model, state.free_bytes, capacity, refusals)

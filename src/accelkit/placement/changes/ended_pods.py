@@ -1,20 +1,22 @@
 """Other pods of the node, as if some had ended.
 
 One pod and every pair are tried, those that free the least first; pods that hold the same are interchangeable. Where
-more have to end, all of them are taken away and given back one after the other, the small ones first: then none of
-those that are left can stay, though another set may be smaller.
+more have to end, those of the cards that are freed by the fewest are taken away, or else all, and given back one after
+the other, the small ones first: then none of those that are left can stay, though another set may be smaller.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
+from operator import itemgetter
 from typing import Final
 
 from accelkit.model.request import PodRequest
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
-from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack
+from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
 
 # Of more kinds of pods, pairs are made of those that hold the most; of more pairs, those that free the least are tried.
 _MOST_CLASSES: Final = 40
@@ -36,7 +38,41 @@ def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms
     for gone in sets:
         if _sum_up(gone) >= lack and (taken := (yield from _ask(probe, node, request, gone))):
             return _name(gone, taken, proven=len(gone) == 1 or not some)
+    fewest = _choose_fewest(node, request)
+    if (yield from _ask(probe, node, request, fewest)):
+        return (yield from _give_back(probe, node, request, fewest))
     return (yield from _give_back(probe, node, request, holders))
+
+
+def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
+    """Return the pods of the cards that are freed by the fewest; none where that is no question of cards alone."""
+    if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
+        return []
+    (container,) = request.containers
+    on_cards: dict[int, list[tuple[int, Holder]]] = {}
+    for holder in node.holders:
+        for place, charge in holder.charges or ():
+            on_cards.setdefault(place, []).append((charge.memory_bytes, holder))
+    suiting = {id(state) for state in list_suiting(node.states, container)}
+    found: list[list[Holder]] = []
+    for place, state in enumerate(node.states):
+        if id(state) in suiting:
+            lack = math.inf if container.whole else container.memory_bytes - state.free_bytes
+            found.append(_free(sorted(on_cards.get(place, ()), key=itemgetter(0), reverse=True), lack))
+    found.sort(key=lambda gone: (len(gone), _sum_up(gone)))
+    chosen = {holder.pod.uid: holder for gone in found[: container.cards] for holder in gone}
+    return sorted(chosen.values(), key=_order)
+
+
+def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
+    """Return the largest holders of a card, as many as it takes to free so much, or all."""
+    gone = []
+    for memory_bytes, holder in held:
+        if lack <= 0:
+            break
+        lack -= memory_bytes
+        gone.append(holder)
+    return gone
 
 
 def _give_back(probe: Probe, node: Situation, request: PodRequest, holders: Sequence[Holder]) -> Search[Change | None]:

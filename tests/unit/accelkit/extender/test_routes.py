@@ -12,6 +12,7 @@ from accelkit.errors import InventoryError
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.routes import Routes
+from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -31,7 +32,9 @@ async def service(world):
 def make_routes(world, foreign=MappingProxyType({})):
     metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
     verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
-    return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
+    simulator = Simulator(world.ledger, world.feed, verbs)
+    of = {"simulator": simulator, "readiness": world.readiness, "foreign": foreign}
+    return Routes(world.ledger, verbs, world.binder, metrics, **of)
 
 
 async def call(service, method, path, body=b""):
