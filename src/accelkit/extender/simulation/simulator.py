@@ -34,7 +34,8 @@ from accelkit.placement.misfit import Misfit, MisfitReason
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 _MOST_STEPS: Final = 60_000
-_CHANGE_STEPS: Final = 20_000
+_CHANGE_STEPS: Final = 5_000
+_MOST_CHANGE_STEPS: Final = 20_000
 # What one node may take of it for the first change.
 _CHANGE_STEPS_PER_NODE: Final = 2_000
 # Of so many different nodes all kinds of changes are looked for, of the others one.
@@ -141,7 +142,8 @@ class Simulator:
     async def _search(self, pending: Pending, request: PodRequest, judged: Iterable[Judged], turns: Turns) -> bool:
         """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
         policy = self._verbs.policy
-        budget, terms = Budget(_CHANGE_STEPS), _list_terms(pending, self._ledger.unit_bytes)
+        steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
+        budget, terms = Budget(steps), _list_terms(pending, self._ledger.unit_bytes)
         # Changes are small where little is lacking.
         lacks: dict[int, tuple[int, int]] = {}
         outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
