@@ -139,7 +139,7 @@ class Simulator:
             await turns.rest()
         return judged
 
-    async def _search(self, pending: Pending, request: PodRequest, judged: Iterable[Judged], turns: Turns) -> bool:
+    async def _search(self, pending: Pending, request: PodRequest, judged: Sequence[Judged], turns: Turns) -> bool:
         """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
         policy = self._verbs.policy
         steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
