@@ -80,7 +80,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Take what has come, up to the bound; beyond it the connection is not read any more."""
-        if self._left is not None:
+        # Nothing is what the library itself gives, to go on with what it has not taken apart yet.
+        if self._left is not None and data:
             data = data[: self._left]
             self._left -= len(data)
             if not self._left and isinstance(self.transport, asyncio.ReadTransport):
