@@ -91,11 +91,17 @@ class Ledger:
             entry = self._nodes.get(node)
             if entry is None:
                 raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
-            placed = self.place(entry, request, policy)
+            placed = self.choose(entry, request, policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
             self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
             return placed
+
+    def choose(
+        self, entry: NodeEntry, request: PodRequest, policy: Policy, budget: Budget | None = None
+    ) -> Assignment | Misfit:
+        """Choose the very cards that a reservation would, without holding them."""
+        return self.place(entry, request, policy, budget)
 
     def place(
         self, entry: NodeEntry, request: PodRequest, policy: Policy, budget: Budget | None = None

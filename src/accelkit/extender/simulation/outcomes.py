@@ -168,7 +168,7 @@ class Judge:
     def _place(self, ledger: Ledger, entry: NodeEntry) -> Assignment | Misfit:
         if entry.problem is None and self._budget.is_spent():
             return TOO_COMPLEX
-        return ledger.place(entry, self._request, self._policy, self._budget)
+        return ledger.choose(entry, self._request, self._policy, self._budget)
 
 
 def find_change_of_node(

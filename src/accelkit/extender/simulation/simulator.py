@@ -1,6 +1,6 @@
 """Simulates what filter, prioritize and bind would do with a pod, and changes nothing.
 
-What fits, and which cards bind would choose, is asked of `Ledger.place`, the scores of prioritize itself. One
+What fits, and which cards bind would choose, is asked of `Ledger.choose`, the scores of prioritize itself. One
 simulation is made at a time, in turns with whatever else the process has to do; what it may search is bounded, for all
 nodes together.
 """
@@ -84,7 +84,7 @@ class Simulator:
         names = await self._list_names(question, turns)
         pending, uid = self._feed.read_pending(question.pod), question.pod.metadata.uid
         unit_bytes = self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
-        answer = _Encoded(policy=self._verbs.policy.value, unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
+        answer = _Encoded(policy=str(self._verbs.policy), unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
         if pending is not None and pending.refusal is not None:
             refusal = cut_reason(str(pending.refusal))
             refused = (NodeSimulation(name, fits=False, reason=_REFUSED, sentence=refusal) for name in names)

@@ -6,15 +6,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from accelkit.model.request import PodRequest
+import msgspec
+
+from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.reductions import replace_containers
 from accelkit.placement.changes.situation import Situation, Terms
 
+# What is no constraint: who asks, for how much, and how cards that fit are ranked.
+_OTHERS: Final = frozenset({"container", "kind", "cards", "memory_bytes", "compute", "whole", "policy"})
+# What is tried first: where a card lies matters less than which it is.
+_FIRST: Final = ("numa", "link", "same_card_as", "model")
 # What stands in a request that has it not, in the order in which they are tried.
 _NONE: Final[Mapping[str, object]] = MappingProxyType(
-    {"numa": "", "link": "", "same_card_as": "", "model": "", "allowed": frozenset(), "denied": frozenset()}
+    {
+        field.name: field.default
+        for field in sorted(
+            msgspec.structs.fields(ContainerRequest),
+            key=lambda field: _FIRST.index(field.name) if field.name in _FIRST else len(_FIRST),
+        )
+        if field.name not in _OTHERS
+    }
 )
 # Said once for all containers of a pod.
 _OF_PODS: Final = frozenset({"allowed", "denied"})
