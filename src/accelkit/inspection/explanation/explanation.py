@@ -10,7 +10,7 @@ import msgspec
 from accelkit.errors import ServiceError
 from accelkit.inspection.explanation.extender import Extender
 from accelkit.inspection.explanation.pods import PodInQuestion, SchedulerWords
-from accelkit.inspection.explanation.sentences import describe_answer
+from accelkit.inspection.explanation.sentences import describe_answer, describe_smallest
 from accelkit.inspection.inspection import NodeView
 from accelkit.inspection.simulation import Simulation, SimulationQuestion
 from accelkit.model.pod import Pod
@@ -37,7 +37,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
     Attributes:
         state: `pending`, `bound` or `ended`.
-        answer: the same in a sentence or two, with the smallest change that would let it in.
+        answer: the same in a sentence.
+        smallest_change: what would let it in, over all nodes; empty where that is no question.
         node: where it is bound.
         shares: what it holds there.
         scheduler: kube-scheduler's own words; None where it has bound the pod.
@@ -50,6 +51,7 @@ class Explanation(msgspec.Struct, frozen=True):
     uid: str
     state: str
     answer: str
+    smallest_change: str = ""
     node: str = ""
     shares: list[HeldShare] = []
     scheduler: SchedulerWords | None = None
@@ -76,13 +78,14 @@ async def explain_pod(
     metadata, who = pod.metadata, f"Pod {pod.ref}"
     if pod.terminal:
         answer = f"{who} is not pending: it has ended ({pod.status.phase}), and holds no card."
-        return Explanation(metadata.namespace, metadata.name, metadata.uid, "ended", answer, pod.spec.node_name)
+        return Explanation(metadata.namespace, metadata.name, metadata.uid, "ended", answer, node=pod.spec.node_name)
     if pod.spec.node_name:
         return await _explain_bound(pod, extender)
     simulation = await extender.simulate(SimulationQuestion(pod, list(nodes) or None, list(without)))
     return Explanation(
         *(metadata.namespace, metadata.name, metadata.uid, "pending"),
         describe_answer(who, simulation, named=bool(nodes), without=without),
+        describe_smallest(simulation),
         scheduler=found.words,
         simulation=simulation,
         without=list(without),
@@ -92,7 +95,10 @@ async def explain_pod(
 async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
     node, metadata = pod.spec.node_name, pod.metadata
     shares: list[HeldShare] = []
-    sentence = "it asks for no card"
+    if not _asks(pod):
+        answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and asks for no card."
+        return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node)
+    sentence = "the extender knows of no card that it holds"
     try:
         inspection = await extender.inspect(node)
     except ServiceError as exc:
@@ -104,10 +110,8 @@ async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
             sentence = f"it holds {'; '.join(map(_describe_share, shares))}"
         elif unassigned:
             sentence = f"it holds cards, but which is not known: {unassigned[0].problem}"
-        elif _asks(pod):
-            sentence = "the extender knows of no card that it holds"
     answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and {sentence}."
-    return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node, shares)
+    return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node, shares=shares)
 
 
 def _asks(pod: Pod) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from accelkit.inspection.simulation import ChangeView, NodeSimulation, Simulation
+from accelkit.inspection.simulation import ChangeView, Simulation
 from accelkit.model.request import ContainerRequest
 from accelkit.model.units import format_bytes
 
@@ -13,7 +13,7 @@ _MOST_CARDS_NAMED: Final = 8
 
 
 def describe_answer(who: str, simulation: Simulation, *, named: bool, without: Sequence[str] = ()) -> str:
-    """Return whether the pod would fit, and by which smallest change, in a sentence or two.
+    """Return whether the pod would fit, in a sentence.
 
     Args:
         who: the pod.
@@ -41,19 +41,21 @@ def describe_answer(who: str, simulation: Simulation, *, named: bool, without: S
             "own words."
         )
     none = f"none of the {where} has room for it" if len(nodes) > 1 else f"the only {where[2:]} has no room for it"
-    verb = "would be" if without else "is"
-    return f"{who} {verb} pending: {none}. {describe_smallest(nodes, spent=simulation.spent)}"
+    return f"{who} {'would be' if without else 'is'} pending: {none}."
 
 
-def describe_smallest(nodes: Iterable[NodeSimulation], *, spent: bool) -> str:
-    """Return the smallest change over all nodes, in a sentence."""
+def describe_smallest(simulation: Simulation) -> str:
+    """Return the smallest change over all nodes, in a sentence; empty where the pod fits or no change would help."""
+    nodes = simulation.nodes
+    if not simulation.request or not nodes or any(node.fits for node in nodes):
+        return ""
     found = [(node.changes[0].order, number, node) for number, node in enumerate(nodes) if node.changes]
     if found:
         _, _, node = min(found, key=lambda each: each[:2])
-        return f"Smallest change: {describe_change(node.changes[0], node.name)}."
-    if spent:
-        return "Which change would let it in was not found before the search ended at its limit."
-    return "No single change was found that would let it in."
+        return describe_change(node.changes[0], node.name)
+    if simulation.spent:
+        return "none was found before the search ended at its limit"
+    return "none was found: no single one would let it in"
 
 
 def describe_change(change: ChangeView, node: str) -> str:

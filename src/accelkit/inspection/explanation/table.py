@@ -28,6 +28,8 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
         every: whether each node is listed by itself.
     """
     parts = [Text(explanation.answer, style="bold")]
+    if explanation.smallest_change:
+        parts.append(Text(f"Smallest change: {explanation.smallest_change}.", style="bold"))
     if explanation.scheduler is not None:
         parts.append(Text(_describe_words(explanation.scheduler)))
     simulation = explanation.simulation
