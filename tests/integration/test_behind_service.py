@@ -109,16 +109,16 @@ async def test_who_may_read_his_pod_has_it_explained(installation, extender):
         async def explained():
             return installation.run(asker, "explain", name).stdout.splitlines()
 
+        less = "20 GiB less memory for container main (80 GiB instead of 100 GiB)"
+        change = f"{less}: card {extender}-0 of {extender} would take it"
         assert await until(explained) == [
             f"Pod default/{name} is pending: the only node that shares cards has no room for it.",
-            "Smallest change: 20 GiB less memory for container main (80 GiB instead of 100 GiB): "
-            f"card {extender}-0 of {extender} would take it.",
+            f"Smallest change: {change}.",
             "kube-scheduler has not said anything of it yet; the pod's schedulerName is none.",
             "Container main asks for 100 GiB of one card.",
             "",
             f"1 node: insufficient accelkit.io/memory in one card ({extender})",
-            "  change: 20 GiB less memory for container main (80 GiB instead of 100 GiB): "
-            f"card {extender}-0 of {extender} would take it",
+            f"  change: {change}",
             f"  cards of {extender}:",
             f"    {extender}-0  80 GiB of 80 GiB free, 100 GiB asked for",
         ]
@@ -139,9 +139,6 @@ async def test_who_may_not_create_asks_nothing(installation, extender):
         headers = {"X-Accelkit-Token": token}
         answer = await api.post(f"{PROXY}/simulate", {"pod": {"metadata": {}}}, headers=headers)
         assert [node["name"] for node in json.loads(answer)["nodes"]] == [extender]
-        with pytest.raises(ApiError) as raised:
-            await api.post(f"{PROXY}/simulate", {"pod": {"metadata": {"name": "x" * 2**18}}}, headers=headers)
-        assert raised.value.status == 413
 
 
 async def test_who_has_no_right_learns_which_role_has_it(installation, extender):
