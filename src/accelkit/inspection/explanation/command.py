@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from accelkit.output import output_option, print_value
 _FILE = click.Path(path_type=Path, dir_okay=False)
 # A simulation takes its time, so that kube-scheduler need not.
 _SECONDS = 60.0
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @click.command("explain", short_help="Say why a pod is pending, and what would let it in.")
@@ -29,7 +31,7 @@ _SECONDS = 60.0
 @click.option(
     "--without",
     multiple=True,
-    metavar="NAMESPACE/POD",
+    metavar="[NAMESPACE/]POD",
     help="As if this pod were gone; its UID will do, too. May be repeated.",
 )
 @click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
@@ -55,11 +57,12 @@ def explain(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Say why a POD is pending: for each node and card the reason, and which smallest change would let it in."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
+    gone = [each if "/" in each or _UID.fullmatch(each) else f"{namespace}/{each}" for each in without]
 
     async def ask(at: Address | None) -> Explanation:
         async with ApiClient(load_connection(kubeconfig), timeout_seconds=_SECONDS) as api:
             found = await read_pod_in_question(api, namespace, pod)
-            return await explain_pod(found, Extender(api, at, house, service), nodes=nodes, without=without)
+            return await explain_pod(found, Extender(api, at, house, service), nodes=nodes, without=gone)
 
     explanation = asyncio.run(ask(at))
     print_value(explanation, output, lambda: build_explanation_table(explanation, every=every))

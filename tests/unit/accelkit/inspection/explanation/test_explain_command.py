@@ -116,6 +116,14 @@ def test_what_would_be_without_some_pods(explained, run):
     assert "Pod team/other holds no card, so nothing is free without it." in shown
 
 
+def test_a_pod_without_a_namespace_is_one_beside_it(explained, run):
+    explained.node("node-1")
+    explained.pod(8)
+    uid = "0a1b2c3d-0000-4000-8000-00000000000f"
+    run("--without", "other", "--without", "team/x", "--without", uid)
+    assert explained.questions[-1]["without"] == ["d/other", "team/x", uid]
+
+
 def test_programs_read_json_or_yaml(explained, run):
     explained.node("node-1", 10, 12)
     explained.pod(8, said=SAID)
