@@ -18,8 +18,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 GIB = 2**30
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 NODES = "/api/v1/nodes"
-# node-3 has no cards, and no agent.
-ALL = ("node-1", "node-2", "node-3")
 
 
 def explain(cluster, name, *arguments):
@@ -63,21 +61,30 @@ async def annotate_node(cluster, node, **annotations):
 
 
 async def test_the_event_has_the_very_sentences_of_each_node(cluster):
-    await cluster.create_pod("too-large", node=None, memory=40)
+    asked = {"accelkit.io/request": '{"main": {"model": "sim-32g"}}'}
+    await cluster.create_pod("too-large", node=None, memory=40, annotations=asked)
     event, condition = await read_event(cluster, "too-large"), await cluster.refused("too-large")
-    shown = explain(cluster, "too-large", *on(*ALL))
+    shown = explain(cluster, "too-large")
     assert shown["state"] == "pending"
     assert shown["scheduler"] == {"scheduler": "default-scheduler", "reason": "Unschedulable", "message": condition}
-    sentences = [node["sentence"] for node in shown["simulation"]["nodes"]]
-    assert len(set(sentences)) == 2
-    for sentence in set(sentences):
-        assert f"{sentences.count(sentence)} {sentence}" in event
+    sentences = {node["name"]: node["sentence"] for node in shown["simulation"]["nodes"]}
+    assert sentences == {
+        "node-1": "no card of model sim-32g",
+        "node-2": "insufficient accelkit.io/memory in one card",
+    }
+    for sentence in sentences.values():
+        assert f"1 {sentence}" in event
+        assert f"1 {sentence}" in condition
+    # What kube-scheduler knows itself of a node is never asked of the extender.
+    assert "1 Insufficient accelkit.io/memory" in event
     table = cluster.sandbox.command("explain", "too-large").stdout
     assert table.startswith("Pod default/too-large is pending: none of the 2 nodes that share cards has room for it.\n")
     assert (
         "Smallest change: 8 GiB less memory for container main (32 GiB instead of 40 GiB): card sim-node-2-2" in table
     )
     assert f"kube-scheduler (Unschedulable): {condition}" in table
+    bare = explain(cluster, "too-large", *on("node-3"))["simulation"]["nodes"][0]
+    assert (bare["sentence"], bare["changes"][0]["kind"]) == ("node has no accelkit inventory", "node_shared")
 
 
 async def test_with_so_much_less_memory_a_copy_is_bound_to_the_card_that_was_named(cluster):
