@@ -20,6 +20,7 @@ _COMMANDS = {
     "config-manager": "accelkit.scheduler.command:config_manager",
     "discover": "accelkit.node.discover_command:discover_command",
     "examples": "accelkit.examples.command:examples",
+    "explain": "accelkit.inspection.explanation.command:explain",
     "extender": "accelkit.extender.command:extender",
     "host-files": "accelkit.node.host_files:host_files",
     "hardware-check": "accelkit.node.hardware_check.command:hardware_check",

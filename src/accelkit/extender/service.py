@@ -19,8 +19,10 @@ from accelkit.extender.readiness import Readiness
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
 from accelkit.extender.routes import Routes
+from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.waking.waker import Waker
+from accelkit.inspection.simulation import MAX_QUESTION_BYTES
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
@@ -151,11 +153,13 @@ class _Service:
             if options.wake
             else None
         )
+        verbs = Verbs(ledger, feed, options.policy)
         self._routes = Routes(
             ledger,
-            Verbs(ledger, feed, options.policy),
+            verbs,
             self._binder,
             metrics,
+            simulator=Simulator(ledger, feed, verbs),
             readiness=self._readiness,
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
             dialects=options.dialects,
@@ -201,7 +205,13 @@ class _Service:
         if options.reads is None or endpoint is None:
             return None
         reader = Reader(self._routes, Reviewer(reviews, endpoint.namespace, endpoint.service))
-        return HeadServer(options.reads, reader.handle, connections=_READ_CONNECTIONS, header_bytes=_READ_HEADER_BYTES)
+        return HeadServer(
+            options.reads,
+            reader.handle,
+            connections=_READ_CONNECTIONS,
+            header_bytes=_READ_HEADER_BYTES,
+            body_bytes=MAX_QUESTION_BYTES,
+        )
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods):

@@ -35,7 +35,7 @@ _STEPS_PER_NODE: Final = 16
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
 
-_UNKNOWN = Misfit(MisfitReason.UNKNOWN_NODE)
+UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
 _node_name = msgspec.json.Decoder(NamedObject)
 
 
@@ -69,7 +69,7 @@ class Verbs:
         names, whole = _nodes(args)
         pending = self._feed.read_pending(args.Pod)
         if pending is not None and pending.refusal is not None:
-            reason = _cut(str(pending.refusal))
+            reason = cut_reason(str(pending.refusal))
             self._log(pending, len(names), 0, started, lambda: {reason: len(names)})
             return _refuse_all(names, reason, whole)
         if pending is None or pending.request is None:
@@ -184,7 +184,7 @@ def _answer(names: list[str], whole: list[msgspec.Raw] | None, fits: Sequence[bo
 
 
 def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:
-    unknown = verdict.assign_number(_UNKNOWN)
+    unknown = verdict.assign_number(UNKNOWN)
     return {name: verdict.failing.get(name, unknown) for name in names}
 
 
@@ -208,7 +208,8 @@ def _count_reasons(verdict: ShapeVerdict, failing: Mapping[str, int]) -> Mapping
     return counts
 
 
-def _cut(reason: str) -> str:
+def cut_reason(reason: str) -> str:
+    """Return as much of a reason as is answered."""
     return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 

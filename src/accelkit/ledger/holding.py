@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -145,6 +145,17 @@ class NodeEntry:
             for share in more:
                 use.add(Charge(share.memory_bytes, share.compute, share.whole), +1)
         return use
+
+    def copy_without(self, uids: Collection[str]) -> NodeEntry:
+        """Return the node as it would be without some pods; what happens to it later does not show."""
+        uses = {card: replace(use) for card, use in self.uses.items()}
+        holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
+        unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
+        states = None if uids else self._states
+        other = NodeEntry(self.name, self.row, self.inventory, self.problem, uses, holdings, unassigned, states)
+        for uid in self.holdings.keys() & uids:
+            other.charge(self.holdings[uid].charges.items(), -1)
+        return other
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
         """Count a pod's charges in (+1) or out (-1)."""

@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
@@ -91,11 +91,17 @@ class Ledger:
             entry = self._nodes.get(node)
             if entry is None:
                 raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
-            placed = self.place(entry, request, policy)
+            placed = self.choose(entry, request, policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
             self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
             return placed
+
+    def choose(
+        self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
+    ) -> Assignment | Misfit:
+        """Choose the very cards that a reservation would, without holding them."""
+        return self.place(entry, request, policy, budget)
 
     def place(
         self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
@@ -200,6 +206,25 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._where)
+
+    def branch(self, gone: Mapping[str, str]) -> Ledger:
+        """Return a ledger of some nodes alone, as they would be without some pods; it changes nothing here.
+
+        Args:
+            gone: nodes by the UIDs of the pods that are left out.
+        """
+        other = Ledger(unit_bytes=self.unit_bytes)
+        with self._lock:
+            for name in sorted(set(gone.values()) & self._nodes.keys()):
+                left = self._nodes[name].copy_without(gone.keys())
+                entry = other._entry(name)
+                entry.inventory, entry.problem = left.inventory, left.problem
+                for held in left.holdings.values():
+                    other._hold(held)
+                for pod in left.unassigned.values():
+                    other.confirm_unassigned(pod)
+                other.table.update(entry)
+        return other
 
     def _hold(self, holding: Holding) -> None:
         self.release(holding.pod.uid)

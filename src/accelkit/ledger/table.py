@@ -131,8 +131,9 @@ class Table:
         elif container.cards > self._free.shape[1]:
             fits = possible = np.zeros(len(rows), dtype=np.bool_)
         else:
-            nth, amount = container.cards - 1, max(1, container.memory_bytes)
-            fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= amount
+            nth, amount = container.cards - 1, container.memory_bytes
+            # A card without memory to share takes nobody, not even one who asks for none.
+            fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= max(1, amount)
         codes = np.where(fits, FITS, np.where(possible, FULL, NEVER)).astype(np.int8)
         codes[~self._known[rows]] = PROBLEM
         return codes

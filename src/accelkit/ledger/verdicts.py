@@ -176,7 +176,7 @@ class ShapeVerdicts:
         """Return the number of the verdict on a node; None where the budget did not suffice for one."""
         if entry.problem is not None:
             return verdict.assign_number(entry.problem)
-        key = _state_key(entry, verdict.request)
+        key = describe_state(entry, verdict.request)
         if key not in verdict.by_state:
             if budget.is_spent():
                 return None
@@ -190,7 +190,8 @@ class ShapeVerdicts:
         return verdict.by_state[key]
 
 
-def _state_key(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
+def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
+    """Return all that decides whether a node's cards can take a request."""
     # Identities do not matter for whether a pod fits, unless links name them; then it is their places that do.
     links: list[object] = []
     if any(container.link for container in request.containers):

@@ -386,7 +386,7 @@ def test_whoever_inspects_may_use_one_port_of_one_service_and_one_account():
         "apiGroups": [""],
         "resources": ["services/proxy"],
         "resourceNames": [name_read_port("e")],
-        "verbs": ["get"],
+        "verbs": ["get", "create"],
     }
     token = {"resources": ["serviceaccounts/token"], "resourceNames": [INSPECTOR], "verbs": ["create"]}
     assert roles == {INSPECTOR: [read], f"{INSPECTOR}-user": [read, {"apiGroups": [""], **token}]}

@@ -12,6 +12,7 @@ from accelkit.errors import InventoryError
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.routes import Routes
+from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -32,7 +33,9 @@ async def service(world):
 def make_routes(world, foreign=MappingProxyType({}), policy=Policy.BINPACK):
     metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
     verbs = Verbs(world.ledger, world.feed, policy)
-    return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
+    simulator = Simulator(world.ledger, world.feed, verbs)
+    of = {"simulator": simulator, "readiness": world.readiness, "foreign": foreign}
+    return Routes(world.ledger, verbs, world.binder, metrics, **of)
 
 
 async def call(service, method, path, body=b""):
@@ -123,6 +126,9 @@ async def test_a_binding_without_a_uid_is_refused(service):
         ("GET", "/another/inspect", 404),
         ("GET", "/inspect/nowhere", 404),
         ("GET", "/inspect/", 404),
+        ("GET", "/simulate", 405),
+        ("PUT", "/simulate", 405),
+        ("POST", "/simulates", 404),
     ],
 )
 async def test_what_is_not_there_is_refused_with_a_sentence(service, method, path, status):
