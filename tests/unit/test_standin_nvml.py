@@ -57,7 +57,7 @@ def test_a_card_is_what_the_state_says(cards, tmp_path):
         first = nvml.find_card("00000000:3B:00.0")
         assert nvml.find_card("0000:99:00.0") is None
     assert first == NvmlCard(
-        cards.cards[0].uuid, "NVIDIA H200", 0, 141 * GIB, GIB, linked=frozenset({SECOND}), switched=True
+        cards.cards[0].uuid, "NVIDIA H200", 0, 141 * GIB, GIB, linked={SECOND: 1}, switched=True
     )
 
 

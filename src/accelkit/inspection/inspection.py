@@ -13,6 +13,7 @@ from accelkit.kube.paths import NODES, PODS
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import CardUse, Holding, NodeEntry, UnassignedPod
 from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import MOVING
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Node, Pod, find_address
@@ -62,6 +63,20 @@ class CardView(msgspec.Struct, frozen=True):
     enforcement: str = ""
 
 
+class CardSetView(msgspec.Struct, frozen=True):
+    """A container that holds several cards, and by how many pairs of them each connection is had, the strongest first.
+
+    `links` is empty where nobody knows the connections.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    cards: tuple[str, ...]
+    links: dict[str, int]
+
+
 class UnassignedPodView(msgspec.Struct, frozen=True):
     """A pod that holds cards of a node without an assignment that says which."""
 
@@ -85,7 +100,8 @@ class Totals(msgspec.Struct, frozen=True):
 class NodeView(msgspec.Struct, frozen=True):
     """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory).
 
-    `address` is empty where it was not asked for; `former_units` are those that pods were given devices in before.
+    `address` is empty where it was not asked for; `former_units` are those that pods were given devices in before;
+    `sets` are the containers that hold several cards.
     """
 
     name: str
@@ -97,6 +113,7 @@ class NodeView(msgspec.Struct, frozen=True):
     totals: Totals
     address: str = ""
     former_units: tuple[FormerUnit, ...] = ()
+    sets: tuple[CardSetView, ...] = ()
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -111,7 +128,7 @@ class Inspection(msgspec.Struct, frozen=True):
 def view_node(entry: NodeEntry) -> NodeView:
     """Return one node as people see it."""
     shares: dict[str, list[ShareView]] = {}
-    for held in sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name)):
+    for held in _sort(entry.holdings.values()):
         for card, share in _shares(held):
             shares.setdefault(card, []).append(share)
     cards = [_card(card, entry.find_use(card.id), shares.pop(card.id, [])) for card in entry.list_cards()]
@@ -125,6 +142,7 @@ def view_node(entry: NodeEntry) -> NodeView:
         [_view_unassigned(pod) for pod in entry.unassigned.values()],
         _sum(cards),
         former_units=entry.inventory.former_units if entry.inventory else (),
+        sets=tuple(each for held in _sort(entry.holdings.values()) for each in _list_sets(entry, held)),
     )
 
 
@@ -184,6 +202,18 @@ def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:
                     *(share.memory_bytes, share.compute, share.whole, held.stage.value),
                 ),
             )
+
+
+def _sort(holdings: Iterable[Holding]) -> list[Holding]:
+    return sorted(holdings, key=lambda held: (held.pod.namespace, held.pod.name))
+
+
+def _list_sets(entry: NodeEntry, held: Holding) -> Iterable[CardSetView]:
+    links, pod = entry.describe_links(held.assignment), held.pod
+    for container, shares in held.assignment.containers.items():
+        if len(shares) > 1 and container != MOVING:
+            cards = tuple(share.card for share in shares)
+            yield CardSetView(pod.namespace, pod.name, pod.uid, container, cards, links.get(container, {}))
 
 
 def _card(card: Card, use: CardUse | None, shares: list[ShareView]) -> CardView:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.inspection.inspection import CardView, Inspection, NodeView, ShareView, Totals
+from accelkit.inspection.inspection import CardSetView, CardView, Inspection, NodeView, ShareView, Totals
 from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
@@ -44,8 +44,15 @@ def _node(node: NodeView) -> Iterator[Text]:
         yield _card(card, width)
         for share in card.shares:
             yield _share(share, width, name_width)
+    for cards in node.sets:
+        yield Text(f"  {cards.namespace}/{cards.pod} {cards.container}: {_describe_set(cards)}", "bright_black")
     for pod in node.unassigned:
         yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which is not known: {pod.problem}", "yellow")
+
+
+def _describe_set(cards: CardSetView) -> str:
+    pairs = ", ".join(f"{count} by {name}" for name, count in cards.links.items())
+    return f"{len(cards.cards)} cards, " + (f"pairs {pairs}" if pairs else "connections unknown")
 
 
 def _card(card: CardView, width: int) -> Text:

@@ -28,6 +28,7 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.WHOLE_CARDS: "insufficient free cards",
         MisfitReason.COMPUTE: "insufficient compute on {cards} card(s)",
         MisfitReason.MODEL: "no card of model {detail}",
+        MisfitReason.CARD_MEMORY: "fewer than {cards} cards of {detail}",
         MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
         MisfitReason.REUSE: (
             "container {detail} cannot take over the devices of an init container that lie on several cards"
