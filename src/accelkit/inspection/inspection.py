@@ -18,7 +18,7 @@ from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
-from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, Dialect, list_served_dialects, load_dialect
 
 INSPECTION_VERSION = 1
 
@@ -174,9 +174,20 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
         ApiError: the API server refused or did not answer.
         ServiceError: there is no such node.
     """
+    return (await read_cluster(api, node=node))[0]
+
+
+async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Inspection, tuple[Dialect, ...]]:
+    """Do the same, and return the dialects in which pods were read too.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: there is no such node.
+    """
     ledger = Ledger()
-    feed = LedgerFeed(ledger, load_dialects(list_dialect_names(advertised=True)))
     nodes, _ = await list_all(api, NODES, Node)
+    dialects = list_served_dialects(each.find_annotation(ADVERTISED_ANNOTATION) or "" for each in nodes)
+    feed = LedgerFeed(ledger, dialects)
     feed.replace_nodes(nodes)
     addresses = {each.metadata.name: find_address(each.status.addresses or ()) for each in nodes}
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
@@ -184,11 +195,11 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     if node is None:
         found = view(ledger.list_nodes())
         named = [msgspec.structs.replace(each, address=addresses.get(each.name, "")) for each in found.nodes]
-        return msgspec.structs.replace(found, nodes=named)
+        return msgspec.structs.replace(found, nodes=named), dialects
     entry = ledger.find_node(node)
     if entry is None:
         raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
-    return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))])
+    return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))]), dialects
 
 
 def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice
 from typing import Final
 
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest
 from accelkit.placement.likeness import may_be_together
-from accelkit.placement.topology.groups import GroupSearch
+from accelkit.placement.topology.groups import GroupSearch, may_be_groups
 from accelkit.placement.topology.links import CardLinks
 from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.wanted import Wanted
 
 # So many of the best sets are tried before others: mostly the first one does.
 _BEST_SETS: Final = 8
+# So many sets of cards of an init container are compared with the groups of a container after it.
+_MOST_DRAWS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,16 @@ class LinkedSets:
 
     def list_grouped(self, container: ContainerRequest) -> Iterator[tuple[int, ...]]:
         """Yield the sets in which the container's groups are near each other, as it wants them."""
-        # From a pool of more cards the kubelet draws as it likes, and it knows no groups.
-        if self.links is None or len(self.pool) > container.cards:
+        if self.links is None:
             return
         memory = [card.memory_bytes or 0 for card in self.cards]
+        if len(self.pool) > container.cards:
+            # The kubelet draws from the pool as it likes, so every draw must do.
+            draws = list(islice(combinations(sorted(self.pool), container.cards), _MOST_DRAWS + 1))
+            fits = len(draws) <= _MOST_DRAWS and set(self.fitting) >= set(self.pool)
+            if fits and all(may_be_groups(self.links, memory, container.groups, _mask(draw)) for draw in draws):
+                yield from draws
+            return
         required, empty = _mask(self.pool), _mask(self.empty)
         search = GroupSearch(self.links, memory, empty, required, self._list_ranks(), self.spend)
         yield from search.find(container.groups, _mask(self.fitting))

@@ -27,6 +27,8 @@ _IMPOSSIBLE: Final = -1
 
 def seek_set(links: CardLinks, wanted: Wanted) -> tuple[int, ...] | None:
     """Return a possible set that no exchange of one card betters; None where none was found."""
+    if wanted.required & ~wanted.free or wanted.required.bit_count() > wanted.count:
+        return None
     search, best = _Search(links, wanted), None
     seeds = [list_cards(wanted.required)] if wanted.required else [(card,) for card in search.list_seeds(wanted.count)]
     for seed in seeds:

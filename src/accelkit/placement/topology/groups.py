@@ -16,6 +16,8 @@ from accelkit.placement.topology.ranking import count_steps, rank_sets
 from accelkit.placement.topology.set_tables import MOST_CARDS
 from accelkit.placement.topology.wanted import Wanted, list_cards
 
+# What it may take to find out whether cards are in the groups that were asked for.
+_STEPS: Final = 2_000
 _LEAST_WEIGHTS: Final = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}
 
 
@@ -88,6 +90,26 @@ class GroupSearch:
         """Return the free cards that are so near to all others."""
         weights, cards = self.links.weights, list_cards(others)
         return sum(1 << card for card in list_cards(free) if all(weights[card][o] >= least for o in cards if o != card))
+
+
+def may_be_groups(links: CardLinks, memory: Sequence[int], groups: Sequence[CardGroup], chosen: int) -> bool:
+    """Whether cards are the groups that are wanted, in some order; True where that takes too long to find out.
+
+    Args:
+        links: the connections of the node's cards.
+        memory: the memory of each card in bytes, 0 where it is unknown.
+        groups: those that are wanted.
+        chosen: the cards, as a bit mask.
+    """
+    left = _STEPS
+
+    def spend(steps: int) -> bool:
+        nonlocal left
+        left -= steps
+        return left > 0
+
+    search = GroupSearch(links, memory, 0, chosen, (), spend)
+    return next(search.find(groups, chosen), None) is not None or left <= 0
 
 
 def _list_all(wanted: Wanted, free: int, missing: int, chosen: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

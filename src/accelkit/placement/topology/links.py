@@ -53,8 +53,9 @@ _NEARNESS: Final[Mapping[str, tuple[int, str]]] = {
     Nearness.UNKNOWN: (1, "unknown"),
     Nearness.CROSS_NUMA: (0, "other NUMA node"),
 }
+_FABRICS: Final = (Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED)
 # The matrix says that there is a link, and the cards say which.
-_UNNAMED: Final = frozenset(_NEARNESS[each][1] for each in (Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED))
+_UNNAMED: Final = frozenset(_NEARNESS[each][1] for each in _FABRICS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,9 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
         return None
     fits = len(topology) == len(cards) and all(len(row) == len(cards) for row in topology)
     kinds = frozenset((link.kind, link.count) for card in cards for link in card.links)
-    if fits and (named := _name_letters(kinds)) is not None:
+    linked_letters = sum(row.count(letter) for row in topology for letter in _FABRICS)
+    complete = fits and linked_letters == sum(len(card.links) for card in cards)
+    if complete and (named := _name_letters(kinds)) is not None:
         # The matrix says it all, and is the same for all nodes of a kind.
         return _build(tuple(topology), (), named)
     places = {card.id: place for place, card in enumerate(cards)}
@@ -97,7 +100,7 @@ def find_links(cards: Sequence[Card], topology: Sequence[str] = ()) -> CardLinks
     return _build(rows, linked, ())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _name_letters(kinds: frozenset[tuple[str, int]]) -> tuple[tuple[str, str], ...] | None:
     """Return the kind of link that each letter of the matrix stands for; None where it does not say enough."""
     letters = [FABRICS.get(kind) for kind, _ in kinds]
@@ -106,7 +109,7 @@ def _name_letters(kinds: frozenset[tuple[str, int]]) -> tuple[tuple[str, str], .
     return tuple((FABRICS[kind], kind) for kind, _ in kinds)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _build(
     rows: tuple[str, ...],
     linked: tuple[tuple[tuple[int, str, int], ...], ...],
@@ -128,12 +131,12 @@ def _build(
     return _intern(tuple(tuple(w for w, _ in row) for row in found), tuple(tuple(n for _, n in row) for row in found))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _intern(weights: Weights, names: Names) -> CardLinks:
     return CardLinks(weights, names)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def restrict(links: CardLinks, places: tuple[int, ...]) -> CardLinks:
     """Return the connections of some of the cards, in this order."""
     return _intern(
