@@ -83,8 +83,9 @@ def apply_groups(
     for name, found in asked.items():
         limit = requests[name].cards if name in own else 0
         if found.cards > limit:
+            cards = f"{found.cards} card{'' if found.cards == 1 else 's'}"
             raise RequestError(
-                f"{key} asks for {found.cards} cards for container {name}, whose limit {names.counts[0]} is {limit}",
+                f"{key} asks for {cards} for container {name}, whose limit {names.counts[0]} is {limit}",
                 next_step="set the limit to the number of its cards: it is what the kubelet gives",
             )
     policy = Policy.TOPOLOGY.value if _read_topology(info, names) else ""
