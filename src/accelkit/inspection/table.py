@@ -5,12 +5,12 @@ Lines and not a table of rich: such a table fits itself into 80 columns where ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accelkit.inspection.inspection import CardSetView, CardView, Inspection, NodeView, ShareView, Totals
+from accelkit.inspection.inspection import CardView, Inspection, NodeView, ShareView, Totals
 from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
@@ -45,14 +45,15 @@ def _node(node: NodeView) -> Iterator[Text]:
         for share in card.shares:
             yield _share(share, width, name_width)
     for cards in node.sets:
-        yield Text(f"  {cards.namespace}/{cards.pod} {cards.container}: {_describe_set(cards)}", "bright_black")
+        name = f"{cards.namespace}/{cards.pod} [{cards.container}]"
+        yield Text(f"  {name} has {len(cards.cards)} cards, {_describe_links(cards.links)}", "bright_black")
     for pod in node.unassigned:
         yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which is not known: {pod.problem}", "yellow")
 
 
-def _describe_set(cards: CardSetView) -> str:
-    pairs = ", ".join(f"{count} by {name}" for name, count in cards.links.items())
-    return f"{len(cards.cards)} cards, " + (f"pairs {pairs}" if pairs else "connections unknown")
+def _describe_links(links: Mapping[str, int]) -> str:
+    pairs = ", ".join(f"{count} by {name}" for name, count in links.items())
+    return f"pairs: {pairs}" if pairs else "nobody knows their connections"
 
 
 def _card(card: CardView, width: int) -> Text:
