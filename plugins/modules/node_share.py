@@ -79,7 +79,7 @@ options:
     type: str
   dialect:
     description:
-      - Dialect whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun).
+      - Dialect whose resources the node agents serve, as V(native), V(gcushare), V(aliyun) or V(kubegpu).
       - Nodes without the label of that system get it too, and lose it on removal.
     type: str
     default: native
