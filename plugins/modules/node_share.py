@@ -79,7 +79,7 @@ options:
     type: str
   dialect:
     description:
-      - Dialect whose resources the node agents serve, as V(native), V(gcushare), V(aliyun), or that of a plug-in.
+      - Dialect whose resources the node agents serve, as V(native), V(gcushare), V(aliyun), V(kubegpu), or a plug-in's.
       - Nodes without the label of that system get it too, and lose it on removal.
     type: str
     default: native

@@ -151,10 +151,8 @@ class Binder:
                 (args.PodUID, args.Node, error), lambda: Facts("not bound", pod=pod, **values, error=error)
             )
         elif log.isEnabledFor(logging.INFO):
-            held = self._ledger.find_holding(args.PodUID)
-            containers = {} if held is None else held.assignment.containers
-            seconds = time.monotonic() - started
-            log.info(Facts("bound", pod=pod, **values, containers=containers, seconds=seconds))
+            held, seconds = self._ledger.describe_holding(args.PodUID), time.monotonic() - started
+            log.info(Facts("bound", pod=pod, **values, **held, seconds=seconds))
 
     async def _bind(self, args: BindingArgs) -> None:
         if (wait := self._opens_at - time.monotonic()) > 0:

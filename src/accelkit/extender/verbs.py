@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, filterfalse
 from typing import Final
@@ -17,6 +17,7 @@ from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.link_scores import score_links
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.request import PodRequest
@@ -34,6 +35,8 @@ _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
+# So many shapes of requests are scored at once.
+_MOST_SCORES: Final = 32
 
 UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
 _node_name = msgspec.json.Decoder(NamedObject)
@@ -52,7 +55,7 @@ class Verbs:
         self._ledger = ledger
         self._feed = feed
         self._verdicts = ShapeVerdicts(ledger)
-        self._scores = {each: _Scores(each) for each in (*Policy, policy)}
+        self._scores: OrderedDict[object, _Scores] = OrderedDict()
         self._repeats = RepeatLog(log)
         self.policy = policy
 
@@ -119,7 +122,7 @@ class Verbs:
         pending = self._feed.read_pending(args.Pod)
         if pending is None or pending.request is None:
             return [HostPriority(name, 0) for name in names]
-        scores = self._scores[self._policy_of(pending.request)].read(self._ledger)
+        scores = self._find_scores(pending.request).read(self._ledger)
         try:
             return list(map(scores.__getitem__, names))
         except KeyError:
@@ -133,14 +136,29 @@ class Verbs:
         return result
 
     def _policy_of(self, request: PodRequest) -> AnyPolicy:
-        return choose_policy(request.containers[0].policy, self.policy)
+        return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self.policy)
+
+    def _find_scores(self, request: PodRequest) -> _Scores:
+        policy = self._policy_of(request)
+        # Topology looks for what the pod asks for on each node, the others at the node alone.
+        asked = request if policy is Policy.TOPOLOGY else None
+        if (policy, asked) not in self._scores and len(self._scores) >= _MOST_SCORES:
+            self._scores.popitem(last=False)
+        found = self._scores.setdefault((policy, asked), _Scores(policy, asked))
+        self._scores.move_to_end((policy, asked))
+        return found
 
 
 class _Scores:
-    """The score of each node under one policy, kept while the nodes do not change."""
+    """The score of each node under one policy, kept while the nodes do not change.
 
-    def __init__(self, policy: AnyPolicy) -> None:
-        self._policy = policy
+    Args:
+        policy: scores them.
+        request: what it scores them for; None where it looks at the nodes alone.
+    """
+
+    def __init__(self, policy: AnyPolicy, request: PodRequest | None) -> None:
+        self._policy, self._request = policy, request
         self._by_name: dict[str, HostPriority] = {}
         self._tick = -1
         self._epoch = 0
@@ -149,18 +167,20 @@ class _Scores:
         table = ledger.table
         if self._epoch != table.epoch:
             self._by_name, self._tick, self._epoch = {}, -1, table.epoch
+        used = table.used_fraction
         if self._tick != table.tick:
             for row in table.find_changed_rows(self._tick).tolist():
                 if (entry := ledger.find_node_at(row)) is not None:
-                    score = self._score(entry, float(table.used_fraction[row]))
-                    self._by_name[entry.name] = HostPriority(entry.name, score)
+                    self._by_name[entry.name] = HostPriority(entry.name, self._score(entry, float(used[row])))
             self._tick = table.tick
         return self._by_name
 
     def _score(self, entry: NodeEntry, used_fraction: float) -> int:
         if isinstance(self._policy, PluggedPolicy):
             return self._policy.score_node(entry.list_card_states(), MAX_SCORE)
-        return score_node(self._policy, used_fraction)
+        if self._request is None:
+            return score_node(self._policy, used_fraction)
+        return score_links(entry, self._request, used_fraction)
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:

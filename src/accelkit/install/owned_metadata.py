@@ -9,14 +9,13 @@ from typing import Final
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import Dialect, list_dialect_names, load_dialect, load_own_dialect
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, Dialect, list_dialect_names, load_dialect, load_own_dialect
 
 SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")
 # The label of another system that we have set on the node; one that was there before is not ours to remove.
 SHARED_AS: Final = "accelkit.io/shared-as"
-# Resources of other systems that our agents advertise, or have advertised: elsewhere the same names are not ours.
-ADVERTISED: Final = "accelkit.io/advertised"
+ADVERTISED: Final = ADVERTISED_ANNOTATION
 # The unit in which pods of the node were given memory before accelkit took it over.
 FORMER_UNIT: Final = "accelkit.io/former-unit"
 SHARED: Final = "true"

@@ -25,7 +25,8 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.charges import count_charges
 from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
-from accelkit.placement.policies import AnyPolicy
+from accelkit.placement.policies import AnyPolicy, Policy
+from accelkit.placement.topology.links import CardLinks
 from accelkit.texts import shorten
 
 
@@ -101,10 +102,17 @@ class Ledger:
         self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
     ) -> Assignment | Misfit:
         """Choose the very cards that a reservation would, without holding them."""
-        return self.place(entry, request, policy, budget)
+        # How the cards are connected matters to who gets them, not to whether they fit.
+        topology = any((each.policy or policy) == Policy.TOPOLOGY for each in request.containers)
+        return self.place(entry, request, policy, budget, links=entry.find_links() if topology else None)
 
     def place(
-        self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
+        self,
+        entry: NodeEntry,
+        request: PodRequest,
+        policy: AnyPolicy,
+        budget: Budget | None = None,
+        links: CardLinks | None = None,
     ) -> Assignment | Misfit:
         """Choose cards on a node without holding them; a misfit says whether the empty node would do.
 
@@ -113,12 +121,13 @@ class Ledger:
         with self._lock:
             if entry.problem is not None:
                 return entry.problem
-            placed = place(entry.list_card_states(), request, policy, budget)
+            grouped = entry.find_links() if any(container.groups for container in request.containers) else None
+            placed = place(entry.list_card_states(), request, policy, budget, links or grouped)
             if isinstance(placed, Assignment):
                 return placed
             if placed.reason is MisfitReason.TOO_COMPLEX:
                 return Misfit(placed.reason, resolvable=False)
-            alone = place(build_empty_states(entry.list_cards()), request, policy, budget)
+            alone = place(build_empty_states(entry.list_cards()), request, policy, budget, grouped)
             if isinstance(alone, Assignment):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
@@ -186,6 +195,15 @@ class Ledger:
         with self._lock:
             node = self._where.get(uid)
             return None if node is None else self._nodes[node].holdings.get(uid)
+
+    def describe_holding(self, uid: str) -> dict[str, object]:
+        """Return, for a log, the shares of a pod's containers, and what connects the cards of those with several."""
+        with self._lock:
+            held = self.find_holding(uid)
+            if held is None:
+                return {"containers": {}}
+            containers, links = held.assignment.containers, self._nodes[held.node].describe_links(held.assignment)
+            return {"containers": containers} | ({"links": links} if links else {})
 
     def find_node(self, name: str) -> NodeEntry | None:
         """Return a node's entry; callers read it and change nothing."""

@@ -33,7 +33,8 @@ def is_simple(request: PodRequest) -> bool:
         return False
     container = request.containers[0]
     constraints = (container.model, container.same_card_as, container.link, container.numa, container.compute)
-    return not any((*constraints, container.allowed, container.denied))
+    rest = (container.allowed, container.denied, container.min_memory_bytes, container.groups)
+    return not any((*constraints, *rest))
 
 
 class Table:

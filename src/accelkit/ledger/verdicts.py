@@ -197,6 +197,8 @@ def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
     if any(container.link for container in request.containers):
         places = {card.id: place for place, card in enumerate(entry.list_cards())}
         links = [tuple((places.get(link.to), link.kind) for link in card.links) for card in entry.list_cards()]
+    if any(container.groups for container in request.containers):
+        links.append(entry.find_links())
     return (
         *links,
         *(

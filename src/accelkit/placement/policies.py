@@ -14,10 +14,15 @@ MAX_SCORE: Final = 10  # the extender API's MaxExtenderPriority
 
 
 class Policy(StrEnum):
-    """BINPACK fills used cards and nodes first, so that whole cards stay free; SPREAD keeps neighbours apart."""
+    """BINPACK fills used cards and nodes first, so that whole cards stay free; SPREAD keeps neighbours apart.
+
+    TOPOLOGY takes the cards that are connected best and leaves the others so; `placement.topology` ranks sets and nodes
+    for it. Where nobody knows the connections it is BINPACK.
+    """
 
     BINPACK = "binpack"
     SPREAD = "spread"
+    TOPOLOGY = "topology"
 
 
 # What ranks: a policy of accelkit's own, or one of another distribution.
@@ -31,7 +36,7 @@ def choose_policy(named: str, default: AnyPolicy) -> AnyPolicy:
 
 def rank_card(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:
     """Sort key of a card that fits: the smallest is taken first, ties by the node's own numbering."""
-    return (free_bytes if policy is Policy.BINPACK else -free_bytes, index)
+    return (-free_bytes if policy is Policy.SPREAD else free_bytes, index)
 
 
 def score_node(policy: Policy, used_fraction: float) -> int:
@@ -40,4 +45,4 @@ def score_node(policy: Policy, used_fraction: float) -> int:
     The first step is kept for "not used at all": one small share on a large node must tell it from an empty one.
     """
     packed = 0 if used_fraction <= 0 else 1 + round((MAX_SCORE - 1) * min(1.0, used_fraction))
-    return packed if policy is Policy.BINPACK else MAX_SCORE - packed
+    return MAX_SCORE - packed if policy is Policy.SPREAD else packed

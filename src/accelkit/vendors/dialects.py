@@ -25,6 +25,11 @@ from accelkit.plugins.interface import DIALECTS
 from accelkit.texts import shorten
 from accelkit.vendors.annotations import Annotations
 from accelkit.vendors.inspect_formats import InspectFormat
+from accelkit.vendors.profiles import is_plugin_resource
+
+# Resources of other systems that our agents advertise on a node, or have advertised: elsewhere the same names are not
+# ours.
+ADVERTISED_ANNOTATION: Final = "accelkit.io/advertised"
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +40,7 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.WHOLE_CARDS: "insufficient free cards",
         MisfitReason.COMPUTE: "insufficient compute on {cards} card(s)",
         MisfitReason.MODEL: "no card of model {detail}",
+        MisfitReason.CARD_MEMORY: "fewer than {cards} cards of {detail}",
         MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
         MisfitReason.REUSE: (
             "container {detail} cannot take over the devices of an init container that lie on several cards"
@@ -92,6 +98,28 @@ class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_card: str
 
 
+class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An annotation in which pods ask for whole cards in nested groups, and the words of its resources.
+
+    Attributes:
+        annotation: its key.
+        prefixes: how the names of groups and cards begin.
+        socket: what stands before the name of a group of cards of one socket.
+        switch: the same, of cards below the same PCI switches.
+        card: what stands before the name of a card.
+        counts: the resources that count cards, the limit first.
+        topology: the resource that says whether the best connected cards are sought: 1, or 0 for any.
+    """
+
+    annotation: str
+    prefixes: tuple[str, ...]
+    socket: str
+    switch: str
+    card: str
+    counts: tuple[str, ...]
+    topology: str
+
+
 class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The folder of the services' logs, and the names of their files without `.log`."""
 
@@ -132,6 +160,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         plugin_writes: whether these are written by a device plugin that is not ours.
         environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that bound the choice of cards.
+        groups: an annotation with nested groups of cards; None where it has none.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
         unhealthy_cards: where it lists the bad cards of nodes; None where it does not.
         extender_path: the path below which its extender answered; empty for none.
@@ -149,11 +178,17 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugin_writes: bool = False
     environment: dict[str, str] = {}
     pod_rules: PodRules | None = None
+    groups: GroupNames | None = None
     disabled_cards: str = ""
     unhealthy_cards: UnhealthyCards | None = None
     extender_path: str = ""
     inspect: InspectFormat | None = None
     name: str = ""
+
+    @property
+    def cards_are_ours(self) -> bool:
+        """Whether no other device plugin gives cards by the resources of this dialect."""
+        return not any(map(is_plugin_resource, self.resources.asking))
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:
@@ -165,7 +200,8 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The annotations of pods that it reads."""
         rules = self.pod_rules
         bounds = (rules.allow, rules.deny, rules.same_card) if rules else ()
-        return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds))
+        groups = (self.groups.annotation,) if self.groups else ()
+        return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds, *groups))
 
     def format_misfit(self, misfit: Misfit) -> str:
         """Return the sentence a user reads for a misfit; what users wrote is shortened, since each node repeats it."""
@@ -250,6 +286,20 @@ def load_usable_dialects() -> tuple[Dialect, ...]:
         except PluginError as exc:
             log.error("%s", exc)  # noqa: TRY400 - it is a sentence; where it was raised says nothing more
     return tuple(found[name] for name in sorted(found))
+
+
+def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
+    """Return the dialects in which the pods of a cluster are read where nobody says which are in use.
+
+    Those that our node agents can serve; where another device plugin may give cards by the same resources, only if ours
+    do it here.
+
+    Args:
+        advertised: the annotation `accelkit.io/advertised` of each node, empty where it has none.
+    """
+    ours = {name for text in advertised for name in text.split(",")}
+    dialects = load_dialects(list_dialect_names(advertised=True))
+    return tuple(each for each in dialects if each.cards_are_ours or not ours.isdisjoint(each.resources.asking))
 
 
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
