@@ -34,9 +34,9 @@ def placed(monkeypatch):
     counted = SimpleNamespace(calls=0, most=0)
     place = probe_module.place
 
-    def count(states, request, policy, budget=None):
+    def count(states, request, policy, budget=None, *links):
         before = budget.steps
-        found = place(states, request, policy, budget)
+        found = place(states, request, policy, budget, *links)
         counted.calls += 1
         counted.most = max(counted.most, before - budget.steps)
         return found
