@@ -1,7 +1,8 @@
 """filter and prioritize against a floor: the same HTTP server, the same decoding, the same reply encoded, no decision.
 
 Ledger and floor live in one server process; the client alternates between them, so that the machine's noise meets both.
-`shapes` asks for another amount each time, `same` always for the same one, `busy` changes a node before each request.
+`shapes` asks for another amount each time, `same` always for the same one, `busy` changes a node before each request,
+and so does `linked`, for a pod of the policy topology.
 Prints JSON: milliseconds of a round trip at the median and the 99th percentile, CPU milliseconds of the server, and
 ratios to the floor.
 """
@@ -126,11 +127,13 @@ def measure_at(nodes: int, rounds: int) -> dict[str, object]:
         names = [world.format_node_name(number) for number in range(nodes)]
         same = [json.dumps({"Pod": world.build_pod(24), "NodeNames": names}).encode()]
         shapes = [json.dumps({"Pod": world.build_pod(1 + units), "NodeNames": names}).encode() for units in range(56)]
+        linked = [json.dumps({"Pod": world.build_pod(24, policy="topology"), "NodeNames": names}).encode()]
         return {
             "filter same": measure(client, "/filter", same, churn=False, rounds=rounds),
             "filter busy": measure(client, "/filter", same, churn=True, rounds=rounds),
             "filter shapes": measure(client, "/filter", shapes, churn=True, rounds=rounds),
             "prioritize busy": measure(client, "/prioritize", same, churn=True, rounds=rounds),
+            "prioritize linked": measure(client, "/prioritize", linked, churn=True, rounds=rounds),
         }
     finally:
         process.terminate()
