@@ -5,6 +5,7 @@ A quarter of the nodes is full, so that a request of 24 GiB fits the others and 
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
@@ -147,8 +148,9 @@ def build_bound_pod(number: int, slot: int) -> dict[str, Any]:
     return pod
 
 
-def build_pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
+def build_pod(memory_units: int, *, uid: str = "bench", policy: str = "") -> dict[str, Any]:
     """A pod as kube-scheduler sends it, with what a real one carries beside our limit."""
+    request = {"accelkit.io/request": json.dumps({"main": {"policy": policy}})} if policy else {}
     return {
         "metadata": {
             "name": "bench",
@@ -156,6 +158,7 @@ def build_pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
             "uid": uid,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": "bench", "pod-template-hash": "6d4cf56db6"},
+            **({"annotations": request} if request else {}),
             "managedFields": [
                 {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}}
             ],

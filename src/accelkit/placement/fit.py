@@ -219,11 +219,10 @@ class _Search:
 
     def _fits(self, container: ContainerRequest, index: int) -> bool:
         state, tally = self._states[index], self._tallies[index]
-        if (container.model and state.card.model != container.model) or not is_large(state.card, container):
+        card, least = state.card, container.min_memory_bytes
+        if (container.model and card.model != container.model) or (least and not is_large(card, container)):
             return False
-        if container.allowed and state.card.number not in container.allowed:
-            return False
-        if state.card.number in container.denied:
+        if (container.allowed and card.number not in container.allowed) or card.number in container.denied:
             return False
         if container.same_card_as and index not in self._chosen.get(container.same_card_as, ()):
             return False
@@ -237,7 +236,7 @@ class _Search:
             and state.free_bytes - tally.memory_bytes >= memory
             # Others may have bound more than there is, which is nothing to a container that asks for none.
             and (not compute or state.free_compute - tally.compute >= compute)
-            and state.card.capacity_bytes > 0
+            and card.capacity_bytes > 0
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
@@ -246,7 +245,8 @@ class _Search:
         return all(self._pair_agrees(container, a, b) for a, b in pairs)
 
     def _pair_agrees(self, container: ContainerRequest, one: int, other: int) -> bool:
-        return may_be_together(container, self._states[one].card, self._states[other].card)
+        a, b = self._states[one].card, self._states[other].card
+        return not (container.numa or container.link) or may_be_together(container, a, b)
 
     def _why(self, container: ContainerRequest) -> Misfit:
         if container.model and not any(s.card.model == container.model for s in self._states):
