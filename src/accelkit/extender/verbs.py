@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, filterfalse
 from typing import Final
@@ -13,18 +13,16 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import BadArgsError
+from accelkit.extender.node_scores import NodeScores
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
 from accelkit.ledger.feed import LedgerFeed, Pending
-from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.link_scores import score_links
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.plugged_policies import PluggedPolicy
-from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy, choose_policy, score_node
+from accelkit.placement.policies import AnyPolicy, choose_policy
 from accelkit.vendors.dialects import Dialect
 
 log = logging.getLogger(__name__)
@@ -35,8 +33,6 @@ _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
-# So many shapes of requests are scored at once.
-_MOST_SCORES: Final = 32
 
 UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
 _node_name = msgspec.json.Decoder(NamedObject)
@@ -55,7 +51,7 @@ class Verbs:
         self._ledger = ledger
         self._feed = feed
         self._verdicts = ShapeVerdicts(ledger)
-        self._scores: OrderedDict[object, _Scores] = OrderedDict()
+        self._scores = NodeScores(ledger, feed.mix)
         self._repeats = RepeatLog(log)
         self.policy = policy
 
@@ -122,11 +118,7 @@ class Verbs:
         pending = self._feed.read_pending(args.Pod)
         if pending is None or pending.request is None:
             return [HostPriority(name, 0) for name in names]
-        scores = self._find_scores(pending.request).read(self._ledger)
-        try:
-            return list(map(scores.__getitem__, names))
-        except KeyError:
-            return [scores.get(name) or HostPriority(name, 0) for name in names]
+        return self._scores.rank(names, pending.request, self._policy_of(pending.request), pending.task)
 
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
         # The answer to this pod's Binding was lost: what is reserved for it must not count against it.
@@ -137,50 +129,6 @@ class Verbs:
 
     def _policy_of(self, request: PodRequest) -> AnyPolicy:
         return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self.policy)
-
-    def _find_scores(self, request: PodRequest) -> _Scores:
-        policy = self._policy_of(request)
-        # Topology looks for what the pod asks for on each node, the others at the node alone.
-        asked = request if policy is Policy.TOPOLOGY else None
-        if (policy, asked) not in self._scores and len(self._scores) >= _MOST_SCORES:
-            self._scores.popitem(last=False)
-        found = self._scores.setdefault((policy, asked), _Scores(policy, asked))
-        self._scores.move_to_end((policy, asked))
-        return found
-
-
-class _Scores:
-    """The score of each node under one policy, kept while the nodes do not change.
-
-    Args:
-        policy: scores them.
-        request: what it scores them for; None where it looks at the nodes alone.
-    """
-
-    def __init__(self, policy: AnyPolicy, request: PodRequest | None) -> None:
-        self._policy, self._request = policy, request
-        self._by_name: dict[str, HostPriority] = {}
-        self._tick = -1
-        self._epoch = 0
-
-    def read(self, ledger: Ledger) -> dict[str, HostPriority]:
-        table = ledger.table
-        if self._epoch != table.epoch:
-            self._by_name, self._tick, self._epoch = {}, -1, table.epoch
-        used = table.used_fraction
-        if self._tick != table.tick:
-            for row in table.find_changed_rows(self._tick).tolist():
-                if (entry := ledger.find_node_at(row)) is not None:
-                    self._by_name[entry.name] = HostPriority(entry.name, self._score(entry, float(used[row])))
-            self._tick = table.tick
-        return self._by_name
-
-    def _score(self, entry: NodeEntry, used_fraction: float) -> int:
-        if isinstance(self._policy, PluggedPolicy):
-            return self._policy.score_node(entry.list_card_states(), MAX_SCORE)
-        if self._request is None:
-            return score_node(self._policy, used_fraction)
-        return score_links(entry, self._request, used_fraction)
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:

@@ -17,6 +17,7 @@ from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
 from accelkit.ledger.table import Table
 from accelkit.model.assignment import Assignment
+from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
@@ -61,6 +62,12 @@ class Ledger:
             # Nodes report their status all day; what changes no card must not have verdicts made anew.
             if (entry.inventory, entry.problem) != before:
                 self.table.update(entry)
+
+    def note_host(self, name: str, free: HostAmounts) -> None:
+        """Note what a node's host has free; nothing happens where the node is not known."""
+        with self._lock:
+            if (entry := self._nodes.get(name)) is not None:
+                self.table.set_host(entry.row, free.cpu_milli, free.memory_bytes)
 
     def drop_node(self, name: str) -> None:
         """Forget a node that was deleted; pods still bound to it stay until they are gone."""
@@ -212,6 +219,11 @@ class Ledger:
     def find_node_at(self, row: int) -> NodeEntry | None:
         """Return the entry of a row of the table, None where its node is gone."""
         return self._by_row[row]
+
+    def find_row(self, name: str) -> int:
+        """Return the number of a node's row in the table; -1 where it is not known."""
+        entry = self._nodes.get(name)
+        return -1 if entry is None else entry.row
 
     def list_node_names(self) -> list[str]:
         """Return the names of all nodes by the table's rows, empty for free ones; callers change nothing."""

@@ -18,11 +18,15 @@ class Policy(StrEnum):
 
     TOPOLOGY takes the cards that are connected best and leaves the others so; `placement.topology` ranks sets and nodes
     for it. Where nobody knows the connections it is BINPACK.
+
+    FRAGMENTATION takes the node that loses least of what the pods that come could use, by the measure of
+    `placement.fragmentation`. Within a node it is BINPACK.
     """
 
     BINPACK = "binpack"
     SPREAD = "spread"
     TOPOLOGY = "topology"
+    FRAGMENTATION = "fragmentation"
 
 
 # What ranks: a policy of accelkit's own, or one of another distribution.
