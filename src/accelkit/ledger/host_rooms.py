@@ -18,8 +18,9 @@ class HostRooms:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._nodes: dict[str, HostAmounts] = {}
-        self._used: dict[str, HostAmounts] = {}
-        self._pods: dict[str, tuple[str, HostAmounts]] = {}
+        # Summed up anew at each change, so that nothing is left of pods that are gone.
+        self._pods: dict[str, dict[str, HostAmounts]] = {}
+        self._where: dict[str, str] = {}
 
     def put_node(self, name: str, amounts: HostAmounts) -> None:
         """Take over what a node has for pods."""
@@ -37,29 +38,30 @@ class HostRooms:
 
     def put_pod(self, uid: str, node: str, amounts: HostAmounts) -> None:
         """Take over what a bound pod requests."""
-        if self._pods.get(uid) != (node, amounts):
-            self.end_pod(uid)
-            self._pods[uid] = node, amounts
-            self._used[node] = self._used.get(node, NOTHING) + amounts
+        if self._where.get(uid) == node and self._pods[node][uid] == amounts:
+            return
+        self.end_pod(uid)
+        if amounts != NOTHING:
+            self._pods.setdefault(node, {})[uid] = amounts
+            self._where[uid] = node
             self._tell(node)
 
     def end_pod(self, uid: str) -> None:
         """Forget a pod that ended or is gone; nothing happens where it is not known."""
-        if (known := self._pods.pop(uid, None)) is None:
+        if (node := self._where.pop(uid, None)) is None:
             return
-        node, amounts = known
-        left = HostAmounts(*(a - b for a, b in zip(self._used[node], amounts, strict=True)))
-        if left == NOTHING:
-            del self._used[node]
-        else:
-            self._used[node] = left
+        del self._pods[node][uid]
+        if not self._pods[node]:
+            del self._pods[node]
         self._tell(node)
 
     def keep_pods(self, uids: Collection[str]) -> None:
         """Forget all pods that a complete list did not show."""
-        for uid in self._pods.keys() - set(uids):
+        for uid in self._where.keys() - set(uids):
             self.end_pod(uid)
 
     def _tell(self, node: str) -> None:
-        has, used = self._nodes.get(node, UNKNOWN), self._used.get(node, NOTHING)
+        has, used = self._nodes.get(node, UNKNOWN), NOTHING
+        for amounts in self._pods.get(node, {}).values():
+            used += amounts
         self._ledger.note_host(node, HostAmounts(*(a - b for a, b in zip(has, used, strict=True))))

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from accelkit.extender import verbs as module
+from accelkit.extender import node_scores as module
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
 from accelkit.ledger.feed import LedgerFeed
@@ -86,10 +86,10 @@ def test_pods_of_kubegpu_are_scored_by_connections_whatever_the_clusters_policy(
 
 
 def test_scores_of_so_many_requests_are_kept_and_the_oldest_forgotten(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_SCORES", 2)
+    monkeypatch.setattr(module, "_MOST_SHAPES", 2)
     verbs, _ = build_verbs()
     first = prioritize(verbs, cards(1))
     for count in (2, 3, 4):
         prioritize(verbs, cards(count))
-        assert len(verbs._scores) <= 2
+        assert len(verbs._scores._kept) <= 2
     assert prioritize(verbs, cards(1)) == first
