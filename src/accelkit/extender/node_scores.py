@@ -11,7 +11,7 @@ from accelkit.extender.wire import HostPriority
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.link_scores import score_links
-from accelkit.ledger.priorities import FragmentationCosts
+from accelkit.ledger.priorities import FragmentationCosts, Rows
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.plugged_policies import PluggedPolicy
@@ -53,9 +53,35 @@ class NodeScores:
         except KeyError:
             return [scores.get(name) or HostPriority(name, 0) for name in names]
 
+    def choose(
+        self, names: list[str], most: int, request: PodRequest, policy: AnyPolicy, task: TaskType | None
+    ) -> list[str]:
+        """Return the nodes that the policy likes best, of equals those that the ledger knows longest.
+
+        Args:
+            names: of nodes that the pod fits, all of them known.
+            most: how many.
+            request: as in `rank`.
+            policy: the same.
+            task: the same.
+        """
+        rows = self._find_rows(names)
+        if policy is Policy.FRAGMENTATION and task is not None:
+            costs = self._costs.measure(task, rows)
+        elif policy in {Policy.BINPACK, Policy.SPREAD}:
+            used = self._ledger.table.used_fraction[rows]
+            costs = used if policy is Policy.SPREAD else -used
+        else:
+            costs = np.array([-each.Score for each in self.rank(names, request, policy, task)], dtype=np.float64)
+        # Arbitrary ties would scatter pods over nodes that are alike.
+        return [names[place] for place in np.lexsort((rows, costs))[:most].tolist()]
+
+    def _find_rows(self, names: list[str]) -> Rows:
+        return np.fromiter(map(self._ledger.find_row, names), dtype=np.int64, count=len(names))
+
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
         """Spread the scores over the nodes that are asked about: the best has 10, the worst 0."""
-        rows = np.fromiter(map(self._ledger.find_row, names), dtype=np.int64, count=len(names))
+        rows = self._find_rows(names)
         known = rows >= 0
         scores = np.zeros(len(names), dtype=np.int64)
         if known.any():

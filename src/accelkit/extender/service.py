@@ -20,7 +20,7 @@ from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
 from accelkit.extender.routes import Routes
 from accelkit.extender.simulation.simulator import Simulator
-from accelkit.extender.verbs import Verbs
+from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
 from accelkit.inspection.simulation import MAX_QUESTION_BYTES
 from accelkit.kube.client import ApiClient
@@ -66,6 +66,7 @@ class ExtenderOptions:
     reads: Listen | None = None
     certificates: Path | None = None
     container_limits: bool = False
+    most_nodes: int = MOST_NODES
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -153,7 +154,7 @@ class _Service:
             if options.wake
             else None
         )
-        verbs = Verbs(ledger, feed, options.policy)
+        verbs = Verbs(ledger, feed, options.policy, most_nodes=options.most_nodes)
         self._routes = Routes(
             ledger,
             verbs,

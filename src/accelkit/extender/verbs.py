@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 # each node.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
+# So many of those that fit are left for kube-scheduler's own scores.
+MOST_NODES: Final = 32
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
 
@@ -45,9 +47,11 @@ class Verbs:
         ledger: who holds what.
         feed: reads requests in the cluster's unit.
         policy: ranks cards and nodes where the pod does not say.
+        most_nodes: so many nodes filter leaves, those that the policy likes best; 0 for all that fit.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, *, most_nodes: int = MOST_NODES) -> None:
+        self._most_nodes = most_nodes
         self._ledger = ledger
         self._feed = feed
         self._verdicts = ShapeVerdicts(ledger)
@@ -83,16 +87,17 @@ class Verbs:
             for _ in self._verdicts.judge_stale(verdict, names, budget):
                 await asyncio.sleep(0)
         fits = verdict.fits.__contains__
-        if whole is None:
-            fitting = list(filter(fits, names))
-            failed, result = len(names) - len(fitting), FilterResult(NodeNames=fitting)
-        else:
-            kept = list(compress(whole, map(fits, names)))
-            failed, result = len(names) - len(kept), FilterResult(Nodes=RawNodes(kept))
+        fitting = list(filter(fits, names))
+        failed = len(names) - len(fitting)
         rest = _failing(verdict, filterfalse(fits, names)) if failed else {}
-        if failed:
+        self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, rest))
+        leaves_best = self._most_nodes and not (args.Pod.spec.weighs_nodes or args.Pod.unschedulable)
+        if leaves_best and len(fitting) > self._most_nodes:
+            fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)
+        result = _keep(names, whole, fitting)
+        # kube-scheduler reads why nodes fail where none is left, and a pod that found none is told all the next time.
+        if failed and not (leaves_best and fitting):
             _explain(result, rest, verdict, dialect)
-        self._log(pending, len(names), len(names) - failed, started, lambda: _count_reasons(verdict, rest))
         return result
 
     def _log(
@@ -149,6 +154,12 @@ def _answer(names: list[str], whole: list[msgspec.Raw] | None, fits: Sequence[bo
     if whole is None:
         return FilterResult(NodeNames=list(compress(names, fits)))
     return FilterResult(Nodes=RawNodes(list(compress(whole, fits))))
+
+
+def _keep(names: list[str], whole: list[msgspec.Raw] | None, kept: list[str]) -> FilterResult:
+    if whole is None:
+        return FilterResult(NodeNames=kept)
+    return FilterResult(Nodes=RawNodes(list(compress(whole, map(set(kept).__contains__, names)))))
 
 
 def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:

@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
+from accelkit.model.asked_pod import AskedPod
 from accelkit.model.assignment import Share
-from accelkit.model.pod import Pod, PodRef
+from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest
 
 SIMULATION_VERSION: Final = 1
@@ -25,7 +26,7 @@ class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaul
         without: pods that are taken to be gone, each a UID or `NAMESPACE/NAME`.
     """
 
-    pod: Pod
+    pod: AskedPod
     nodes: list[str] | None = None
     without: list[str] = []
 

@@ -24,7 +24,7 @@ from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.pod import Pod
+from accelkit.model.asked_pod import AskedPod
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.changes.situation import Terms, bound_lack
@@ -164,7 +164,9 @@ class Simulator:
             outcome.stop()
         return budget.is_spent()
 
-    async def _score(self, pod: Pod, what_if: _WhatIf, judged: Iterable[Judged], turns: Turns) -> Mapping[str, int]:
+    async def _score(
+        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], turns: Turns
+    ) -> Mapping[str, int]:
         metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or _SOME_UID)
         named = msgspec.structs.replace(pod, metadata=metadata)
         fitting = [each.name for each in judged if not isinstance(each.outcome.placed, Misfit)]
