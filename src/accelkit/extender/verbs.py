@@ -17,7 +17,7 @@ from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.link_scores import score_links
+from accelkit.ledger.link_scores import LinkScores
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.logs import Facts, RepeatLog
 from accelkit.model.request import PodRequest
@@ -157,7 +157,7 @@ class _Scores:
     """
 
     def __init__(self, policy: Policy, request: PodRequest | None) -> None:
-        self._policy, self._request = policy, request
+        self._policy, self._links = policy, None if request is None else LinkScores(request)
         self._by_name: dict[str, HostPriority] = {}
         self._tick = -1
         self._epoch = 0
@@ -166,18 +166,21 @@ class _Scores:
         table = ledger.table
         if self._epoch != table.epoch:
             self._by_name, self._tick, self._epoch = {}, -1, table.epoch
-        used = table.used_fraction
+        rows = [] if self._links is None else self._links.begin()
         if self._tick != table.tick:
-            for row in table.find_changed_rows(self._tick).tolist():
-                if (entry := ledger.find_node_at(row)) is not None:
-                    self._by_name[entry.name] = HostPriority(entry.name, self._score(entry, float(used[row])))
+            rows = [*rows, *table.find_changed_rows(self._tick).tolist()]
             self._tick = table.tick
+        for row in rows:
+            if (entry := ledger.find_node_at(row)) is not None:
+                self._by_name[entry.name] = HostPriority(
+                    entry.name, self._score(entry, float(table.used_fraction[row]))
+                )
         return self._by_name
 
     def _score(self, entry: NodeEntry, used_fraction: float) -> int:
-        if self._request is None:
-            return score_node(self._policy, used_fraction)
-        return score_links(entry, self._request, used_fraction)
+        return (
+            score_node(self._policy, used_fraction) if self._links is None else self._links.score(entry, used_fraction)
+        )
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:
