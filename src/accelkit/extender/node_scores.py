@@ -10,7 +10,7 @@ import numpy as np
 from accelkit.extender.wire import HostPriority
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.link_scores import score_links
+from accelkit.ledger.link_scores import LinkScores
 from accelkit.ledger.priorities import FragmentationCosts, Rows
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType
@@ -111,7 +111,7 @@ class _KeptScores:
     """
 
     def __init__(self, policy: AnyPolicy, request: PodRequest | None) -> None:
-        self._policy, self._request = policy, request
+        self._policy, self._links = policy, None if request is None else LinkScores(request)
         self._by_name: dict[str, HostPriority] = {}
         self._tick = -1
         self._epoch = 0
@@ -120,17 +120,19 @@ class _KeptScores:
         table = ledger.table
         if self._epoch != table.epoch:
             self._by_name, self._tick, self._epoch = {}, -1, table.epoch
-        used = table.used_fraction
+        rows = [] if self._links is None else self._links.begin()
         if self._tick != table.tick:
-            for row in table.find_changed_rows(self._tick).tolist():
-                if (entry := ledger.find_node_at(row)) is not None:
-                    self._by_name[entry.name] = HostPriority(entry.name, self._score(entry, float(used[row])))
+            rows = [*rows, *table.find_changed_rows(self._tick).tolist()]
             self._tick = table.tick
+        for row in rows:
+            if (entry := ledger.find_node_at(row)) is not None:
+                score = self._score(entry, float(table.used_fraction[row]))
+                self._by_name[entry.name] = HostPriority(entry.name, score)
         return self._by_name
 
     def _score(self, entry: NodeEntry, used_fraction: float) -> int:
         if isinstance(self._policy, PluggedPolicy):
             return self._policy.score_node(entry.list_card_states(), MAX_SCORE)
-        if self._request is None:
+        if self._links is None:
             return score_node(self._policy, used_fraction)
-        return score_links(entry, self._request, used_fraction)
+        return self._links.score(entry, used_fraction)

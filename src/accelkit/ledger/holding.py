@@ -124,11 +124,16 @@ class NodeEntry:
         """Return the known cards."""
         return () if self.inventory is None else self.inventory.cards
 
+    @property
+    def knows_links(self) -> bool:
+        """Whether `find_links` has nothing left to do."""
+        return self._links is not None and self._links[0] is self.inventory
+
     def find_links(self) -> CardLinks | None:
         """Return how the known cards are connected, in their order; None where nobody knows."""
         if self.inventory is None:
             return None
-        if self._links is None or self._links[0] is not self.inventory:
+        if self._links is None or not self.knows_links:
             self._links = self.inventory, find_links(self.inventory.cards, self.inventory.topology)
         return self._links[1]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from accelkit.placement.policies import MAX_SCORE
 from accelkit.placement.topology.links import LINKED, CardLinks
@@ -16,30 +15,46 @@ _QUALITIES: Final = 7
 _UNBROKEN: Final = 3
 
 
-@lru_cache(maxsize=4096)
-def score_set(links: CardLinks, count: int, free: int, empty: int, used_fraction: float = 0.0) -> int:
-    """Score a node 0 to MAX_SCORE by the best set of `count` of its free cards, 0 where there is none.
+class SetRating(NamedTuple):
+    """How good the best set of a node is, 0 to 7, and how little its use breaks up, 0 to 3.
 
-    Up to 7 for the connections of the set, compared with those of NVLink or XGMI between every two. 3 more where its
-    use leaves no empty card or touches none, 2 where no empty card that is left is as near to all of the set as these
-    are to each other, so that whole groups stay; 1 where a group loses cards of which others are in use already.
+    One card has no connections, so its quality is 0.
+    """
+
+    quality: int
+    unbroken: int
+
+
+def rate_set(links: CardLinks, wanted: Wanted) -> SetRating | None:
+    """Rate the best set that is possible on a node; None where none is.
+
+    Quality compares the connections of the set with those of NVLink or XGMI between every two. 3 for what is unbroken
+    are for a set whose use leaves no empty card or touches none; 2 where no empty card that is left is as near to all
+    of the set as these are to each other, so that whole groups stay; 1 where a group loses cards of which others are in
+    use already.
+    """
+    chosen = next(rank_sets(links, wanted), None)
+    if chosen is None:
+        return None
+    points = [_bound(links, i, j) for i, j in combinations(chosen, 2)]
+    quality = round(_QUALITIES * sum(points) / (LINKED * len(points))) if points else 0
+    return SetRating(quality, _count_unbroken(links, chosen, wanted.empty))
+
+
+def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> int:
+    """Score a node 0 to MAX_SCORE by its best set, 0 where it has none.
 
     Args:
-        links: the connections of the node's cards.
-        count: how many cards; one card is scored by `used_fraction` instead of its connections.
-        free: those that fit, as a bit mask.
-        empty: those of which nobody holds anything.
+        rating: of the best set.
+        cards: how many it has; one card is scored by `used_fraction` instead of its connections.
         used_fraction: how much of the node's memory is used, 0 to 1.
     """
-    chosen = next(rank_sets(links, Wanted(count, free, empty)), None)
-    if chosen is None:
+    if rating is None:
         return 0
-    points = [min(LINKED, links.weights[i][j]) for i, j in combinations(chosen, 2)]
-    if points:
-        quality = round(_QUALITIES * sum(points) / (LINKED * len(points)))
-    else:
-        quality = 0 if used_fraction <= 0 else 1 + round((_QUALITIES - 1) * min(1.0, used_fraction))
-    return min(MAX_SCORE, quality + _count_unbroken(links, chosen, empty))
+    quality = rating.quality
+    if cards == 1 and used_fraction > 0:
+        quality = 1 + round((_QUALITIES - 1) * min(1.0, used_fraction))
+    return min(MAX_SCORE, quality + rating.unbroken)
 
 
 def _count_unbroken(links: CardLinks, chosen: tuple[int, ...], empty: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 from accelkit.extender import node_scores as module
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
+from accelkit.ledger import link_scores
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -83,6 +84,26 @@ def test_pods_of_kubegpu_are_scored_by_connections_whatever_the_clusters_policy(
     assert set(prioritize(verbs, cards(2)).values()) == {0}
     scores = prioritize(verbs, {"nvidia.com/gpu": 2})
     assert scores["linked"] > scores["switch"] > scores["flat"]
+
+
+def test_nodes_that_a_call_does_not_come_to_are_scored_by_their_use_and_looked_at_by_the_next(monkeypatch):
+    verbs, ledger = build_verbs()
+    expected = prioritize(verbs, cards(3))
+    monkeypatch.setattr(link_scores, "_STEPS", 2)
+    verbs = Verbs(ledger, LedgerFeed(ledger, load_dialects(["native"])), Policy.TOPOLOGY)
+    found = [prioritize(verbs, cards(3)) for _ in range(4)]
+    # The three nodes are three states, and a call has steps for one.
+    assert [sum(scores[node] == expected[node] for node in LETTERS if expected[node]) for scores in found[:2]] == [1, 2]
+    assert found[2] == found[3] == expected
+    assert found[0]["switch"] == found[0]["flat"] == 0
+
+
+def test_what_is_known_of_states_is_forgotten_before_it_is_too_much(monkeypatch):
+    monkeypatch.setattr(link_scores, "_MOST_STATES", 2)
+    verbs, ledger = build_verbs()
+    expected = prioritize(verbs, cards(2))
+    take(ledger, "flat")
+    assert prioritize(verbs, cards(2)) == {**expected, "flat": prioritize(build_verbs()[0], cards(2))["flat"] + 1}
 
 
 def test_scores_of_so_many_requests_are_kept_and_the_oldest_forgotten(monkeypatch):

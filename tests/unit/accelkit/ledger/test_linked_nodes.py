@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.link_scores import score_links
+from accelkit.ledger.link_scores import LinkScores
 from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.assignment import MOVING, Assignment, Share
 from accelkit.model.card import Card, Health
@@ -49,7 +49,7 @@ def reserve(ledger, name, node, request, policy=Policy.TOPOLOGY):
 
 def score(ledger, node, request):
     entry = ledger.find_node(node)
-    return score_links(entry, request, float(ledger.table.used_fraction[entry.row]))
+    return LinkScores(request).score(entry, float(ledger.table.used_fraction[entry.row]))
 
 
 def test_linked_cards_are_reserved_where_the_cluster_or_the_pod_asks_for_them(ledger):

@@ -15,7 +15,7 @@ from machines import connect, draw_rows, draw_tree, make_cards
 
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.link_scores import score_links
+from accelkit.ledger.link_scores import LinkScores
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod, PodRef
 from accelkit.placement.fit import build_empty_states, place
@@ -79,7 +79,7 @@ def fill(**machines):
 def score(ledger, name, request):
     entry = ledger.find_node(name)
     assert isinstance(entry, NodeEntry)
-    return score_links(entry, request, float(ledger.table.used_fraction[entry.row]))
+    return LinkScores(request).score(entry, float(ledger.table.used_fraction[entry.row]))
 
 
 def test_three_cards_are_taken_of_the_machine_with_a_group_of_four():
