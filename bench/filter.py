@@ -200,7 +200,7 @@ def measure_whole_nodes(client: Client, nodes: int, rounds: int) -> dict[str, ob
     return {"nodes": nodes, "body_bytes": len(body), **compare(taken, floor, AIM_OF_WHOLE_NODES)}
 
 
-def measure_at(nodes: int, rounds: int) -> dict[str, object]:
+def measure_at(nodes: int, rounds: int, *, whole: bool) -> dict[str, object]:
     port = world.find_free_port()
     process = multiprocessing.Process(target=serve, args=(nodes, port), daemon=True)
     process.start()
@@ -224,7 +224,8 @@ def measure_at(nodes: int, rounds: int) -> dict[str, object]:
             for policy in Policy
         }
         results["shapes"] = measure_kind(client, Policy.BINPACK, shapes, rounds, None, busy=True)
-        results["whole nodes"] = measure_whole_nodes(client, min(nodes, WHOLE_NODES), max(1, rounds // 4))
+        if whole:
+            results["whole nodes"] = measure_whole_nodes(client, min(nodes, WHOLE_NODES), max(1, rounds // 4))
         return results
     finally:
         process.terminate()
@@ -262,7 +263,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests of each kind")
     options = parser.parse_args()
     sizes = sorted(set(options.nodes))
-    done = {nodes: measure_at(nodes, options.rounds) for nodes in sizes}
+    done = {nodes: measure_at(nodes, options.rounds, whole=nodes == sizes[0]) for nodes in sizes}
     results: dict[str, object] = {f"nodes={nodes}": each for nodes, each in done.items()}
     if len(sizes) > 1:
         results["growth"] = measure_growth((sizes[0], done[sizes[0]]), (sizes[-1], done[sizes[-1]]))

@@ -49,10 +49,14 @@ def draw_latency(axes: Axes, results: Results) -> None:
     for name in policies:
         together = [results[key][name]["busy"]["together"] for _, key in sizes]
         (line,) = axes.plot(nodes, [each["p50_ms"] for each in together], marker="o", label=f"{name}, median")
-        axes.plot(nodes, [each["p99_ms"] for each in together], color=line.get_color(), linestyle=":", label="p99")
+        axes.plot(
+            nodes, [each["p99_ms"] for each in together], color=line.get_color(), linestyle=":", label=f"{name}, p99"
+        )
     floor = [results[key][policies[0]]["busy"]["together"]["floor_p50_ms"] for _, key in sizes]
     axes.plot(nodes, floor, color="grey", linestyle="--", marker="o", label="floor, median")
     axes.set(xscale="log", yscale="log", xlabel="nodes of 8 cards", ylabel="filter and prioritize, ms")
+    axes.set_xticks(nodes, [f"{size:,}" for size in nodes])
+    axes.minorticks_off()
     axes.legend()
 
 

@@ -38,8 +38,7 @@ def list_figures(results: object, path: tuple[str, ...] = ()) -> Iterator[tuple[
     if not isinstance(results, dict):
         return
     if "aim" in results and "met" in results:
-        # The unit of most figures stands in their names; none is more exact than six digits.
-        yield ", ".join(path), f"{results['figure']:.6g}", str(results["aim"]), "met" if results["met"] else "NOT MET"
+        yield ", ".join(path), str(results["figure"]), str(results["aim"]), "met" if results["met"] else "NOT MET"
         return
     for key, each in results.items():
         yield from list_figures(each, (*path, str(key)))

@@ -58,17 +58,12 @@ def figures(value, path=()):
 
 def test_filter_and_prioritize_are_compared_with_their_floor():
     results = run("filter.py", "--nodes", "16", "8", "--rounds", "3")
-    sizes = [
-        [
-            f"nodes={size}, {policy}, {kind}, together, ratio_p50"
-            for policy in policies(results)
-            for kind in ("same", "busy")
-        ]
-        + [f"nodes={size}, whole nodes, ratio_p50"]
-        for size in (8, 16)
+    kinds = [f"{policy}, {kind}, together, ratio_p50" for policy in policies(results) for kind in ("same", "busy")]
+    assert [path for path, _ in figures(results)] == [
+        *(f"nodes=8, {kind}" for kind in [*kinds, "whole nodes, ratio_p50"]),
+        *(f"nodes=16, {kind}" for kind in kinds),
+        *(f"growth, {policy}, cpu" for policy in policies(results)),
     ]
-    growth = [f"growth, {policy}, cpu" for policy in policies(results)]
-    assert [path for path, _ in figures(results)] == [*sizes[0], *sizes[1], *growth]
     assert results["nodes=8"]["whole nodes"]["nodes"] == 8
 
 

@@ -50,7 +50,7 @@ class Verbs:
         most_nodes: so many nodes filter leaves, those that the policy likes best; 0 for all that fit.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, *, most_nodes: int = MOST_NODES) -> None:
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, *, most_nodes: int = 0) -> None:
         self._most_nodes = most_nodes
         self._ledger = ledger
         self._feed = feed
