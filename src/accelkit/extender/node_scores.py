@@ -123,11 +123,11 @@ class _KeptScores:
         rows = [] if self._links is None else self._links.begin()
         if self._tick != table.tick:
             rows = [*rows, *table.find_changed_rows(self._tick).tolist()]
-            self._tick = table.tick
         for row in rows:
             if (entry := ledger.find_node_at(row)) is not None:
                 score = self._score(entry, float(table.used_fraction[row]))
                 self._by_name[entry.name] = HostPriority(entry.name, score)
+        self._tick = table.tick
         return self._by_name
 
     def _score(self, entry: NodeEntry, used_fraction: float) -> int:
