@@ -320,7 +320,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
     found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
-        *("extender", "--unit", "256MiB", "--policy", "spread", "--dialect", "native", "--wake"),
+        *("extender", "--unit", "256MiB", "--policy", "spread", "--most-nodes", "32", "--dialect", "native", "--wake"),
         *("--listen", "127.0.0.1:4000", "--plain-http"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
