@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,47 @@ from accelkit.placement.mix import TaskMix, TaskType
 
 _TASKS: Final = 512
 
+T = TypeVar("T", bound=Hashable)
+
 Costs = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The costs of one type of task by row, and as of which tick each is; -1 for never."""
+class KeptCosts(Generic[T]):
+    """The cost of each row for each kind of task, kept while the row does not change.
 
-    costs: Costs
-    at: npt.NDArray[np.int64]
+    Args:
+        table: the nodes.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        # By row, and as of which tick each is; -1 for never.
+        self._kept: OrderedDict[T, tuple[Costs, Rows]] = OrderedDict()
+
+    def read(self, task: T, rows: Rows, measure: Callable[[Rows], Costs]) -> Costs:
+        """Return the cost of each of these rows; those that changed are measured anew.
+
+        Args:
+            task: what they cost something for.
+            rows: their numbers.
+            measure: returns the costs of some of them.
+        """
+        kept, count = self._kept.get(task), self._table.rows
+        if kept is None or len(kept[0]) < count:
+            kept = self._kept[task] = np.zeros(2 * count), np.full(2 * count, -1, dtype=np.int64)
+        self._kept.move_to_end(task)
+        if len(self._kept) > _TASKS:
+            self._kept.popitem(last=False)
+        costs, at = kept
+        stale = rows[self._table.changed_at[rows] > at[rows]]
+        if len(stale):
+            costs[stale], at[stale] = measure(stale), self._table.tick
+        return costs[rows]
+
+    def forget(self) -> None:
+        """Have all rows measured anew."""
+        self._kept.clear()
 
 
 class FragmentationCosts:
@@ -41,7 +72,7 @@ class FragmentationCosts:
         self._usability = Usability()
         self._epoch = 0
         self._tick = -1
-        self._kept: OrderedDict[TaskType, _Kept] = OrderedDict()
+        self._kept = KeptCosts[TaskType](table)
 
     def measure(self, task: TaskType, rows: Rows) -> Costs:
         """Return the cost of each of these rows, all of which the task fits; the least is the best."""
@@ -50,23 +81,11 @@ class FragmentationCosts:
         if self._epoch != self._mix.epoch:
             self._usability.learn(self._mix.list_types(), columns)
             self._epoch, self._tick = self._mix.epoch, table.tick
-            self._kept.clear()
+            self._kept.forget()
         elif self._tick != table.tick:
             changed = table.find_changed_rows(self._tick)
             self._usability.refresh(changed, columns.take(changed))
             self._tick = table.tick
-        kept = self._keep(task)
-        stale = rows[table.changed_at[rows] > kept.at[rows]]
-        if len(stale):
-            kept.costs[stale] = self._usability.measure_losses(task, stale, columns.take(stale))
-            kept.at[stale] = table.tick
-        return kept.costs[rows]
-
-    def _keep(self, task: TaskType) -> _Kept:
-        kept, rows = self._kept.get(task), self._table.rows
-        if kept is None or len(kept.at) < rows:
-            kept = self._kept[task] = _Kept(np.zeros(2 * rows), np.full(2 * rows, -1, dtype=np.int64))
-        self._kept.move_to_end(task)
-        if len(self._kept) > _TASKS:
-            self._kept.popitem(last=False)
-        return kept
+        return self._kept.read(
+            task, rows, lambda stale: self._usability.measure_losses(task, stale, columns.take(stale))
+        )

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from accelkit.ledger.priorities import KeptCosts
 from accelkit.simulator.cluster import Cluster, Rows
 from accelkit.simulator.trace import WHOLE_MILLI, Task
 
@@ -44,17 +45,11 @@ class FgdCosts:
         rows = np.arange(self._table.rows)
         self._allowed = np.array([cluster.allows(task) for task in self._types]).T
         self._largest = [max(1, int(each.max())) for each in cluster.measure_host(rows)]
-        self._kept: dict[Task, tuple[npt.NDArray[np.float64], int]] = {}
+        self._kept = KeptCosts[Task](self._table)
 
     def rank(self, task: Task, rows: Rows) -> npt.NDArray[np.float64]:
         """Return the cost of each of these rows."""
-        costs, tick = self._kept.get(task, (np.zeros(self._table.rows), -1))
-        changed = self._table.find_changed_rows(tick)
-        changed = changed[np.isin(changed, rows)]
-        # Rows that it did not fit stay so, since nobody leaves.
-        costs[changed] = self._measure(task, changed)
-        self._kept[task] = costs, self._table.tick
-        return costs[rows]
+        return self._kept.read(task, rows, lambda stale: self._measure(task, stale))
 
     def _measure(self, task: Task, rows: Rows) -> npt.NDArray[np.float64]:
         columns = self._table.get_columns().take(rows)

@@ -68,21 +68,22 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
     cluster = Cluster(nodes)
     arrivals = make_arrivals(tasks, cluster.cards, load, random)
     ranking = make_ranking(policy, cluster, tasks, random)
-    run = _Run(cluster, policy)
+    card_policy, taken = find_card_policy(policy), list[float]()
     arrived, placed, curve = 0, 0, [(0.0, 0.0)]
     total = cluster.cards * WHOLE_MILLI
     for task in arrivals:
         started = time.perf_counter()
-        rows = run.find_rows(task)
+        rows = _find_rows(cluster, task)
         if len(rows):
             # The first of equals: nodes are in the trace's order.
-            run.place(task, int(rows[np.argmin(ranking.rank(task, rows))]))
+            cluster.place(task, int(rows[np.argmin(ranking.rank(task, rows))]), card_policy)
             placed += 1
-        run.note_seconds(task, time.perf_counter() - started)
+        if task.cards:
+            taken.append(time.perf_counter() - started)
         arrived += task.demand_milli
         if arrived >= len(curve) * load * total / _POINTS:
             curve.append((round(arrived / total, 5), round(cluster.used_milli / total, 5)))
-    seconds = np.array(run.seconds)
+    seconds = np.array(taken)
     return Replay(
         policy=policy,
         seed=seed,
@@ -101,21 +102,7 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
     )
 
 
-class _Run:
-    """What the extender does for a pod, with the rows of the ledger in place of names."""
-
-    def __init__(self, cluster: Cluster, policy: str) -> None:
-        self.seconds: list[float] = []
-        self._cluster = cluster
-        self._policy = find_card_policy(policy)
-
-    def find_rows(self, task: Task) -> Rows:
-        rows, table = self._cluster.find_rows(task), self._cluster.ledger.table
-        return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows
-
-    def place(self, task: Task, row: int) -> None:
-        self._cluster.place(task, row, self._policy)
-
-    def note_seconds(self, task: Task, seconds: float) -> None:
-        if task.cards:
-            self.seconds.append(seconds)
+def _find_rows(cluster: Cluster, task: Task) -> Rows:
+    """Return the rows that a task fits: what the extender does for a pod, with rows in place of names."""
+    rows, table = cluster.find_rows(task), cluster.ledger.table
+    return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows

@@ -76,13 +76,10 @@ async def test_a_probe_is_answered_while_others_hold_more_connections_than_there
     # Nobody leaves by himself meanwhile.
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 60)
     async with probes() as (_, at), opened(at, 5 * LIMIT, HEAD) as held:
-        seconds = []
         for _ in range(10):
             started = time.monotonic()
             assert (await answer(at, HEAD + b"\r\n")).startswith(b"HTTP/1.1 200 ")
-            seconds.append(time.monotonic() - started)
-        # A kubelet waits for 1 s; the machine of the tests may stop for as long once.
-        assert sorted(seconds)[-2] < 1
+            assert time.monotonic() - started < 1
         # Those that came first have made room.
         for reader, _ in held[:LIMIT]:
             await until_closed(reader)
