@@ -14,20 +14,14 @@ from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
 from accelkit.node.health import HealthChecks
+from accelkit.node.host_root import host_root_option
 from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_served_dialect
 
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
 @click.version_option(__version__, prog_name="accelkit node-agent")
 @click.option("--node-name", envvar="NODE_NAME", required=True, help="This node's name in the cluster.")
-@click.option(
-    "--host-root",
-    envvar="ACCELKIT_HOST_ROOT",
-    default="/",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the host's files lie.",
-)
+@host_root_option
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--former-unit",

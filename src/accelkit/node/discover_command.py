@@ -13,19 +13,13 @@ from accelkit.model.card import Card
 from accelkit.model.units import format_bytes
 from accelkit.node.discovery import Library, survey
 from accelkit.node.discovery.drivers import list_missing_drivers
+from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_usable_profiles
 
 
 @click.command("discover", short_help="List the cards of this machine and the vendors' libraries.")
-@click.option(
-    "--host-root",
-    envvar="ACCELKIT_HOST_ROOT",
-    default="/",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the host's files lie.",
-)
+@host_root_option
 @output_option
 def discover_command(host_root: Path, output: str) -> None:
     """List the cards of this machine and their vendors' libraries, as the node agent would find them.

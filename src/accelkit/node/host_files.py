@@ -24,6 +24,7 @@ from accelkit.logs import ErrorReporter
 from accelkit.node.discovery.host import DMEM_CAPACITY
 from accelkit.node.discovery.overrides import OVERRIDES_FILE
 from accelkit.node.discovery.sysfs import follow_links
+from accelkit.node.host_root import host_root_option
 from accelkit.vendors.profiles import FileDiscovery, load_usable_profiles
 
 log = logging.getLogger(__name__)
@@ -102,14 +103,7 @@ async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> 
 
 
 @click.command("host-files", short_help="Copy what the node agent reads of /etc and cgroups.")
-@click.option(
-    "--host-root",
-    envvar="ACCELKIT_HOST_ROOT",
-    default="/",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the host's files lie.",
-)
+@host_root_option
 @click.option(
     "--to", "target", required=True, type=click.Path(path_type=Path), help="Folder that stands for the host's root."
 )

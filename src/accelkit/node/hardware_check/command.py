@@ -14,19 +14,13 @@ from accelkit.node.discovery import survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
 from accelkit.node.hardware_check.report import HardwareReport, check_hardware
+from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
 from accelkit.vendors.profiles import load_usable_profiles
 
 
 @click.command("hardware-check", short_help="Tell what this machine has of what the node agent uses.")
-@click.option(
-    "--host-root",
-    envvar="ACCELKIT_HOST_ROOT",
-    default="/",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the host's files lie.",
-)
+@host_root_option
 @click.option(
     "--mps-folder",
     default=MPS_PIPE_DIRECTORY,

@@ -12,6 +12,7 @@ import click
 from accelkit import __version__
 from accelkit.errors import ConfigurationError, DevicePluginError
 from accelkit.logs import ErrorReporter
+from accelkit.node.host_root import host_root_option
 from accelkit.node.processes.passed_on import SCAN_SECONDS, pass_on
 
 log = logging.getLogger(__name__)
@@ -19,14 +20,7 @@ log = logging.getLogger(__name__)
 
 @click.command("process-scan", short_help="Tell the node agent which processes have cards open.")
 @click.version_option(__version__, prog_name="accelkit process-scan")
-@click.option(
-    "--host-root",
-    envvar="ACCELKIT_HOST_ROOT",
-    default="/",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the host's files lie.",
-)
+@host_root_option
 @click.option(
     "--folder", required=True, type=click.Path(path_type=Path), help="Folder that is shared with the node agent."
 )
