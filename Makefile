@@ -4,8 +4,8 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
-.PHONY: e2e roads forms fuzz lint lint-python lint-ansible lint-collection format bench mutants build release docs lock
-.PHONY: proto clean
+.PHONY: e2e roads forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants build release docs
+.PHONY: lock proto clean
 
 help: ## Show this.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -77,13 +77,11 @@ format: .venv/dev ## Rewrite the Python files as the linter wants them.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/dev ## Speed and memory as ratios, JSON; says which fall short of their aim.
-	$(BIN)/python bench/filter.py
-	$(BIN)/python bench/search.py
-	$(BIN)/python bench/cluster.py
-	$(BIN)/python bench/cache.py
-	$(BIN)/python bench/devices.py
-	$(BIN)/python bench/allocation.py
+bench: .venv/dev ## Speed and memory as ratios, JSON in build/bench; a table of figures and aims. BENCH names some of them.
+	$(BIN)/python bench/run_all.py $(BENCH)
+
+plots: .venv/dev ## Draw the results of `make bench`, into build/bench.
+	$(BIN)/python bench/plots.py build/bench build/bench
 
 mutants: .venv/dev ## Change the code a little, and count how many of the changes the unit tests notice.
 	$(BIN)/python scripts/mutants.py
@@ -117,7 +115,7 @@ lock: ## Resolve the dependencies anew, into the lock files.
 # One version of each for every Python, since what downloads them is not the Python of the image.
 LOCK_OF_IMAGE := roles/images/files/requirements.lock
 # All extras but `ansible`, of which scripts/fetch_collections.py takes what is needed.
-LOCKED := ansible-core kubeconfig openshift test lint release
+LOCKED := ansible-core kubeconfig openshift test lint release bench
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--no-emit-index-url --no-emit-find-links
 

@@ -1,145 +1,53 @@
-"""Bind and memory on a real API server, in a sandbox of its own.
+"""Binds on a real API server: their rate against bare Bindings, and 64 callers at once.
 
-Bind: pods are bound through the extender and, in turn, by bare Bindings with the same annotation; batches alternate so
-that the machine's noise meets both. The ratio is the extender's rate over the bare one.
-Memory: resident memory of the extender at 5,000 nodes and 20,000 pods, restarted so that it reads them all in one list.
-Prints JSON. Takes some minutes, most of them to create the objects.
+Bind: pods are bound through the extender over mutual TLS and, in turn, by bare Bindings with the same annotation, eight
+at a time; batches alternate, and so does which comes first, so that the machine's noise meets both. The ratio is the
+extender's rate over the bare one.
+Crowd: 64 callers take pods from one queue; each asks filter, then bind on the first node that fits, again where another
+was faster. There is one pod more for each caller than the nodes hold. Measured are the times of both verbs, the longest
+of which is what the least fortunate caller waited, and whether ledger and pods agree card by card.
+Prints JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
+import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-import aiohttp
 import world
+from bare_cluster import PODS, BareCluster, read_cpu_seconds, run_cluster, spread
+from extenders import OURS, Credentials, ExtenderClient, client_of, issue_credentials, running_extender
 from figures import Figure, report
+from ledger_check import count_miscounted, wait_until_empty
 
-from accelkit.kube.client import ApiClient
-from accelkit.kube.connection import load_connection
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.inventory import INVENTORY_ANNOTATION, encode_inventory
-from accelkit.sandbox.layout import SandboxPaths
 
 CONCURRENCY = 8
+CALLERS = 64
 AIM_OF_BIND_RATIO = 0.8
-AIM_OF_MEMORY_MIB = 300
-PODS = "/api/v1/namespaces/default/pods"
+# kube-scheduler gives up on a call after 10 s, as it is installed.
+AIM_OF_LONGEST_MS = 10_000
+AIM_OF_MISCOUNTED = 0
+UNITS = 24
+# So many shares of 24 GiB fit a card of 80.
+SHARES_OF_A_CARD = 3
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is bound and created: `batches` of `batch` pods each way, on the first `bind_nodes` of `nodes`."""
+    """How much is bound: `batches` of `batch` pods each way on `bind_nodes`, then by the crowd on `crowd_nodes`."""
 
-    nodes: int = 5000
     bind_nodes: int = 300
     batches: int = 10
     batch: int = 60
-
-
-async def spread(work: Iterable[Awaitable[object]], at_once: int = 32) -> None:
-    """Await all of `work`, so many at once."""
-    gate = asyncio.Semaphore(at_once)
-
-    async def one(item: Awaitable[object]) -> None:
-        async with gate:
-            await item
-
-    async with asyncio.TaskGroup() as group:
-        for item in work:
-            group.create_task(one(item))
-
-
-class World:
-    def __init__(self, api: ApiClient, http: aiohttp.ClientSession, kubeconfig: Path, port: int) -> None:
-        self.api, self.http, self.kubeconfig = api, http, kubeconfig
-        self.port, self.url = port, f"http://127.0.0.1:{port}"
-        self.extender: subprocess.Popen[bytes] | None = None
-
-    async def start(self) -> None:
-        """Start the extender and wait until it is ready."""
-        command = [
-            "extender",
-            "--listen",
-            f"127.0.0.1:{self.port}",
-            "--plain-http",
-            "--kubeconfig",
-            str(self.kubeconfig),
-        ]
-        self.extender = subprocess.Popen([sys.executable, "-m", "accelkit", "--log-level", "error", *command])  # noqa: ASYNC220 - nothing else runs yet
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            try:
-                async with self.http.get(f"{self.url}/readyz") as reply:
-                    if reply.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            await asyncio.sleep(0.1)
-        raise TimeoutError("the extender is not ready")
-
-    def stop(self) -> None:
-        if self.extender is not None:
-            self.extender.send_signal(signal.SIGTERM)
-            self.extender.wait(20)
-
-    def read_memory_mib(self) -> int:
-        assert self.extender is not None
-        pages = int(Path(f"/proc/{self.extender.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
-
-    async def create_nodes(self, numbers: Iterable[int]) -> None:
-        await spread(
-            self.api.post(
-                "/api/v1/nodes",
-                {
-                    "metadata": {
-                        "name": world.format_node_name(number),
-                        "annotations": {INVENTORY_ANNOTATION: encode_inventory(world.build_inventory(number))},
-                    },
-                    "spec": {"unschedulable": True},
-                },
-            )
-            for number in numbers
-        )
-
-    async def create_pod(self, name: str, limits: dict[str, str] | None = None) -> str:
-        body = world.build_pod(1)
-        body["metadata"] = {"name": name}
-        body["spec"] |= {"schedulerName": "none"}
-        del body["spec"]["containers"][0]["volumeMounts"]
-        if limits is not None:
-            body["spec"]["containers"][0]["resources"] = {"limits": limits}
-        body.pop("status")
-        return str(json.loads(await self.api.post(PODS, body))["metadata"]["uid"])
-
-    async def bind_bare(self, name: str, uid: str, node: str, assignment: Assignment) -> None:
-        annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": name, "namespace": "default", "uid": uid, "annotations": annotations},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        await self.api.post(f"{PODS}/{name}/binding", body)
-
-    async def bind_through(self, name: str, uid: str, node: str) -> None:
-        args = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
-        async with self.http.post(f"{self.url}/bind", json=args) as reply:
-            answer = await reply.json()
-        if answer["Error"]:
-            raise RuntimeError(answer["Error"])
+    crowd_nodes: int = 40
 
 
 async def time_batch(bind: Callable[[int], Awaitable[None]], batch: int) -> float:
@@ -149,93 +57,158 @@ async def time_batch(bind: Callable[[int], Awaitable[None]], batch: int) -> floa
     return batch / (time.perf_counter() - started)
 
 
-async def measure_bind(here: World, size: Size) -> dict[str, object]:
-    await here.create_nodes(range(size.bind_nodes))
-    await here.start()
-    rates: dict[str, list[float]] = {"bare": [], "extender": []}
-    for batch in range(2 * size.batches):
-        way = "bare" if batch % 2 else "extender"
-        names = [f"bind-{batch}-{number}" for number in range(size.batch)]
-        uids = dict(zip(names, await asyncio.gather(*map(here.create_pod, names)), strict=True))
+async def bind_bare(cluster: BareCluster, name: str, uid: str, number: int) -> None:
+    """Write a Binding to the node of this number with an assignment, as the extender does."""
+    share = Share(world.build_inventory(number).cards[0].id, world.GIB)
+    annotations = {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({"main": (share,)}))}
+    metadata = {"name": name, "namespace": "default", "uid": uid, "annotations": annotations}
+    target = {"apiVersion": "v1", "kind": "Node", "name": world.format_node_name(number)}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    await cluster.api.post(f"{PODS}/{name}/binding", body)
 
-        async def bind(number: int, batch: int = batch, way: str = way, uids: dict[str, str] = uids) -> None:
-            name, node = f"bind-{batch}-{number}", (batch * size.batch + number) % size.bind_nodes
-            share = Share(world.build_inventory(node).cards[0].id, world.GIB)
-            if way == "bare":
-                await here.bind_bare(name, uids[name], world.format_node_name(node), Assignment({"main": (share,)}))
-            else:
-                await here.bind_through(name, uids[name], world.format_node_name(node))
 
-        rates[way].append(await time_batch(bind, size.batch))
-    here.stop()
-    bare, ours = (sorted(rates[way])[size.batches // 2] for way in ("bare", "extender"))
+async def bind_through(client: ExtenderClient, name: str, uid: str, node: str) -> str:
+    """Have the extender bind a pod; return its error, empty where it is bound."""
+    args = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
+    answer = json.loads(await client.post("bind", json.dumps(args).encode()))
+    return str(answer.get("Error", ""))
+
+
+async def measure_bind(cluster: BareCluster, credentials: Credentials, size: Size) -> dict[str, object]:
+    rates: dict[str, list[float]] = {"extender": [], "bare": []}
+    cpu_seconds = 0.0
+    async with AsyncExitStack() as stack:
+        extender = await stack.enter_async_context(running_extender(cluster, credentials, OURS))
+        client = await stack.enter_async_context(client_of(extender, credentials))
+        for batch, turn in itertools.product(range(size.batches), range(2)):
+            way = ("extender", "bare")[(batch + turn) % 2]
+            names = [f"{way}-{batch}-{number}" for number in range(size.batch)]
+            uids = await asyncio.gather(*(cluster.create_pod(name, {"accelkit.io/memory": "1"}) for name in names))
+
+            async def bind(number: int, batch: int = batch, way: str = way, uids: list[str] = uids) -> None:
+                name, node = f"{way}-{batch}-{number}", (batch * size.batch + number) % size.bind_nodes
+                if way == "bare":
+                    await bind_bare(cluster, name, uids[number], node)
+                elif error := await bind_through(client, name, uids[number], world.format_node_name(node)):
+                    raise RuntimeError(error)
+
+            before = read_cpu_seconds(extender.child)
+            rates[way].append(await time_batch(bind, size.batch))
+            if way == "extender":
+                cpu_seconds += read_cpu_seconds(extender.child) - before
+    await cluster.delete_pods()
+    bare, ours = (statistics.median(rates[way]) for way in ("bare", "extender"))
+    pairs = [mine / its for mine, its in zip(rates["extender"], rates["bare"], strict=True)]
     return {
         "bare_per_second": round(bare, 1),
         "extender_per_second": round(ours, 1),
         "ratio": Figure(round(ours / bare, 3), AIM_OF_BIND_RATIO, at_least=True),
+        "of_a_batch": [round(min(pairs), 3), round(max(pairs), 3)],
+        "extender_cpu_ms": round(1000 * cpu_seconds / (size.batches * size.batch), 3),
     }
 
 
-async def measure_memory(here: World, size: Size) -> dict[str, object]:
-    await here.create_nodes(range(size.bind_nodes, size.nodes))
+class Crowd:
+    """Callers that take pods from one queue and bind them where filter says.
 
-    async def bound_pod(number: int, slot: int) -> None:
-        name = f"pod-{number}-{slot}"
-        uid = await here.create_pod(name, world.build_limits(number))
-        await here.bind_bare(name, uid, world.format_node_name(number), world.build_assignments(number)[slot])
+    Args:
+        client: connects to the extender.
+        pods: name and UID of each pod.
+        nodes: names of the nodes.
+    """
 
-    await spread(bound_pod(number, slot) for number in range(size.nodes) for slot in range(world.PODS))
-    started = time.perf_counter()
-    await here.start()
-    ready = time.perf_counter() - started
-    after_list = here.read_memory_mib()
-    body = {"Pod": world.build_pod(24), "NodeNames": [world.format_node_name(number) for number in range(size.nodes)]}
-    for _ in range(20):
-        for verb in ("filter", "prioritize"):
-            async with here.http.post(f"{here.url}/{verb}", json=body) as reply:
-                await reply.read()
-    async with here.http.get(f"{here.url}/inspect") as reply:
-        shown = await reply.json()
-    after_use = here.read_memory_mib()
-    here.stop()
+    def __init__(self, client: ExtenderClient, pods: list[tuple[str, str]], nodes: list[str]) -> None:
+        self._client, self._pods, self._nodes = client, iter(pods), nodes
+        self._spares = itertools.count()
+        self.times: dict[str, list[float]] = {"filter": [], "bind": []}
+        self.bound = 0
+        self.raced = 0
+        self.answered: list[int] = []
+
+    async def call(self) -> None:
+        """Be one caller, until no pod is left."""
+        caller = len(self.answered)
+        self.answered.append(0)
+        for name, uid in self._pods:
+            while fitting := await self._filter(name, uid):
+                # Not all at the first node, as scores of a scheduler would spread them too.
+                node = fitting[next(self._spares) % len(fitting)]
+                started = time.perf_counter()
+                error = await bind_through(self._client, name, uid, node)
+                self.times["bind"].append(time.perf_counter() - started)
+                self.answered[caller] += 1
+                if not error:
+                    self.bound += 1
+                    break
+                self.raced += 1
+
+    async def _filter(self, name: str, uid: str) -> list[str]:
+        pod = world.build_pod(UNITS, uid=uid)
+        pod["metadata"]["name"] = name
+        body = json.dumps({"Pod": pod, "NodeNames": self._nodes}).encode()
+        started = time.perf_counter()
+        answer = json.loads(await self._client.post("filter", body))
+        self.times["filter"].append(time.perf_counter() - started)
+        if answer.get("Error"):
+            raise RuntimeError(answer["Error"])
+        return list(answer.get("NodeNames") or ())
+
+
+async def measure_crowd(cluster: BareCluster, credentials: Credentials, size: Size) -> dict[str, object]:
+    nodes = [world.format_node_name(number) for number in range(size.crowd_nodes)]
+    room = len(nodes) * world.CARDS * SHARES_OF_A_CARD
+    async with AsyncExitStack() as stack:
+        extender = await stack.enter_async_context(running_extender(cluster, credentials, OURS))
+        client = await stack.enter_async_context(client_of(extender, credentials))
+        await wait_until_empty(client)
+        names = [f"crowd-{number}" for number in range(room + CALLERS)]
+        limits = {"accelkit.io/memory": str(UNITS)}
+        uids = await asyncio.gather(*(cluster.create_pod(name, limits) for name in names))
+        crowd = Crowd(client, list(zip(names, uids, strict=True)), nodes)
+        started = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CALLERS):
+                group.create_task(crowd.call())
+        seconds = time.perf_counter() - started
+        miscounted = await count_miscounted(cluster, client, crowd.bound)
+    await cluster.delete_pods()
     return {
-        "nodes": size.nodes,
-        "pods": len({share["uid"] for node in shown["nodes"] for card in node["cards"] for share in card["shares"]}),
-        "ready_seconds": round(ready, 1),
-        "resident_mib": after_list,
-        "resident_mib_after_use": Figure(after_use, AIM_OF_MEMORY_MIB),
+        "callers": CALLERS,
+        "pods": len(names),
+        "room": room,
+        "bound": Figure(crowd.bound, room, at_least=True),
+        "refused_binds": crowd.raced,
+        "binds_of_a_caller": [min(crowd.answered), max(crowd.answered)],
+        "binds_per_second": round(crowd.bound / seconds, 1),
+        **{verb: show_times(times) for verb, times in crowd.times.items()},
+        "miscounted_cards": Figure(miscounted, AIM_OF_MISCOUNTED),
     }
 
 
-async def run(paths: SandboxPaths, port: int, size: Size) -> dict[str, object]:
-    kubeconfig = paths.build_kubeconfig_path("admin")
-    async with ApiClient(load_connection(kubeconfig)) as api, aiohttp.ClientSession() as http:
-        here = World(api, http, kubeconfig, port)
-        try:
-            return {"bind": await measure_bind(here, size), "memory": await measure_memory(here, size)}
-        finally:
-            here.stop()
+def show_times(seconds: list[float]) -> dict[str, object]:
+    ordered = sorted(seconds)
+    return {
+        "p50_ms": round(1000 * statistics.median(ordered), 1),
+        "p99_ms": round(1000 * ordered[int(0.99 * len(ordered))], 1),
+        "longest_ms": Figure(round(1000 * ordered[-1], 1), AIM_OF_LONGEST_MS),
+    }
+
+
+async def measure(size: Size) -> dict[str, object]:
+    async with run_cluster() as cluster:
+        await cluster.create_nodes(range(max(size.bind_nodes, size.crowd_nodes)), unschedulable=True)
+        credentials = await issue_credentials(cluster)
+        bound = await measure_bind(cluster, credentials, size)
+        return {"bind": bound, "crowd": await measure_crowd(cluster, credentials, size)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=Size.nodes, help="nodes of the cluster")
     parser.add_argument("--bind-nodes", type=int, default=Size.bind_nodes, help="nodes that pods are bound to")
     parser.add_argument("--batches", type=int, default=Size.batches, help="batches each way")
     parser.add_argument("--batch", type=int, default=Size.batch, help="pods in a batch")
-    size = Size(**vars(parser.parse_args()))
-    folder = Path(tempfile.mkdtemp(prefix="ak-"))
-    nodes = folder / "nodes.yaml"
-    nodes.write_text("nodes: [{name: node-1}]\n")
-    root, port = folder / "s", world.find_free_port()
-    command = [sys.executable, "-m", "accelkit", "sandbox"]
-    try:
-        up = ["up", "--root", str(root), "--nodes", str(nodes), "--extender-port", str(port)]
-        subprocess.run([*command, *up], check=True, stdout=sys.stderr)
-        report(asyncio.run(run(SandboxPaths(root), port, size)))
-    finally:
-        subprocess.run([*command, "down", "--root", str(root)], check=True, stdout=sys.stderr)
-        shutil.rmtree(folder)
+    parser.add_argument("--crowd-nodes", type=int, default=Size.crowd_nodes, help="nodes that 64 callers fill")
+    report(asyncio.run(measure(Size(**vars(parser.parse_args())))))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,16 @@ A quarter of the nodes is full, so that a request of 24 GiB fits the others and 
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
 from accelkit.extender.verbs import Verbs
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.model.assignment import Assignment, Share
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind
 from accelkit.placement.policies import Policy
@@ -57,20 +58,99 @@ def build_limits(number: int) -> dict[str, str]:
     return {"accelkit.io/memory": "24"} if number % 4 else {"accelkit.io/cards": "2"}
 
 
-def build_verbs(nodes: int) -> Verbs:
-    """Return the verbs over a filled ledger."""
+def build_verbs(nodes: int) -> dict[Policy, Verbs]:
+    """Return the verbs over a filled ledger, by each policy that an extender may be given."""
     ledger = Ledger(unit_bytes=GIB)
     for number in range(nodes):
         ledger.put_node(format_node_name(number), build_inventory(number))
         for pod, assignment in enumerate(build_assignments(number)):
             ref = PodRef("default", f"pod-{number}-{pod}", f"uid-{number}-{pod}")
             ledger.confirm(ref, format_node_name(number), assignment, [("main", Kind.APP)])
-    dialects = load_dialects(["native"])
-    return Verbs(ledger, LedgerFeed(ledger, dialects), Policy.BINPACK)
+    feed = LedgerFeed(ledger, load_dialects(["native"]))
+    return {policy: Verbs(ledger, feed, policy) for policy in Policy}
 
 
-def build_pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
+def build_node(number: int) -> dict[str, Any]:
+    """A node as kube-scheduler sends it whole, some 7 KB: labels, conditions, and the images that it has."""
+    name = format_node_name(number)
+    inventory = encode_inventory(build_inventory(number))
+    amounts = {"cpu": "96", "memory": "792Gi", "pods": "110", "ephemeral-storage": "3Ti", "accelkit.io/memory": "640"}
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.F{place}": "true" for place in range(12)}
+    conditions = [
+        {
+            "type": kind,
+            "status": "True" if kind == "Ready" else "False",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "reason": f"Kubelet{kind}",
+            "message": f"kubelet says of {kind} what it has to say",
+        }
+        for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+    ]
+    images = [
+        {
+            "names": [f"registry.example/team/program-{place}@sha256:{place:064x}", f"registry.example/{place}:1"],
+            "sizeBytes": 100_000_000 + place,
+        }
+        for place in range(24)
+    ]
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"00000000-0000-4000-8000-{number:012x}",
+            "resourceVersion": str(1000 + number),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels},
+            "annotations": {INVENTORY_ANNOTATION: inventory, "node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": f"example://zone/{name}"},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": conditions,
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {"kernelVersion": "6.1.0", "osImage": "Linux", "kubeletVersion": "v1.34.4"},
+            "images": images,
+        },
+    }
+
+
+def build_bound_pod(number: int, slot: int) -> dict[str, Any]:
+    """A running pod of a node as the API server lists it, some 4 KB: it holds 24 GiB of the card of its slot."""
+    name, moment = f"program-{number}-{slot}", "2026-01-01T00:00:00Z"
+    share = Share(build_inventory(number).cards[slot % CARDS].id, 24 * GIB)
+    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": moment} for kind in kinds]
+    # Who set which field: of a running pod a third of the whole.
+    fields: dict[str, Any] = {f"f:{key}": {} for key in ("image", "imagePullPolicy", "name", "resources", "command")}
+    manager = {"operation": "Update", "apiVersion": "v1", "time": moment, "fieldsType": "FieldsV1"}
+    created = {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {"f:containers": {"k:main": fields}}}
+    held: dict[str, Any] = {f"k:{kind}": {".": {}, "f:status": {}} for kind in kinds}
+    reported = {"f:status": {"f:conditions": held}}
+    pod = build_pod(24, uid=f"00000000-0000-4000-{slot:04x}-{number:012x}")
+    pod["metadata"] |= {
+        "name": name,
+        "generateName": "program-",
+        "resourceVersion": str(1_000_000 + number),
+        "annotations": {ASSIGNMENT_ANNOTATION: encode_assignment(Assignment({"main": (share,)}))},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "program", "uid": f"rs-{slot}"}],
+        "managedFields": [
+            {"manager": "kube-controller-manager", **manager, "fieldsV1": created},
+            {"manager": "kubelet", "subresource": "status", **manager, "fieldsV1": reported},
+        ],
+    }
+    pod["spec"] |= {"nodeName": format_node_name(number), "serviceAccountName": "default", "restartPolicy": "Always"}
+    ready = {"name": "main", "ready": True, "restartCount": 0, "imageID": f"registry.example/model@sha256:{0:064x}"}
+    running = {**ready, "containerID": f"containerd://{number:064x}", "state": {"running": {"startedAt": moment}}}
+    pod["status"] = {"phase": "Running", "qosClass": "Burstable", "podIP": "10.1.2.3", "startTime": moment}
+    pod["status"] |= {"conditions": conditions, "containerStatuses": [running]}
+    return pod
+
+
+def build_pod(memory_units: int, *, uid: str = "bench", policy: str = "") -> dict[str, Any]:
     """A pod as kube-scheduler sends it, with what a real one carries beside our limit."""
+    request = {"accelkit.io/request": json.dumps({"main": {"policy": policy}})} if policy else {}
     return {
         "metadata": {
             "name": "bench",
@@ -78,6 +158,7 @@ def build_pod(memory_units: int, *, uid: str = "bench") -> dict[str, Any]:
             "uid": uid,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": "bench", "pod-template-hash": "6d4cf56db6"},
+            **({"annotations": request} if request else {}),
             "managedFields": [
                 {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}}
             ],

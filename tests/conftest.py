@@ -4,7 +4,14 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["registries.fixtures", "sandbox_groups", "skips", "standin_nvml.fixtures", "pytester"]
+pytest_plugins = [
+    "registries.fixtures",
+    "plugin_distributions",
+    "sandbox_groups",
+    "skips",
+    "standin_nvml.fixtures",
+    "pytester",
+]
 
 # Shared machines stall at random: a deadline per example would fail tests for the machine's sake.
 for name, examples in {"accelkit": 60, "brief": 5}.items():

@@ -13,7 +13,7 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Returns keys of annotations, labels and environment variables, from the profiles of vendors and the dialects that
-    this release of accelkit has.
+    this release of accelkit has, and its plug-ins on the controller.
 """
 
 EXAMPLES = r"""
@@ -66,6 +66,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 
 IMPORT_ERROR = None
 try:
+    from accelkit.errors import AccelkitError
     from accelkit.install.guarded_keys import list_guarded_keys
 except ImportError as exc:
     IMPORT_ERROR = exc
@@ -75,7 +76,10 @@ class LookupModule(LookupBase):
     def run(self, terms, variables=None, **_kwargs):  # noqa: ARG002 - the arguments of every lookup
         if problem := find_problem(IMPORT_ERROR):
             raise AnsibleLookupError(problem)
-        found = list_guarded_keys()
+        try:
+            found = list_guarded_keys()
+        except AccelkitError as exc:
+            raise AnsibleLookupError(str(exc)) from exc
         return [
             {
                 "assignments": list(found.assignments),

@@ -79,7 +79,7 @@ options:
     type: str
   dialect:
     description:
-      - Dialect whose resources the node agents serve, as V(native), V(gcushare) or V(aliyun).
+      - Dialect whose resources the node agents serve, as V(native), V(gcushare), V(aliyun), V(kubegpu), or a plug-in's.
       - Nodes without the label of that system get it too, and lose it on removal.
     type: str
     default: native
@@ -167,7 +167,7 @@ with suppress(ImportError):
     from accelkit.errors import ServiceError
     from accelkit.install.sharing import Sharing, share, unshare, withdraw
     from accelkit.model.units import parse_unit
-    from accelkit.vendors.dialects import load_dialect, load_dialects
+    from accelkit.vendors.dialects import load_dialects, load_served_dialect
 
 
 def main():
@@ -208,7 +208,7 @@ async def _apply(api, module):
             exclusive=given["exclusive"],
             wait_seconds=given["wait_seconds"],
             unit_bytes=parse_unit(given["unit"]) if given["unit"] else None,
-            dialect=load_dialect(given["dialect"]),
+            dialect=load_served_dialect(given["dialect"]),
             counted=[name for each in load_dialects(given["dialects"]) for name in each.resources.asking],
             coexisting=given["coexisting"],
         )
@@ -225,7 +225,7 @@ async def _apply(api, module):
         grace_seconds=given["grace_seconds"],
         confirm_seconds=given["confirm_seconds"],
         check=module.check_mode,
-        dialect=load_dialect(given["dialect"]),
+        dialect=load_served_dialect(given["dialect"]),
     )
 
 

@@ -46,7 +46,7 @@ EXAMPLES = r"""
 - name: Check the variables
   accelkit.kubernetes.settings_check:
     settings:
-      accelkit_policy: {type: str, choices: [binpack, spread]}
+      accelkit_policy: {type: str, choices: [binpack, spread, topology]}
       accelkit_unit: {type: str, format: unit}
 """
 

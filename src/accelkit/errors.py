@@ -6,6 +6,7 @@ AccelkitError
   InventoryError       a node's inventory annotation cannot be used
   AssignmentError      an assignment annotation cannot be used
   ProfileError         a vendor profile or dialect is wrong
+  PluginError          a plug-in of another distribution cannot be used
   ApiError             the Kubernetes API server refused or could not be reached
   DevicePluginError    the device plugin or the kubelet's side of it failed
   ConfigurationError   a file or option we were given is wrong
@@ -72,6 +73,10 @@ class AssignmentError(AccelkitError):
 
 class ProfileError(AccelkitError):
     """A vendor profile or dialect is wrong."""
+
+
+class PluginError(AccelkitError):
+    """A plug-in of another distribution cannot be used; the message names that distribution."""
 
 
 class DevicePluginError(AccelkitError):

@@ -120,9 +120,16 @@ class FakeApi(ApiClient):
         """Return a collection."""
         return await self.get(path, query=query)
 
-    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
+    async def post(
+        self,
+        path: str,
+        body: object,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         """Create an object, bind a pod, or have something reviewed."""
-        request = await self._arrive("POST", path, body, query)
+        request = await self._arrive("POST", path, body, query, headers=headers)
         if path in self.reviews:
             answer = msgspec.json.encode(self.reviews[path](request))
         else:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from fuzzing.answers import ask_simulation, check_filter, check_simulation
 from fuzzing.ledger_checks import LedgerChecks
 from fuzzing.objects import NODES, Objects
 from fuzzing.rounds import FindingError, Tally, check_sentence
@@ -21,6 +22,7 @@ from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.routes import Routes
+from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import BindingResult, FilterResult, HostPriority
 from accelkit.kube.listing import UNREADABLE
@@ -60,11 +62,13 @@ class ClusterRound:
         readiness = Readiness(synced=lambda: True, silent_seconds=lambda: 0.0)
         foreign = make_foreign_inspects((dialect,), self._feed.created.get)
         self._inspects = [f"{path}/inspect" for path in foreign]
+        verbs = Verbs(self._ledger, self._feed, policy)
         self._routes = Routes(
             self._ledger,
-            Verbs(self._ledger, self._feed, policy),
+            verbs,
             Binder(self._api, self._ledger, self._feed, policy, readiness=readiness),
             ExtenderMetrics(self._ledger, lambda: 0.0, lambda: True),
+            simulator=Simulator(self._ledger, self._feed, verbs),
             readiness=readiness,
             foreign=foreign,
         )
@@ -211,9 +215,11 @@ class ClusterRound:
             self.tally.counts["filter refused"] += 1
             check_sentence("an error of filter", result.Error, pod)
             return
-        self._check_answer(names, result, pod)
+        check_filter(names, result, pod)
         if result.NodeNames and self._checks.asks_several_systems(pod):
             raise FindingError("a container that asks several systems is placed", pod)
+        if self._values.chance(0.2) and (question := ask_simulation(pod, names)):
+            check_simulation(await self._ask("POST", "/simulate", question, pod), result, pod)
         scores = msgspec.json.decode(await self._ask("POST", "/prioritize", body, pod), type=list[HostPriority])
         if [each.Host for each in scores] != names or any(not 0 <= each.Score <= MAX_SCORE for each in scores):
             raise FindingError("the nodes' scores are not 0 to 10 for each", pod)
@@ -268,13 +274,6 @@ class ClusterRound:
         for pod in gone:
             if (decoded := self._decode(_pod, json.dumps(pod), pod)) is not None:
                 self._feed.take_pod_event("DELETED", decoded)
-
-    def _check_answer(self, names: list[str], result: FilterResult, pod: dict[str, Any]) -> None:
-        fitting, failed = result.NodeNames or [], result.FailedNodes or {}
-        if sorted([*fitting, *failed]) != sorted(names):
-            raise FindingError("filter does not judge each node once", pod)
-        for text in set(failed.values()):
-            check_sentence("a node's sentence", text, pod)
 
     def _decode(self, decoder: msgspec.json.Decoder[Any], text: bytes | str, subject: object) -> Any:
         with self.tally.measure("decode", subject):

@@ -14,7 +14,7 @@ from fuzzing.values import GIB, LEAVES, NUMBERS, TEXTS, Json, Values
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING
 from accelkit.model.cordon import CORDON
 from accelkit.model.inventory import INVENTORY_ANNOTATION
-from accelkit.vendors.dialects import Dialect, list_dialect_names, load_dialect
+from accelkit.vendors.dialects import Dialect, GroupNames, list_dialect_names, load_dialect
 from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 CARDS: Final = tuple(f"GPU-{number}" for number in range(8))
@@ -113,8 +113,14 @@ class Objects:
             **({"problem": values.text(), "next_unit_bytes": values.one((0, GIB, -1))} if values.chance(0.1) else {}),
             **({"former_units": self._former_units()} if values.chance(0.2) else {}),
             **({"uncounted": [self._share() for _ in range(2)]} if values.hostile(0.1) else {}),
-            **({"topology": values.some(("X", "DX", "??"), 4)} if values.chance(0.2) else {}),
+            **({"topology": self._topology(len(ids))} if values.chance(0.4) else {}),
         }
+
+    def _topology(self, cards: int) -> list[Json]:
+        values = self.values
+        if values.chance(0.2):
+            return values.some(("X", "DX", "??"), 4)
+        return ["".join(values.one("DDWSSMHN?Cz") for _ in range(cards)) for _ in range(cards)]
 
     def _former_units(self) -> list[dict[str, Json]]:
         values = self.values
@@ -169,7 +175,11 @@ class Objects:
             found["numa"] = values.one((0, 1, -1, None))
         if values.chance(0.2):
             found["links"] = [
-                {"to": values.one((*CARDS, "nowhere", card)), "kind": values.one(("NVLink", "", "x"))}
+                {
+                    "to": values.one((*CARDS, "nowhere", card)),
+                    "kind": values.one(("NVLink", "", "x")),
+                    "count": values.one((1, 2, 0, -1, 2**63)),
+                }
                 for _ in range(int(values.rng.random() * 4))
             ]
         if values.chance(0.2):
@@ -234,7 +244,33 @@ class Objects:
                     found[key] = self._card_words(",")
             if values.chance(0.2):
                 found[rules.same_card] = ",".join(values.some((*containers, "ghost", ""), 3))
+        if dialect.groups is not None and values.chance(0.6):
+            found[dialect.groups.annotation] = values.document(self._groups(dialect.groups, containers))
         return found
+
+    def _groups(self, names: GroupNames, containers: Sequence[str]) -> dict[str, Json]:
+        values = self.values
+
+        def container() -> dict[str, Json]:
+            found: dict[str, Json] = {}
+            for card in "0123"[: int(values.rng.random() * 5)]:
+                outer, inner = (
+                    values.one(("", "", f"{word}/A/", f"{word}/B/")) for word in (names.socket, names.switch)
+                )
+                name = f"{values.one(names.prefixes)}{outer}{inner}{names.card}/{card}"
+                found[f"{name}/cards"] = 1 if not values.hostile(0.1) else values.one((0, 2, -1, 2**63))
+                if values.chance(0.3):
+                    found[f"{name}/memory"] = values.one((GIB, 16 * GIB, 17 * GIB, 0))
+            if values.hostile(0.1):
+                found[values.one((*TEXTS, f"{names.prefixes[0]}odd/0/cards", *names.counts))] = 2
+            return {"requests": found}
+
+        said = {names.topology: values.one((0, 1, 2))} if values.chance(0.2) else {}
+        return {
+            "requests": said,
+            "runningcontainer": {name: container() for name in values.some((*containers, "ghost"), 3)},
+            **({"initcontainer": {name: container() for name in containers[:1]}} if values.chance(0.3) else {}),
+        }
 
     def _request(self, containers: Sequence[str]) -> dict[str, Json]:
         values = self.values
@@ -246,7 +282,8 @@ class Objects:
             ("same_card_as", (*containers, "ghost")),
             ("link", ("any", "NVLink", "x")),
             ("numa", ("single", "", "double")),
-            ("policy", ("spread", "binpack", "worst")),
+            ("policy", ("spread", "binpack", "topology", "worst")),
+            ("min_memory", ("16Gi", 1, 0, -1, "1e30", "x", 2**70)),
             ("polcy", LEAVES),
         ):
             if values.chance(0.2):

@@ -50,7 +50,14 @@ class Store(ApiClient):
         """Return all pods."""
         return await self.get(path, query=query)
 
-    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:  # noqa: ARG002 - the client's signature
+    async def post(
+        self,
+        path: str,
+        body: object,
+        *,
+        query: Mapping[str, str] | None = None,  # noqa: ARG002 - the client's signature
+        headers: Mapping[str, str] | None = None,  # noqa: ARG002 - the same
+    ) -> bytes:
         """Bind a pod; Events are taken as they are."""
         self._refuse()
         pod_path, _, word = path.rpartition("/")

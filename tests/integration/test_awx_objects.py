@@ -40,7 +40,11 @@ def load(path: Path):
     return yaml.load(path.read_text())
 
 
-SPECIFIED = load(REPOSITORY / "playbooks/vars/settings.yml")["__accelkit_settings"]
+SETTINGS_FILE = load(REPOSITORY / "playbooks/vars/settings.yml")
+SPECIFIED = SETTINGS_FILE["__accelkit_settings"]
+# Nothing else adds to accelkit here.
+SPECIFIED["accelkit_dialects"]["choices"] = SETTINGS_FILE["__accelkit_own_dialects"]
+SPECIFIED["accelkit_policy"]["choices"] = SETTINGS_FILE["__accelkit_own_policies"]
 VARIABLES = {name: value for path in (REPOSITORY / "awx/vars").glob("*.yml") for name, value in load(path).items()}
 ITEMS = {name: value for name, value in VARIABLES.items() if name.startswith("controller_")}
 

@@ -91,6 +91,56 @@ async def test_a_kubeconfig_is_all_that_inspect_and_audit_take(installation, ext
         assert [each["metadata"]["name"] for each in json.loads(await api.get(path))["items"]] == ["accelkit-extender"]
 
 
+async def test_who_may_read_his_pod_has_it_explained(installation, extender):
+    asker = await installation.account("asker", role="accelkit-inspector-user")
+    async with world_of(installation.kubeconfig) as world, installation.api() as api:
+        name = (await world.pod(100))["metadata"]["name"]
+        refused = installation.run(asker, "explain", name)
+        assert refused.returncode == 1
+        assert "the pod may not be read: " in refused.stderr
+        assert "have a Role with get of pods in namespace default bound to you" in refused.stderr
+        roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+        await api.post(f"{roles}/roles", {"metadata": {"name": "asker"}, "rules": rules})
+        of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "asker"}
+        subjects = [{"kind": "ServiceAccount", "name": "asker", "namespace": "default"}]
+        await api.post(f"{roles}/rolebindings", {"metadata": {"name": "asker"}, "roleRef": of, "subjects": subjects})
+
+        async def explained():
+            return installation.run(asker, "explain", name).stdout.splitlines()
+
+        less = "20 GiB less memory for container main (80 GiB instead of 100 GiB)"
+        change = f"{less}: card {extender}-0 of {extender} would take it"
+        assert await until(explained) == [
+            f"Pod default/{name} is pending: the only node that shares cards has no room for it.",
+            f"Smallest change: {change}.",
+            "kube-scheduler has not said anything of it yet; the pod's schedulerName is none.",
+            "Container main asks for 100 GiB of one card.",
+            "",
+            f"1 node: insufficient accelkit.io/memory in one card ({extender})",
+            f"  change: {change}",
+            f"  cards of {extender}:",
+            f"    {extender}-0  80 GiB of 80 GiB free, 100 GiB asked for",
+        ]
+
+
+async def test_who_may_not_create_asks_nothing(installation, extender):
+    outsider = await installation.account("outsider")
+    async with installation.api(outsider) as api:
+        with pytest.raises(ApiError) as raised:
+            await api.post(f"{PROXY}/simulate", {"pod": {"metadata": {}}})
+        assert raised.value.forbidden
+    async with installation.api() as api:
+        # The API server lets an administrator pass, and the extender asks for a token all the same.
+        with pytest.raises(ApiError) as raised:
+            await api.post(f"{PROXY}/simulate", {"pod": {"metadata": {}}})
+        assert (raised.value.status, raised.value.reason) == (401, "")
+        token = await installation.token("accelkit-inspector", NAMESPACE, AUDIENCE)
+        headers = {"X-Accelkit-Token": token}
+        answer = await api.post(f"{PROXY}/simulate", {"pod": {"metadata": {}}}, headers=headers)
+        assert [node["name"] for node in json.loads(answer)["nodes"]] == [extender]
+
+
 async def test_who_has_no_right_learns_which_role_has_it(installation, extender):
     stranger = await installation.account("stranger")
     refused = installation.run(stranger, "inspect")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
 import ssl
 import subprocess
 
 import msgspec
 import pytest
 from extender_process import GIB, MEMORY, Process, client_of, until, used_by_card, world_of
-from ports import free_port
+from real_scheduler import build_configuration, find_program, run_scheduler
 
-from accelkit.sandbox.binaries import find_binaries, find_cache_dir
 from accelkit.sandbox.certificates import Authority
 from accelkit.sandbox.layout import write_atomically
 from accelkit.scheduler.configuration.versions import parse_minor
@@ -61,33 +58,7 @@ def configuration(control_plane, extender, pki, *, whole_nodes: bool) -> dict:
         "nodeCacheCapable": not whole_nodes,
         "managedResources": [{"name": MEMORY, "ignoredByScheduler": True}],
     }
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(control_plane.paths.build_kubeconfig_path("kube-scheduler"))},
-        "leaderElection": {"leaderElect": False},
-        "profiles": [{"schedulerName": NAME}],
-        "extenders": [entry],
-    }
-
-
-def program() -> str:
-    return str(find_binaries(os.environ, cache_dir=find_cache_dir(os.environ), say=print).kube_scheduler)
-
-
-@contextlib.contextmanager
-def scheduler(config: dict, folder):
-    """A second kube-scheduler, for the pods that name it."""
-    file, log = folder / "config.json", folder / "kube-scheduler.log"
-    file.write_text(json.dumps(config))
-    arguments = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--v=3"]
-    with log.open("wb") as out:
-        process = subprocess.Popen([program(), *arguments], stdout=out, stderr=out)
-    try:
-        yield log
-    finally:
-        process.kill()
-        process.wait()
+    return build_configuration(NAME, control_plane.paths.build_kubeconfig_path("kube-scheduler"), entry)
 
 
 @pytest.mark.parametrize("whole_nodes", [False, True])
@@ -103,7 +74,7 @@ async def test_scheduler_binds_over_tls(control_plane, extender, pki, tmp_path, 
             "nodeSelector": {"accelkit-test": node},
             "tolerations": [{"operator": "Exists"}],
         }
-        with scheduler(config, tmp_path) as log:
+        with run_scheduler(config, tmp_path) as log:
             fits, full = await world.pod(12, spec=placement), await world.pod(20, spec=placement)
 
             async def bound() -> bool:
@@ -132,7 +103,7 @@ def can_be_batched(config: dict) -> dict:
 
 @pytest.mark.parametrize("asked", [True, False])
 async def test_equal_pods_are_placed_by_the_extender_and_not_by_hints(control_plane, extender, pki, tmp_path, asked):
-    told = subprocess.run([program(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    told = subprocess.run([find_program(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     if parse_minor(told.split()[-1]) < BATCHING:
         pytest.skip(f"no opportunistic batching before Kubernetes 1.{BATCHING}")
     tls = ssl.create_default_context(cafile=pki / "ca.crt")
@@ -155,7 +126,7 @@ async def test_equal_pods_are_placed_by_the_extender_and_not_by_hints(control_pl
             found = [(await world.read(pod))["spec"].get("nodeName") for pod in pods]
             return found if all(found) else []
 
-        with scheduler(config, tmp_path) as log:
+        with run_scheduler(config, tmp_path) as log:
             try:
                 found = await until(placed)
             except AssertionError as exc:

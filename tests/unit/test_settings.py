@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from accelkit.placement.policies import Policy
-from accelkit.vendors.dialects import list_dialect_names
+from accelkit.vendors.dialects import list_own_dialect_names
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"(?<![\w/])accelkit_[a-z0-9_]+")
@@ -22,7 +22,8 @@ def load(path):
     return YAML(typ="safe", pure=True).load(path.read_text())
 
 
-SETTINGS = load(ROOT / "playbooks/vars/settings.yml")["__accelkit_settings"]
+FILE = load(ROOT / "playbooks/vars/settings.yml")
+SETTINGS = FILE["__accelkit_settings"]
 
 
 def names_in(*paths):
@@ -45,8 +46,8 @@ def test_each_setting_is_read_and_documented(name):
 
 
 def test_choices_are_those_that_there_are():
-    assert sorted(SETTINGS["accelkit_dialects"]["choices"]) == sorted(list_dialect_names())
-    assert sorted(SETTINGS["accelkit_policy"]["choices"]) == sorted(Policy)
+    assert sorted(FILE["__accelkit_own_dialects"]) == sorted(list_own_dialect_names())
+    assert sorted(FILE["__accelkit_own_policies"]) == sorted(Policy)
 
 
 def plays():

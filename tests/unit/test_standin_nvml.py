@@ -56,9 +56,7 @@ def test_a_card_is_what_the_state_says(cards, tmp_path):
         assert library.state is LibraryState.WORKS
         first = nvml.find_card("00000000:3B:00.0")
         assert nvml.find_card("0000:99:00.0") is None
-    assert first == NvmlCard(
-        cards.cards[0].uuid, "NVIDIA H200", 0, 141 * GIB, GIB, linked=frozenset({SECOND}), switched=True
-    )
+    assert first == NvmlCard(cards.cards[0].uuid, "NVIDIA H200", 0, 141 * GIB, GIB, linked={SECOND: 1}, switched=True)
 
 
 def test_without_its_state_there_is_a_library_and_no_driver(cards, tmp_path):

@@ -10,13 +10,12 @@ import msgspec
 
 from accelkit.audit.comparison import Audit, AuditEvidence, audit
 from accelkit.errors import ApiError, AssignmentError, ServiceError
-from accelkit.inspection.inspection import Inspection, assemble, inspect_cluster
+from accelkit.inspection.inspection import Inspection, assemble, read_cluster
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_config_maps_path, build_node_path
 from accelkit.model.observed_allocations import ALLOCATIONS_KEY, ALLOCATIONS_LABELS, Allocations, decode_allocations
 from accelkit.model.pod import ConfigMap, Pod
-from accelkit.vendors.dialects import list_dialect_names, load_dialects
 from accelkit.vendors.pod_reading import PodReader
 
 _AGAIN_SECONDS = 1.0
@@ -81,10 +80,10 @@ async def gather(
     """
     # The kubelets first: what is assigned meanwhile is newer, and is not held against them.
     allocations = await _allocations(api, namespace)
-    inspection = await inspect_cluster(api)
+    inspection, dialects = await read_cluster(api)
     chosen = [node for node in inspection.nodes if not nodes or node.name in nodes]
     names = {node.name for node in chosen}
-    reader = PodReader(load_dialects(list_dialect_names(advertised=True)))
+    reader = PodReader(dialects)
     pods, _ = await list_all(api, PODS, Pod, trim=reader.trim)
     policies: dict[str, str] = {}
     notes: list[str] = []

@@ -30,7 +30,7 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.annotations import Granted, write_container_limits
 from accelkit.vendors.pod_reading import CardPod
 
@@ -65,7 +65,7 @@ class Binder:
         api: ApiClient,
         ledger: Ledger,
         feed: LedgerFeed,
-        policy: Policy,
+        policy: AnyPolicy,
         *,
         opens_at: float = -math.inf,
         container_limits: bool = False,
@@ -151,10 +151,8 @@ class Binder:
                 (args.PodUID, args.Node, error), lambda: Facts("not bound", pod=pod, **values, error=error)
             )
         elif log.isEnabledFor(logging.INFO):
-            held = self._ledger.find_holding(args.PodUID)
-            containers = {} if held is None else held.assignment.containers
-            seconds = time.monotonic() - started
-            log.info(Facts("bound", pod=pod, **values, containers=containers, seconds=seconds))
+            held, seconds = self._ledger.describe_holding(args.PodUID), time.monotonic() - started
+            log.info(Facts("bound", pod=pod, **values, **held, seconds=seconds))
 
     async def _bind(self, args: BindingArgs) -> None:
         if (wait := self._opens_at - time.monotonic()) > 0:

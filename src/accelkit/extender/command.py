@@ -11,9 +11,10 @@ from accelkit import __version__
 from accelkit.extender.leadership import parse_replica
 from accelkit.extender.listen import parse_listen, parse_reads
 from accelkit.extender.service import ExtenderOptions, run
+from accelkit.extender.verbs import MOST_NODES
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.units import parse_unit
-from accelkit.placement.policies import Policy
+from accelkit.plugins.policies import list_policy_names, load_policy
 from accelkit.serving.tls import CLIENT_NAME, Listen
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -38,10 +39,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--unit", default="1GiB", show_default=True, help="The cluster's unit of accelkit.io/memory.")
 @click.option(
     "--policy",
-    type=click.Choice([each.value for each in Policy]),
+    type=click.Choice(list_policy_names()),
     default="binpack",
     show_default=True,
     help="How cards and nodes that fit are ranked.",
+)
+@click.option(
+    "--most-nodes",
+    type=click.IntRange(min=0),
+    default=MOST_NODES,
+    show_default=True,
+    help="How many nodes filter leaves where more fit, those that the policy likes best; 0 for all.",
 )
 @click.option(
     "--dialect",
@@ -104,6 +112,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     client_names: tuple[str, ...],
     unit: str,
     policy: str,
+    most_nodes: int,
     dialects: tuple[str, ...],
     kubeconfig: Path | None,
     probe_port: int | None,
@@ -136,7 +145,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     options = ExtenderOptions(
         address,
         parse_unit(unit),
-        Policy(policy),
+        load_policy(policy),
         dialects,
         kubeconfig,
         replica,
@@ -145,5 +154,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
         reads,
         certificates,
         container_limits,
+        most_nodes,
     )
     uvloop.run(run(options))

@@ -14,7 +14,7 @@ from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.model.card import Card
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
-from accelkit.vendors.dialects import Dialect, list_dialect_names, load_dialect
+from accelkit.vendors.dialects import Dialect, list_own_dialect_names, load_dialects, load_own_dialect
 from accelkit.vendors.inspect_formats import InspectFormat
 
 Json = dict[str, Any]
@@ -28,9 +28,8 @@ def make_foreign_inspects(names: Collection[str], created: Callable[[str], str |
         created: returns when a pod was created, by UID; None where that is not known.
     """
     found: dict[str, ForeignInspect] = {}
-    for name in list_dialect_names():
-        dialect = load_dialect(name)
-        if dialect.inspect is not None and (name in names or dialect.extender_path not in found):
+    for dialect in (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(names)):
+        if dialect.inspect is not None and (dialect.name in names or dialect.extender_path not in found):
             found[dialect.extender_path] = ForeignInspect(dialect, dialect.inspect, created)
     return found
 

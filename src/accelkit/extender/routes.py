@@ -7,26 +7,34 @@ any other status only the number. Everything else answers 4xx or 503 with {"erro
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 
 import msgspec
 
 from accelkit import __version__
-from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotReadyError
+from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotReadyError, PluginError
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import ForeignInspect
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
 from accelkit.extender.readiness import Readiness
+from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args, BindingArgs, BindingResult, FilterResult
 from accelkit.inspection.inspection import assemble, is_worth_showing, view_node
+from accelkit.inspection.simulation import MAX_QUESTION_BYTES, SimulationQuestion
 from accelkit.kube.listing import UNREADABLE
 from accelkit.ledger.ledger import Ledger
+from accelkit.logs import RepeatLog
 from accelkit.serving.server import Headers, Reply
 from accelkit.vendors.dialects import list_extender_paths
 
+log = logging.getLogger(__name__)
+
+# Changes nothing, and shows no more than GET /inspect.
+SIMULATE = "/simulate"
 # Nodes shown between two chances for other requests.
 _INSPECT_BATCH = 50
 
@@ -38,9 +46,11 @@ class Routes:
         ledger: shown by inspect.
         verbs: filter and prioritize.
         binder: bind.
+        simulator: says what these would do.
         metrics: counted here, shown at /metrics.
         readiness: says whether the verbs are answered here and now.
         foreign: who answers inspect below the paths of other systems, by prefix.
+        dialects: names of those in use.
     """
 
     def __init__(
@@ -50,19 +60,24 @@ class Routes:
         binder: Binder,
         metrics: ExtenderMetrics,
         *,
+        simulator: Simulator,
         readiness: Readiness,
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
+        dialects: Collection[str] = (),
     ) -> None:
         # Ours answers at the root; these are where the extenders that we replace answered.
-        self._prefixes = list_extender_paths()
+        self._prefixes = list_extender_paths(dialects)
         self._foreign = foreign
         self._readiness = readiness
         self._ledger = ledger
         self._verbs = verbs
         self._binder = binder
+        self._simulator = simulator
         self._metrics = metrics
+        self._repeats = RepeatLog(log)
         self._args = msgspec.json.Decoder(Args)
         self._binding = msgspec.json.Decoder(BindingArgs)
+        self._question = msgspec.json.Decoder(SimulationQuestion)
         self._encode = msgspec.json.Encoder().encode
         self._posts: Mapping[str, Callable[[bytes], Awaitable[Reply]]] = {
             "/filter": self._filter,
@@ -82,10 +97,11 @@ class Routes:
         route = self._strip_prefix(path)
         if (post := self._posts.get(route)) is not None:
             return await self._verb(method, path, route, body, post)
-        if method != "GET":
-            return self._refuse(405 if route in self._gets else 404, f"there is no {method} {path}")
+        simulates = route == SIMULATE
+        if method != ("POST" if simulates else "GET"):
+            return self._refuse(405 if simulates or route in self._gets else 404, f"there is no {method} {path}")
         try:
-            return await self._get(path, route)
+            return await (self._simulate(body) if simulates else self._get(path, route))
         except NotReadyError as exc:
             return self._refuse(503, str(exc))
 
@@ -127,7 +143,7 @@ class Routes:
         try:
             self._readiness.check_current()
             result = await self._verbs.filter(self._args.decode(body))
-        except NotReadyError as exc:
+        except (NotReadyError, PluginError) as exc:
             result = FilterResult(Error=str(exc))
         except (*UNREADABLE, BadArgsError) as exc:
             result = FilterResult(Error=f"accelkit cannot use the arguments of filter: {exc}")
@@ -141,6 +157,11 @@ class Routes:
         except (*UNREADABLE, BadArgsError) as exc:
             self._metrics.errors.labels("prioritize").inc()
             return self._refuse(400, f"accelkit cannot use the arguments of prioritize: {exc}")
+        except PluginError as exc:
+            # kube-scheduler goes on without our scores, and shows nobody why.
+            self._repeats.warn(str(exc), str(exc))
+            self._metrics.errors.labels("prioritize").inc()
+            return self._refuse(500, str(exc))
 
     async def _bind(self, body: bytes) -> Reply:
         result = BindingResult()
@@ -154,6 +175,17 @@ class Routes:
         if result.Error:
             self._metrics.errors.labels("bind").inc()
         return Reply(200, self._encode(result))
+
+    async def _simulate(self, body: bytes) -> Reply:
+        self._readiness.check_synced()
+        if len(body) > MAX_QUESTION_BYTES:
+            return self._refuse(413, f"a question of more than {MAX_QUESTION_BYTES} bytes is not answered")
+        try:
+            return Reply(200, await self._simulator.simulate(self._question.decode(body)))
+        except (*UNREADABLE, BadArgsError) as exc:
+            return self._refuse(400, f"accelkit cannot use what is asked: {exc}")
+        except PluginError as exc:
+            return self._refuse(503, str(exc))
 
     async def _inspect(self) -> Reply:
         self._readiness.check_synced()

@@ -19,8 +19,10 @@ from accelkit.extender.readiness import Readiness
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
 from accelkit.extender.routes import Routes
-from accelkit.extender.verbs import Verbs
+from accelkit.extender.simulation.simulator import Simulator
+from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
+from accelkit.inspection.simulation import MAX_QUESTION_BYTES
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
@@ -29,7 +31,9 @@ from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
+from accelkit.plugins.catalogue import describe_plugins
+from accelkit.plugins.interface import DIALECTS, POLICIES
 from accelkit.serving.server import HeadServer, HttpServer
 from accelkit.serving.tls import Listen
 from accelkit.vendors.dialects import load_dialects
@@ -53,7 +57,7 @@ class ExtenderOptions:
 
     listen: Listen
     unit_bytes: int
-    policy: Policy
+    policy: AnyPolicy
     dialects: tuple[str, ...]
     kubeconfig: Path | None = None
     replica: Replica | None = None
@@ -62,6 +66,7 @@ class ExtenderOptions:
     reads: Listen | None = None
     certificates: Path | None = None
     container_limits: bool = False
+    most_nodes: int = MOST_NODES
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -73,6 +78,8 @@ async def run(options: ExtenderOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
+        log.info("uses the %s", name)
     connection = load_connection(options.kubeconfig)
     # Reviews of readers have connections of their own, so that no Binding waits for them.
     reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
@@ -147,13 +154,16 @@ class _Service:
             if options.wake
             else None
         )
+        verbs = Verbs(ledger, feed, options.policy, most_nodes=options.most_nodes)
         self._routes = Routes(
             ledger,
-            Verbs(ledger, feed, options.policy),
+            verbs,
             self._binder,
             metrics,
+            simulator=Simulator(ledger, feed, verbs),
             readiness=self._readiness,
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
+            dialects=options.dialects,
         )
         self._server = HttpServer(options.listen, self._routes.handle)
         self._probes = (
@@ -196,7 +206,13 @@ class _Service:
         if options.reads is None or endpoint is None:
             return None
         reader = Reader(self._routes, Reviewer(reviews, endpoint.namespace, endpoint.service))
-        return HeadServer(options.reads, reader.handle, connections=_READ_CONNECTIONS, header_bytes=_READ_HEADER_BYTES)
+        return HeadServer(
+            options.reads,
+            reader.handle,
+            connections=_READ_CONNECTIONS,
+            header_bytes=_READ_HEADER_BYTES,
+            body_bytes=MAX_QUESTION_BYTES,
+        )
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods):

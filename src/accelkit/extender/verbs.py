@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import BadArgsError
+from accelkit.extender.node_scores import NodeScores
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
@@ -21,7 +22,7 @@ from accelkit.logs import Facts, RepeatLog
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy, score_node
+from accelkit.placement.policies import AnyPolicy, choose_policy
 from accelkit.vendors.dialects import Dialect
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,12 @@ log = logging.getLogger(__name__)
 # each node.
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
+# So many of those that fit are left for kube-scheduler's own scores.
+MOST_NODES: Final = 32
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
 
-_UNKNOWN = Misfit(MisfitReason.UNKNOWN_NODE)
+UNKNOWN: Final = Misfit(MisfitReason.UNKNOWN_NODE)
 _node_name = msgspec.json.Decoder(NamedObject)
 
 
@@ -44,13 +47,15 @@ class Verbs:
         ledger: who holds what.
         feed: reads requests in the cluster's unit.
         policy: ranks cards and nodes where the pod does not say.
+        most_nodes: so many nodes filter leaves, those that the policy likes best; 0 for all that fit.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: Policy) -> None:
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, *, most_nodes: int = 0) -> None:
+        self._most_nodes = most_nodes
         self._ledger = ledger
         self._feed = feed
         self._verdicts = ShapeVerdicts(ledger)
-        self._scores = {each: _Scores(each) for each in Policy}
+        self._scores = NodeScores(ledger, feed.mix)
         self._repeats = RepeatLog(log)
         self.policy = policy
 
@@ -67,7 +72,7 @@ class Verbs:
         names, whole = _nodes(args)
         pending = self._feed.read_pending(args.Pod)
         if pending is not None and pending.refusal is not None:
-            reason = _cut(str(pending.refusal))
+            reason = cut_reason(str(pending.refusal))
             self._log(pending, len(names), 0, started, lambda: {reason: len(names)})
             return _refuse_all(names, reason, whole)
         if pending is None or pending.request is None:
@@ -82,16 +87,17 @@ class Verbs:
             for _ in self._verdicts.judge_stale(verdict, names, budget):
                 await asyncio.sleep(0)
         fits = verdict.fits.__contains__
-        if whole is None:
-            fitting = list(filter(fits, names))
-            failed, result = len(names) - len(fitting), FilterResult(NodeNames=fitting)
-        else:
-            kept = list(compress(whole, map(fits, names)))
-            failed, result = len(names) - len(kept), FilterResult(Nodes=RawNodes(kept))
+        fitting = list(filter(fits, names))
+        failed = len(names) - len(fitting)
         rest = _failing(verdict, filterfalse(fits, names)) if failed else {}
-        if failed:
+        self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, rest))
+        leaves_best = self._most_nodes and not (args.Pod.spec.weighs_nodes or args.Pod.unschedulable)
+        if leaves_best and len(fitting) > self._most_nodes:
+            fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)
+        result = _keep(names, whole, fitting)
+        # kube-scheduler reads why nodes fail where none is left, and a pod that found none is told all the next time.
+        if failed and not (leaves_best and fitting):
             _explain(result, rest, verdict, dialect)
-        self._log(pending, len(names), len(names) - failed, started, lambda: _count_reasons(verdict, rest))
         return result
 
     def _log(
@@ -117,11 +123,7 @@ class Verbs:
         pending = self._feed.read_pending(args.Pod)
         if pending is None or pending.request is None:
             return [HostPriority(name, 0) for name in names]
-        scores = self._scores[self._policy_of(pending.request)].read(self._ledger)
-        try:
-            return list(map(scores.__getitem__, names))
-        except KeyError:
-            return [scores.get(name) or HostPriority(name, 0) for name in names]
+        return self._scores.rank(names, pending.request, self._policy_of(pending.request), pending.task)
 
     def _only(self, node: str, names: list[str], whole: list[msgspec.Raw] | None, dialect: Dialect) -> FilterResult:
         # The answer to this pod's Binding was lost: what is reserved for it must not count against it.
@@ -130,30 +132,8 @@ class Verbs:
         result.FailedNodes = {name: text for name in names if name != node} or None
         return result
 
-    def _policy_of(self, request: PodRequest) -> Policy:
-        return Policy(request.containers[0].policy or self.policy)
-
-
-class _Scores:
-    """The score of each node under one policy, kept while the nodes do not change."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._by_name: dict[str, HostPriority] = {}
-        self._tick = -1
-        self._epoch = 0
-
-    def read(self, ledger: Ledger) -> dict[str, HostPriority]:
-        table = ledger.table
-        if self._epoch != table.epoch:
-            self._by_name, self._tick, self._epoch = {}, -1, table.epoch
-        if self._tick != table.tick:
-            for row in table.find_changed_rows(self._tick).tolist():
-                if (entry := ledger.find_node_at(row)) is not None:
-                    score = score_node(self._policy, float(table.used_fraction[row]))
-                    self._by_name[entry.name] = HostPriority(entry.name, score)
-            self._tick = table.tick
-        return self._by_name
+    def _policy_of(self, request: PodRequest) -> AnyPolicy:
+        return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self.policy)
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:
@@ -176,8 +156,14 @@ def _answer(names: list[str], whole: list[msgspec.Raw] | None, fits: Sequence[bo
     return FilterResult(Nodes=RawNodes(list(compress(whole, fits))))
 
 
+def _keep(names: list[str], whole: list[msgspec.Raw] | None, kept: list[str]) -> FilterResult:
+    if whole is None:
+        return FilterResult(NodeNames=kept)
+    return FilterResult(Nodes=RawNodes(list(compress(whole, map(set(kept).__contains__, names)))))
+
+
 def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:
-    unknown = verdict.assign_number(_UNKNOWN)
+    unknown = verdict.assign_number(UNKNOWN)
     return {name: verdict.failing.get(name, unknown) for name in names}
 
 
@@ -201,7 +187,8 @@ def _count_reasons(verdict: ShapeVerdict, failing: Mapping[str, int]) -> Mapping
     return counts
 
 
-def _cut(reason: str) -> str:
+def cut_reason(reason: str) -> str:
+    """Return as much of a reason as is answered."""
     return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 

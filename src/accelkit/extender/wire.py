@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from accelkit.model.asked_pod import AskedPod
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import Pod
 
 
 class RawNodes(msgspec.Struct):
@@ -26,7 +26,7 @@ class NamedObject(msgspec.Struct):
 class Args(msgspec.Struct):
     """ExtenderArgs: node names where the scheduler's configuration says nodeCacheCapable, else whole nodes."""
 
-    Pod: Pod
+    Pod: AskedPod
     Nodes: RawNodes | None = None
     NodeNames: list[str] | None = None
 

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -15,9 +16,15 @@ import msgspec
 
 from accelkit.errors import ConfigurationError, ServiceError
 from accelkit.inspection.inspection import Inspection
+from accelkit.inspection.simulation import Simulation, SimulationQuestion
+
+_Answer = TypeVar("_Answer")
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SECONDS = 15
+# A simulation takes its time, so that kube-scheduler need not.
+_QUESTION_SECONDS = 60
+SHOW_FREE = "`accelkit inspect --from-api` shows what is free"
 # Where an extender without a Service serves.
 HOST_EXTENDER = "http://127.0.0.1:32766"
 
@@ -55,24 +62,43 @@ async def ask_extender(at: Address, node: str | None) -> Inspection:
     Raises:
         ServiceError: it does not answer, or not as an extender does.
     """
-    path = f"{at.url.rstrip('/')}/inspect" + (f"/{quote(node, safe='')}" if node else "")
+    path = "/inspect" + (f"/{quote(node, safe='')}" if node else "")
+    return await _request(at, "GET", path, Inspection, instead="read straight from the API server with --from-api")
+
+
+async def ask_what_if(at: Address, question: SimulationQuestion) -> Simulation:
+    """Return what an extender would do with a pod.
+
+    Raises:
+        ServiceError: it does not answer, or not as an extender does.
+    """
+    return await _request(at, "POST", "/simulate", Simulation, question, instead=SHOW_FREE)
+
+
+async def _request(
+    at: Address, method: str, path: str, answer: type[_Answer], body: object = None, *, instead: str
+) -> _Answer:
     tls: ssl.SSLContext | bool = at.tls or True
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=_SECONDS if body is None else _QUESTION_SECONDS)
+    data = None if body is None else msgspec.json.encode(body)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(path, ssl=tls, server_hostname=at.server_name) as response,
+            session.request(
+                method, f"{at.url.rstrip('/')}{path}", data=data, ssl=tls, server_hostname=at.server_name
+            ) as response,
         ):
-            body = await response.read()
+            answered = await response.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as exc:
         raise ServiceError(
             f"the extender at {at.url} does not answer ({str(exc) or type(exc).__name__})",
-            next_step="give its URL with --extender, or read straight from the API server with --from-api",
+            next_step=f"give its URL with --extender, or {instead}",
         ) from exc
     try:
         if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-            raise ServiceError(msgspec.json.decode(body, type=dict[str, str]).get("error", f"HTTP {response.status}"))
-        return msgspec.json.decode(body, type=Inspection)
+            refusal = msgspec.json.decode(answered, type=dict[str, str])
+            raise ServiceError(refusal.get("error", f"HTTP {response.status}"))
+        return msgspec.json.decode(answered, type=answer)
     except msgspec.MsgspecError as exc:
         raise ServiceError(f"{at.url} does not answer as an accelkit extender does: {exc}") from exc
 

@@ -13,11 +13,17 @@ from accelkit.kube.paths import NODES, PODS
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import CardUse, Holding, NodeEntry, UnassignedPod
 from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import MOVING
 from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
-from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_dialects
+from accelkit.vendors.dialects import (
+    ADVERTISED_ANNOTATION,
+    Dialect,
+    list_served_dialects,
+    load_own_dialect,
+)
 
 INSPECTION_VERSION = 1
 
@@ -62,6 +68,20 @@ class CardView(msgspec.Struct, frozen=True):
     enforcement: str = ""
 
 
+class CardSetView(msgspec.Struct, frozen=True):
+    """A container that holds several cards, and by how many pairs of them each connection is had, the strongest first.
+
+    `links` is empty where nobody knows the connections.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    cards: tuple[str, ...]
+    links: dict[str, int]
+
+
 class UnassignedPodView(msgspec.Struct, frozen=True):
     """A pod that holds cards of a node without an assignment that says which."""
 
@@ -85,7 +105,8 @@ class Totals(msgspec.Struct, frozen=True):
 class NodeView(msgspec.Struct, frozen=True):
     """A node. `state` is "shared", "unknown" (its inventory cannot be used, see `problem`) or "none" (no inventory).
 
-    `address` is empty where it was not asked for; `former_units` are those that pods were given devices in before.
+    `address` is empty where it was not asked for; `former_units` are those that pods were given devices in before;
+    `sets` are the containers that hold several cards.
     """
 
     name: str
@@ -97,6 +118,7 @@ class NodeView(msgspec.Struct, frozen=True):
     totals: Totals
     address: str = ""
     former_units: tuple[FormerUnit, ...] = ()
+    sets: tuple[CardSetView, ...] = ()
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -111,7 +133,7 @@ class Inspection(msgspec.Struct, frozen=True):
 def view_node(entry: NodeEntry) -> NodeView:
     """Return one node as people see it."""
     shares: dict[str, list[ShareView]] = {}
-    for held in sorted(entry.holdings.values(), key=lambda held: (held.pod.namespace, held.pod.name)):
+    for held in _sort(entry.holdings.values()):
         for card, share in _shares(held):
             shares.setdefault(card, []).append(share)
     cards = [_card(card, entry.find_use(card.id), shares.pop(card.id, [])) for card in entry.list_cards()]
@@ -125,6 +147,7 @@ def view_node(entry: NodeEntry) -> NodeView:
         [_view_unassigned(pod) for pod in entry.unassigned.values()],
         _sum(cards),
         former_units=entry.inventory.former_units if entry.inventory else (),
+        sets=tuple(each for held in _sort(entry.holdings.values()) for each in _list_sets(entry, held)),
     )
 
 
@@ -156,9 +179,20 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
         ApiError: the API server refused or did not answer.
         ServiceError: there is no such node.
     """
+    return (await read_cluster(api, node=node))[0]
+
+
+async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Inspection, tuple[Dialect, ...]]:
+    """Do the same, and return the dialects in which pods were read too.
+
+    Raises:
+        ApiError: the API server refused or did not answer.
+        ServiceError: there is no such node.
+    """
     ledger = Ledger()
-    feed = LedgerFeed(ledger, load_dialects(list_dialect_names(advertised=True)))
     nodes, _ = await list_all(api, NODES, Node)
+    dialects = list_served_dialects(each.find_annotation(ADVERTISED_ANNOTATION) or "" for each in nodes)
+    feed = LedgerFeed(ledger, dialects)
     feed.replace_nodes(nodes)
     addresses = {each.metadata.name: find_address(each.status.addresses or ()) for each in nodes}
     query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
@@ -166,11 +200,11 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
     if node is None:
         found = view(ledger.list_nodes())
         named = [msgspec.structs.replace(each, address=addresses.get(each.name, "")) for each in found.nodes]
-        return msgspec.structs.replace(found, nodes=named)
+        return msgspec.structs.replace(found, nodes=named), dialects
     entry = ledger.find_node(node)
     if entry is None:
         raise ServiceError(f"there is no node {node!r}", next_step="`accelkit inspect` lists the nodes with cards")
-    return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))])
+    return assemble([msgspec.structs.replace(view_node(entry), address=addresses.get(node, ""))]), dialects
 
 
 def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:
@@ -184,6 +218,18 @@ def _shares(held: Holding) -> Iterable[tuple[str, ShareView]]:
                     *(share.memory_bytes, share.compute, share.whole, held.stage.value),
                 ),
             )
+
+
+def _sort(holdings: Iterable[Holding]) -> list[Holding]:
+    return sorted(holdings, key=lambda held: (held.pod.namespace, held.pod.name))
+
+
+def _list_sets(entry: NodeEntry, held: Holding) -> Iterable[CardSetView]:
+    links, pod = entry.describe_links(held.assignment), held.pod
+    for container, shares in held.assignment.containers.items():
+        if len(shares) > 1 and container != MOVING:
+            cards = tuple(share.card for share in shares)
+            yield CardSetView(pod.namespace, pod.name, pod.uid, container, cards, links.get(container, {}))
 
 
 def _card(card: Card, use: CardUse | None, shares: list[ShareView]) -> CardView:
@@ -222,7 +268,7 @@ def _state(entry: NodeEntry) -> str:
 def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
-    sentence = load_dialect("native").format_misfit(entry.problem)
+    sentence = load_own_dialect("native").format_misfit(entry.problem)
     # Some sentences hold the detail already, and each holds an empty one.
     return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 

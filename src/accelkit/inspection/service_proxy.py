@@ -11,6 +11,7 @@ import msgspec
 from accelkit.errors import ApiError, NoExtenderError, ServiceError
 from accelkit.inspection.inspection import Inspection
 from accelkit.inspection.read_port import AUDIENCE, INSPECTOR, TOKEN_HEADER, name_read_port
+from accelkit.inspection.simulation import Simulation, SimulationQuestion
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
@@ -19,6 +20,8 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 _TOKEN_SECONDS: Final = 600
 _RENEW_SECONDS: Final = 300
 _FROM_API: Final = "read straight from the API server with --from-api"
+# What an extender answers where it has no such question yet.
+_UNKNOWN_QUESTION: Final = frozenset({404, 405})
 
 
 class _Token(msgspec.Struct):
@@ -36,12 +39,17 @@ class ProxiedExtender:
         api: an open client of the API server.
         namespace: where accelkit runs.
         service: the name of the extender's Service.
+        option: by which the namespace is named, for sentences.
+        instead: what else a person can do where the extender cannot be asked.
     """
 
-    def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
+    def __init__(
+        self, api: ApiClient, namespace: str, service: str, *, option: str = "--namespace", instead: str = _FROM_API
+    ) -> None:
         self._api, self._namespace = api, namespace
+        self._option, self._instead = option, instead
         services = build_collection_path("v1", "services", namespace)
-        self._path = f"{build_object_path(services, name_read_port(service))}/proxy/inspect"
+        self._path = f"{build_object_path(services, name_read_port(service))}/proxy"
         accounts = build_collection_path("v1", "serviceaccounts", namespace)
         self._token_path = f"{build_object_path(accounts, INSPECTOR)}/token"
         self._token, self._renew_at = "", 0.0
@@ -53,11 +61,32 @@ class ProxiedExtender:
             NoExtenderError: there is none in this namespace.
             ServiceError: we lack a right, or it does not answer, or not as an extender does.
         """
-        path = self._path + (f"/{quote(node, safe='')}" if node else "")
+        path = f"{self._path}/inspect" + (f"/{quote(node, safe='')}" if node else "")
         try:
             answer = await self._api.get(path, headers={TOKEN_HEADER: await self._read_token()})
             return msgspec.json.decode(answer, type=Inspection)
         except ApiError as exc:
+            raise self._explain(exc) from exc
+        except UNREADABLE as exc:
+            raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
+
+    async def simulate(self, question: SimulationQuestion) -> Simulation:
+        """Return what the extender would do with a pod.
+
+        Raises:
+            NoExtenderError: there is none in this namespace.
+            ServiceError: we lack a right, or it does not answer, or not as an extender does.
+        """
+        path = f"{self._path}/simulate"
+        try:
+            answer = await self._api.post(path, question, headers={TOKEN_HEADER: await self._read_token()})
+            return msgspec.json.decode(answer, type=Simulation)
+        except ApiError as exc:
+            if exc.status in _UNKNOWN_QUESTION and not exc.reason:
+                raise ServiceError(
+                    f"the extender cannot explain pods: {exc.message}",
+                    next_step="install this version of accelkit with site.yml",
+                ) from exc
             raise self._explain(exc) from exc
         except UNREADABLE as exc:
             raise ServiceError(f"{path} does not answer as an accelkit extender does: {exc}") from exc
@@ -81,13 +110,14 @@ class ProxiedExtender:
         if exc.not_found:
             return NoExtenderError(
                 f"the cluster has no extender to ask in namespace {self._namespace} ({exc.message})",
-                next_step=f"name its place with --namespace and --service, or {_FROM_API}",
+                next_step=f"name its place with {self._option} and --service, or {self._instead}",
             )
         if exc.forbidden:
             return ServiceError(
                 f"the extender may not be asked: {exc.message}",
-                next_step=f"have the Role {INSPECTOR}-user of namespace {self._namespace} bound to you, or {_FROM_API}",
+                next_step=f"have the Role {INSPECTOR}-user of namespace {self._namespace} bound to you, "
+                f"or {self._instead}",
             )
         return ServiceError(
-            f"the extender cannot be asked through {self._api.server}: {exc.message}", next_step=_FROM_API
+            f"the extender cannot be asked through {self._api.server}: {exc.message}", next_step=self._instead
         )

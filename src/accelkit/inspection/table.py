@@ -5,7 +5,7 @@ Lines and not a table of rich: such a table fits itself into 80 columns where ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -44,8 +44,16 @@ def _node(node: NodeView) -> Iterator[Text]:
         yield _card(card, width)
         for share in card.shares:
             yield _share(share, width, name_width)
+    for cards in node.sets:
+        name = f"{cards.namespace}/{cards.pod} [{cards.container}]"
+        yield Text(f"  {name} has {len(cards.cards)} cards, {_describe_links(cards.links)}", "bright_black")
     for pod in node.unassigned:
         yield Text(f"  ? {pod.namespace}/{pod.pod} holds cards, but which is not known: {pod.problem}", "yellow")
+
+
+def _describe_links(links: Mapping[str, int]) -> str:
+    pairs = ", ".join(f"{count} by {name}" for name, count in links.items())
+    return f"pairs: {pairs}" if pairs else "nobody knows their connections"
 
 
 def _card(card: CardView, width: int) -> Text:

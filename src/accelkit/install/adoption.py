@@ -18,10 +18,10 @@ from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_node_path
 from accelkit.model.pod import Node
 from accelkit.model.units import UNITS, format_unit, parse_unit
-from accelkit.vendors.dialects import load_dialect
+from accelkit.vendors.dialects import load_own_dialect
 
 CHART_PREFIX: Final = "gcushare"
-NODE_LABEL: Final = load_dialect("gcushare").node_label
+NODE_LABEL: Final = load_own_dialect("gcushare").node_label
 _PLUGIN: Final = "device-plugin"
 _UNIT_VALUE: Final = "memoryUnit"
 _DEFAULT_UNIT: Final = "1"

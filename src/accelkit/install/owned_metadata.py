@@ -9,14 +9,13 @@ from typing import Final
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import Dialect, list_dialect_names, load_dialect
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, Dialect, list_dialect_names, load_dialect, load_own_dialect
 
 SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")
 # The label of another system that we have set on the node; one that was there before is not ours to remove.
 SHARED_AS: Final = "accelkit.io/shared-as"
-# Resources of other systems that our agents advertise, or have advertised: elsewhere the same names are not ours.
-ADVERTISED: Final = "accelkit.io/advertised"
+ADVERTISED: Final = ADVERTISED_ANNOTATION
 # The unit in which pods of the node were given memory before accelkit took it over.
 FORMER_UNIT: Final = "accelkit.io/former-unit"
 SHARED: Final = "true"
@@ -41,7 +40,7 @@ class OwnedMetadata:
         self._label = dialect.node_label
         self._keep = frozenset(keep)
         self.resources = (dialect.resources.memory, dialect.resources.cards)
-        native = load_dialect("native").resources
+        native = load_own_dialect("native").resources
         self._native = (native.memory, native.cards)
 
     def find_missing(self, node: Node, former: Collection[str] = ()) -> dict[str, dict[str, str]]:
@@ -128,5 +127,5 @@ def read_advertised(node: Node) -> set[str]:
 
 @cache
 def _list_advertisable() -> frozenset[str]:
-    dialects = map(load_dialect, list_dialect_names(advertised=True))
-    return frozenset(name for each in dialects for name in (each.resources.memory, each.resources.cards))
+    advertised = (each.resources for each in map(load_dialect, list_dialect_names()) if each.advertised)
+    return frozenset(name for resources in advertised for name in (resources.memory, resources.cards))

@@ -30,9 +30,9 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.dialects import Dialect, load_own_dialect
 
-NATIVE: Final = load_dialect("native")
+NATIVE: Final = load_own_dialect("native")
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ async def share(
     listed = await list_nodes(api)
     chosen = _choose(listed, nodes) if nodes else [node for node in listed.values() if wants_sharing(node)]
     names = tuple(sorted(node.metadata.name for node in chosen))
-    _refuse_other_plugins([node for node in chosen if node.metadata.name not in coexisting], counted)
     owned = OwnedMetadata(dialect)
+    others = set(counted) - {*owned.resources}
+    _refuse_other_plugins([node for node in chosen if node.metadata.name not in coexisting], others)
     former = {resource for node in listed.values() for resource in read_advertised(node)}
     patches: dict[str, Mapping[str, Mapping[str, str | None]]] = {
         node.metadata.name: missing for node in chosen if (missing := owned.find_missing(node, former))
@@ -227,7 +228,10 @@ def _is_known(node: Node) -> bool:
 
 
 def _refuse_other_plugins(nodes: Sequence[Node], counted: Collection[str]) -> None:
-    offers = {node.metadata.name: found for node in nodes if (found := find_other_offers(node, counted))}
+    # What our agents serve is another plugin's until the node says that it is ours.
+    ignored = {node.metadata.name: {*counted, *read_advertised(node)} for node in nodes}
+    found = {node.metadata.name: find_other_offers(node, ignored[node.metadata.name]) for node in nodes}
+    offers = {name: listed for name, listed in found.items() if listed}
     if offers:
         listing = "; ".join(f"{name}: {', '.join(found)}" for name, found in sorted(offers.items()))
         raise ConfigurationError(

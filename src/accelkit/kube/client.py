@@ -119,9 +119,16 @@ class ApiClient:
             raise _read_refusal(response.status, bytes(answer))
         return answer
 
-    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
+    async def post(
+        self,
+        path: str,
+        body: object,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         """POST `body` as JSON; ApiError unless the answer is 2xx."""
-        return await self._request("POST", path, body, query=query)
+        return await self._request("POST", path, body, query=query, headers=headers)
 
     async def put(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
         """PUT `body` as JSON; ApiError unless the answer is 2xx."""

@@ -16,12 +16,15 @@ import msgspec
 from accelkit.errors import InventoryError, RequestError
 from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES, BoundPods
 from accelkit.ledger.holding import Holding, Stage
+from accelkit.ledger.host_rooms import HostRooms
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.cordon import apply_cordon, read_cordon
+from accelkit.model.host_amounts import HostAmounts, read_node_amounts, read_pod_amounts
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.object_meta import ObjectIdentity
 from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
+from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.dialects import Dialect
 from accelkit.vendors.pod_reading import CardPod, PodReader
@@ -47,11 +50,13 @@ class Pending:
     Attributes:
         request: None where it asks for no card, or what it asks for cannot be granted.
         refusal: why it cannot be granted; None where it can.
+        task: what it takes of a node, as one of a mix; None where nothing can be granted.
     """
 
     pod: CardPod
     request: PodRequest | None
     refusal: RequestError | None = None
+    task: TaskType | None = None
 
 
 class LedgerFeed:
@@ -71,6 +76,8 @@ class LedgerFeed:
         self._errors = OnceReporter(log, logging.ERROR)
         self._unknown = OnceReporter(log)
         self._bound = BoundPods(ledger, self._errors)
+        self._hosts = HostRooms(ledger)
+        self.mix = TaskMix()
         self.pending: dict[str, Pending] = {}
         # When each bound pod was created, for those who ask in another system's words.
         self.created: dict[str, str] = {}
@@ -93,12 +100,14 @@ class LedgerFeed:
         for name in self._inventories.keys() - names:
             del self._inventories[name]
         self._ledger.keep_nodes(names)
+        self._hosts.keep_nodes(names)
 
     def take_node_event(self, kind: str, node: Node) -> None:
         """Take over one change of a node."""
         if kind == "DELETED":
             self._inventories.pop(node.metadata.name, None)
             self._ledger.drop_node(node.metadata.name)
+            self._hosts.drop_node(node.metadata.name)
         else:
             self._put_node(node)
 
@@ -140,6 +149,7 @@ class LedgerFeed:
         self.created.clear()
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
         self._bound.keep(bound)
+        self._hosts.keep_pods(bound)
         for pod in pods:
             self._put_pod(pod)
         return self._ledger.keep_pods(bound)
@@ -170,13 +180,14 @@ class LedgerFeed:
     def read_pending(self, pod: Pod) -> Pending | None:
         """Read a pod that waits for a node; None where it has nothing to do with cards."""
         found = self._reader.read(pod)
-        return None if found is None else self._pending(found)
+        return None if found is None else self._pending(found, read_pod_amounts(pod.spec))
 
     def _put_node(self, node: Node) -> None:
         name = node.metadata.name
         try:
             if self._put_inventory(node):
                 self._bound.reread(name)
+            self._hosts.put_node(name, read_node_amounts(node.status.allocatable))
         except Exception as exc:  # noqa: BLE001 - one node must not end the service
             self._errors.report(node.metadata.uid or name, f"node {name} cannot be read", error=exc)
             self._inventories.pop(name, None)
@@ -224,11 +235,18 @@ class LedgerFeed:
         if pod.terminal:
             self._end(pod.metadata.uid, pod.spec.node_name)
             return
+        host = read_pod_amounts(pod.spec)
+        if pod.spec.node_name:
+            self._hosts.put_pod(pod.metadata.uid, pod.spec.node_name, host)
         found = self._reader.read(pod)
         if found is None or not found.asks:
             return
+        known = found.ref.uid in self.pending or found.ref.uid in self.created
+        pending = self._pending(found, host)
+        if not known and pending.task is not None:
+            self.mix.observe(pending.task)
         if not found.node:
-            self.pending[found.ref.uid] = self._pending(found)
+            self.pending[found.ref.uid] = pending
         else:
             self.pending.pop(found.ref.uid, None)
             self.created[found.ref.uid] = found.created_at
@@ -238,9 +256,11 @@ class LedgerFeed:
         self.pending.pop(uid, None)
         self.created.pop(uid, None)
         self._bound.end(node, uid)
+        self._hosts.end_pod(uid)
 
-    def _pending(self, pod: CardPod) -> Pending:
+    def _pending(self, pod: CardPod, host: HostAmounts) -> Pending:
         try:
-            return Pending(pod, pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES))
+            request = pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
+            return Pending(pod, request, task=None if request is None else describe_task(request, host))
         except RequestError as exc:
             return Pending(pod, None, exc.with_traceback(None))

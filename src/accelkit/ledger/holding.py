@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from accelkit.model.assignment import Assignment
+from accelkit.model.assignment import MOVING, Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
@@ -15,6 +15,7 @@ from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
 from accelkit.placement.fit import CardState
 from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.placement.topology.links import CardLinks, find_links
 
 
 class Stage(StrEnum):
@@ -111,6 +112,7 @@ class NodeEntry:
     holdings: dict[str, Holding] = field(default_factory=dict)
     unassigned: dict[str, UnassignedPod] = field(default_factory=dict)
     _states: list[CardState] | None = None
+    _links: tuple[Inventory, CardLinks | None] | None = None
 
     @property
     def gone(self) -> bool:
@@ -121,6 +123,30 @@ class NodeEntry:
     def list_cards(self) -> tuple[Card, ...]:
         """Return the known cards."""
         return () if self.inventory is None else self.inventory.cards
+
+    @property
+    def knows_links(self) -> bool:
+        """Whether `find_links` has nothing left to do."""
+        return self._links is not None and self._links[0] is self.inventory
+
+    def find_links(self) -> CardLinks | None:
+        """Return how the known cards are connected, in their order; None where nobody knows."""
+        if self.inventory is None:
+            return None
+        if self._links is None or not self.knows_links:
+            self._links = self.inventory, find_links(self.inventory.cards, self.inventory.topology)
+        return self._links[1]
+
+    def describe_links(self, assignment: Assignment) -> dict[str, dict[str, int]]:
+        """Return what connects the cards of each container that has several: by how many pairs, the strongest first."""
+        places = {card.id: place for place, card in enumerate(self.list_cards())}
+        found = {
+            name: [places[share.card] for share in shares if share.card in places]
+            for name, shares in assignment.containers.items()
+            if len(shares) > 1 and name != MOVING
+        }
+        links = self.find_links() if found else None
+        return {} if links is None else {name: links.describe(cards) for name, cards in found.items()}
 
     def list_card_states(self) -> list[CardState]:
         """Return every card with what is free of it; callers change nothing."""
@@ -145,6 +171,17 @@ class NodeEntry:
             for share in more:
                 use.add(Charge(share.memory_bytes, share.compute, share.whole), +1)
         return use
+
+    def copy_without(self, uids: Collection[str]) -> NodeEntry:
+        """Return the node as it would be without some pods; what happens to it later does not show."""
+        uses = {card: replace(use) for card, use in self.uses.items()}
+        holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
+        unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
+        states = None if uids else self._states
+        other = NodeEntry(self.name, self.row, self.inventory, self.problem, uses, holdings, unassigned, states)
+        for uid in self.holdings.keys() & uids:
+            other.charge(self.holdings[uid].charges.items(), -1)
+        return other
 
     def charge(self, charges: Iterable[tuple[str, Charge]], sign: int) -> None:
         """Count a pod's charges in (+1) or out (-1)."""

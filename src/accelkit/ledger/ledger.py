@@ -10,13 +10,14 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
 from accelkit.ledger.table import Table
 from accelkit.model.assignment import Assignment
+from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import Kind, PodRequest
@@ -25,7 +26,8 @@ from accelkit.placement.budget import Budget
 from accelkit.placement.charges import count_charges
 from accelkit.placement.fit import build_empty_states, place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy, Policy
+from accelkit.placement.topology.links import CardLinks
 from accelkit.texts import shorten
 
 
@@ -61,6 +63,12 @@ class Ledger:
             if (entry.inventory, entry.problem) != before:
                 self.table.update(entry)
 
+    def note_host(self, name: str, free: HostAmounts) -> None:
+        """Note what a node's host has free; nothing happens where the node is not known."""
+        with self._lock:
+            if (entry := self._nodes.get(name)) is not None:
+                self.table.set_host(entry.row, free.cpu_milli, free.memory_bytes)
+
     def drop_node(self, name: str) -> None:
         """Forget a node that was deleted; pods still bound to it stay until they are gone."""
         with self._lock:
@@ -76,7 +84,7 @@ class Ledger:
             for name in self._nodes.keys() - set(names):
                 self.drop_node(name)
 
-    def reserve(self, pod: PodRef, node: str, request: PodRequest, policy: Policy) -> Assignment:
+    def reserve(self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy) -> Assignment:
         """Choose cards and hold them until the Binding's outcome is known; the same pod and node again changes nothing.
 
         Raises:
@@ -91,14 +99,27 @@ class Ledger:
             entry = self._nodes.get(node)
             if entry is None:
                 raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
-            placed = self.place(entry, request, policy)
+            placed = self.choose(entry, request, policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
             self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
             return placed
 
+    def choose(
+        self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
+    ) -> Assignment | Misfit:
+        """Choose the very cards that a reservation would, without holding them."""
+        # How the cards are connected matters to who gets them, not to whether they fit.
+        topology = any((each.policy or policy) == Policy.TOPOLOGY for each in request.containers)
+        return self.place(entry, request, policy, budget, links=entry.find_links() if topology else None)
+
     def place(
-        self, entry: NodeEntry, request: PodRequest, policy: Policy, budget: Budget | None = None
+        self,
+        entry: NodeEntry,
+        request: PodRequest,
+        policy: AnyPolicy,
+        budget: Budget | None = None,
+        links: CardLinks | None = None,
     ) -> Assignment | Misfit:
         """Choose cards on a node without holding them; a misfit says whether the empty node would do.
 
@@ -107,12 +128,13 @@ class Ledger:
         with self._lock:
             if entry.problem is not None:
                 return entry.problem
-            placed = place(entry.list_card_states(), request, policy, budget)
+            grouped = entry.find_links() if any(container.groups for container in request.containers) else None
+            placed = place(entry.list_card_states(), request, policy, budget, links or grouped)
             if isinstance(placed, Assignment):
                 return placed
             if placed.reason is MisfitReason.TOO_COMPLEX:
                 return Misfit(placed.reason, resolvable=False)
-            alone = place(build_empty_states(entry.list_cards()), request, policy, budget)
+            alone = place(build_empty_states(entry.list_cards()), request, policy, budget, grouped)
             if isinstance(alone, Assignment):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
@@ -181,6 +203,15 @@ class Ledger:
             node = self._where.get(uid)
             return None if node is None else self._nodes[node].holdings.get(uid)
 
+    def describe_holding(self, uid: str) -> dict[str, object]:
+        """Return, for a log, the shares of a pod's containers, and what connects the cards of those with several."""
+        with self._lock:
+            held = self.find_holding(uid)
+            if held is None:
+                return {"containers": {}}
+            containers, links = held.assignment.containers, self._nodes[held.node].describe_links(held.assignment)
+            return {"containers": containers} | ({"links": links} if links else {})
+
     def find_node(self, name: str) -> NodeEntry | None:
         """Return a node's entry; callers read it and change nothing."""
         return self._nodes.get(name)
@@ -188,6 +219,11 @@ class Ledger:
     def find_node_at(self, row: int) -> NodeEntry | None:
         """Return the entry of a row of the table, None where its node is gone."""
         return self._by_row[row]
+
+    def find_row(self, name: str) -> int:
+        """Return the number of a node's row in the table; -1 where it is not known."""
+        entry = self._nodes.get(name)
+        return -1 if entry is None else entry.row
 
     def list_node_names(self) -> list[str]:
         """Return the names of all nodes by the table's rows, empty for free ones; callers change nothing."""
@@ -200,6 +236,25 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._where)
+
+    def branch(self, gone: Mapping[str, str]) -> Ledger:
+        """Return a ledger of some nodes alone, as they would be without some pods; it changes nothing here.
+
+        Args:
+            gone: nodes by the UIDs of the pods that are left out.
+        """
+        other = Ledger(unit_bytes=self.unit_bytes)
+        with self._lock:
+            for name in sorted(set(gone.values()) & self._nodes.keys()):
+                left = self._nodes[name].copy_without(gone.keys())
+                entry = other._entry(name)
+                entry.inventory, entry.problem = left.inventory, left.problem
+                for held in left.holdings.values():
+                    other._hold(held)
+                for pod in left.unassigned.values():
+                    other.confirm_unassigned(pod)
+                other.table.update(entry)
+        return other
 
     def _hold(self, holding: Holding) -> None:
         self.release(holding.pod.uid)

@@ -33,7 +33,8 @@ def is_simple(request: PodRequest) -> bool:
         return False
     container = request.containers[0]
     constraints = (container.model, container.same_card_as, container.link, container.numa, container.compute)
-    return not any((*constraints, container.allowed, container.denied))
+    rest = (container.allowed, container.denied, container.min_memory_bytes, container.groups)
+    return not any((*constraints, *rest))
 
 
 class Table:
@@ -131,8 +132,9 @@ class Table:
         elif container.cards > self._free.shape[1]:
             fits = possible = np.zeros(len(rows), dtype=np.bool_)
         else:
-            nth, amount = container.cards - 1, max(1, container.memory_bytes)
-            fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= amount
+            nth, amount = container.cards - 1, container.memory_bytes
+            # A card without memory to share takes nobody, not even one who asks for none.
+            fits, possible = self._free[rows, nth] >= amount, self._capacity[rows, nth] >= max(1, amount)
         codes = np.where(fits, FITS, np.where(possible, FULL, NEVER)).astype(np.int8)
         codes[~self._known[rows]] = PROBLEM
         return codes

@@ -21,7 +21,7 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 
 FITTING: Final = -1
 
@@ -46,7 +46,7 @@ class ShapeVerdict:
     """
 
     request: PodRequest
-    policy: Policy
+    policy: AnyPolicy
     fits: set[str] = field(default_factory=set)
     failing: dict[str, int] = field(default_factory=dict)
     reasons: list[Misfit] = field(default_factory=list)
@@ -93,9 +93,9 @@ class ShapeVerdicts:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._shapes: OrderedDict[tuple[PodRequest, Policy], ShapeVerdict] = OrderedDict()
+        self._shapes: OrderedDict[tuple[PodRequest, AnyPolicy], ShapeVerdict] = OrderedDict()
 
-    def judge(self, request: PodRequest, policy: Policy) -> ShapeVerdict:
+    def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
         """Return the verdict on every node the ledger knows, as of now, but for the stale ones.
 
         Callers change nothing; `judge_stale` judges the others.
@@ -176,7 +176,7 @@ class ShapeVerdicts:
         """Return the number of the verdict on a node; None where the budget did not suffice for one."""
         if entry.problem is not None:
             return verdict.assign_number(entry.problem)
-        key = _state_key(entry, verdict.request)
+        key = describe_state(entry, verdict.request)
         if key not in verdict.by_state:
             if budget.is_spent():
                 return None
@@ -190,12 +190,15 @@ class ShapeVerdicts:
         return verdict.by_state[key]
 
 
-def _state_key(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
+def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
+    """Return all that decides whether a node's cards can take a request."""
     # Identities do not matter for whether a pod fits, unless links name them; then it is their places that do.
     links: list[object] = []
     if any(container.link for container in request.containers):
         places = {card.id: place for place, card in enumerate(entry.list_cards())}
         links = [tuple((places.get(link.to), link.kind) for link in card.links) for card in entry.list_cards()]
+    if any(container.groups for container in request.containers):
+        links.append(entry.find_links())
     return (
         *links,
         *(

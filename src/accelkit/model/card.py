@@ -18,11 +18,18 @@ class Health(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """A direct connection to another card of the node; `kind` is the vendor's word (NVLink, XGMI…)."""
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
+    """A direct connection to another card of the node.
+
+    Attributes:
+        to: the other card's id.
+        kind: the vendor's word (NVLink, XGMI…).
+        count: how many of that kind run side by side between the two.
+    """
 
     to: str
     kind: str
+    count: int = 1
 
 
 class Card(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -28,9 +28,10 @@ class PodRef(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct, omit_defaults=True):
-    """Limits of a container; the API server sends quantities as text, people also as numbers."""
+    """Limits and requests of a container; the API server sends quantities as text, people also as numbers."""
 
     limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
 
 
 class Container(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -47,6 +48,7 @@ class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     node_name: str = ""
+    overhead: dict[str, str | int | float] | None = None
 
 
 class PodCondition(msgspec.Struct, omit_defaults=True):

@@ -25,6 +25,37 @@ class Kind(StrEnum):
     APP = "app"
 
 
+class Near(StrEnum):
+    """How near every two cards of a group are: below the same PCI switches, or on the same socket.
+
+    What connects two cards directly, as NVLink, brings them nearer than either. UNKNOWN in the inventory is not near.
+    """
+
+    SWITCH = "switch"
+    SOCKET = "socket"
+    ANY = ""
+
+
+class CardGroup(msgspec.Struct, frozen=True):
+    """Some of the cards of a container, that must be near each other.
+
+    Attributes:
+        near: how near every two of them.
+        socket: a number; all cards of the container's groups with the same one are on one socket together. None for
+            cards that need not be.
+        min_memory_bytes: what each of the cards has at least, the most first; as many as there are cards.
+    """
+
+    near: Near
+    min_memory_bytes: tuple[int, ...]
+    socket: int | None = None
+
+    @property
+    def cards(self) -> int:
+        """How many."""
+        return len(self.min_memory_bytes)
+
+
 class ContainerRequest(msgspec.Struct, frozen=True):
     """Cards for one container.
 
@@ -41,6 +72,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         allowed: numbers of the only cards it may have; empty for any.
         denied: numbers of cards it may not have.
         policy: overrides the cluster's policy for this container's choice of cards; empty for the cluster's.
+        min_memory_bytes: what each card has at least, whether it can be shared or not.
+        groups: cards that must be near each other, all cards in one group or another; empty where none must.
     """
 
     container: str
@@ -56,6 +89,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     policy: str = ""
     allowed: frozenset[int] = frozenset()
     denied: frozenset[int] = frozenset()
+    min_memory_bytes: int = 0
+    groups: tuple[CardGroup, ...] = ()
 
 
 class PodRequest(msgspec.Struct, frozen=True):

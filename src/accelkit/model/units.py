@@ -31,23 +31,36 @@ _SHOWN = 60
 _EXACT = Context(prec=100)
 
 
+def parse_milli(text: str | int) -> int:
+    """Read a Kubernetes quantity (`"1.5"`, `"100m"`) as thousandths of its base unit.
+
+    Raises:
+        QuantityError: no quantity, not a whole number of thousandths, negative, or over 2^63-1.
+    """
+    return _parse(text, 1000)
+
+
 def parse_quantity(text: str | int) -> int:
     """Read a Kubernetes quantity (`8`, `"16Gi"`, `"1e3"`) as an integer of base units.
 
     Raises:
         QuantityError: no quantity, not a whole number, negative, or over 2^63-1.
     """
+    return _parse(text, 1)
+
+
+def _parse(text: str | int, parts: int) -> int:
     if isinstance(text, int):
-        return _checked(Decimal(text), text)
+        return _checked(Decimal(text) * parts, text)
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise QuantityError(f"{text[:_SHOWN]!r} is not a Kubernetes quantity")
     number, suffix = match[1], match[2] or ""
     try:
         if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
-            return _checked(Decimal(number + suffix), text)
+            return _checked(Decimal(number + suffix) * parts, text)
         scale = _BINARY.get(suffix) or _DECIMAL.get(suffix) or _FRACTION[suffix]
-        return _checked(_EXACT.multiply(Decimal(number), scale), text)
+        return _checked(_EXACT.multiply(Decimal(number), scale * parts), text)
     except InvalidOperation as exc:
         raise QuantityError(f"{text!r} is not a Kubernetes quantity") from exc
 

@@ -79,6 +79,7 @@ class Advertising:
         self._plugins = plugins
         self._unit: int | None = None
         self._shown: tuple[Sequence[FoundCard], int] | None = None
+        self._topology: tuple[str, ...] = ()
         self._errors = ErrorReporter(log, logging.ERROR)
 
     @property
@@ -125,7 +126,7 @@ class Advertising:
             self._begin()
         if uncounted is None:
             uncounted = self._node.inventory.uncounted if self._node.inventory else ()
-        cards = [each.card for each in found]
+        cards, self._topology = [each.card for each in found], topology
         self._pods.learn_cards(self._build_cards(found, self._unit or self._told))
         self._drop_history()
         told, refused = self._told, _find_oversize(cards, self._told)
@@ -185,7 +186,7 @@ class Advertising:
         self._history = tuple(each for each in self._history if each in needed)
 
     def _build_cards(self, found: Sequence[FoundCard], unit_bytes: int) -> NodeCards:
-        return NodeCards({each.card.id: each.card for each in found}, unit_bytes, self._history)
+        return NodeCards({each.card.id: each.card for each in found}, unit_bytes, self._history, self._topology)
 
     async def _choose_unit(self, told: int) -> int:
         if told == self._unit:

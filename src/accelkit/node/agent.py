@@ -42,8 +42,10 @@ from accelkit.node.reconciliation.kubelet_checkpoint import KubeletCheckpoint
 from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter
 from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.plugins.catalogue import describe_plugins
+from accelkit.plugins.interface import DIALECTS, PROFILES
 from accelkit.vendors.dialects import Dialect, load_dialect
-from accelkit.vendors.profiles import load_profiles
+from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +94,8 @@ async def run(options: AgentOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for name in describe_plugins({DIALECTS: [options.dialect], PROFILES: load_usable_profiles().profiles}):
+        log.info("uses the %s", name)
     metrics = Metrics()
     metrics.serve(options.metrics_port, stop)
     async with ApiClient(load_connection(options.kubeconfig)) as api:
@@ -230,11 +234,11 @@ async def _watch_cards(
         await wait_for_host_files(options.root)
     # Which unit can be advertised depends on the pods. The reflector tries until the API server answers, and says so.
     await pods.reflector.synced.wait()
-    in_use = frozenset[str]()
+    in_use, known = frozenset[str](), load_usable_profiles()
     while True:
         settled = True
         try:
-            found = await asyncio.to_thread(survey, options.root, load_profiles().values())
+            found = await asyncio.to_thread(survey, options.root, known.profiles.values())
         except DevicePluginError as exc:
             # Not readable is not absent: what was shown before stays.
             log.warning("%s", exc)
@@ -243,8 +247,9 @@ async def _watch_cards(
             in_use = await _list_in_use(options.root, dialect, in_use)
             if await node.read():
                 if not advertising.shown and node.inventory is not None:
+                    known.require(card.vendor for card in node.inventory.cards)
                     ids = DeviceIds(card.id for card in node.inventory.cards)
-                    states.remember(node.inventory.cards, load_profiles(), ids.count_by_card(in_use))
+                    states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use))
                 await errors.follow_mended(found.cards)
                 cards = await asyncio.to_thread(states.update, found.cards, node.cordon)
                 await errors.tell()

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from accelkit import __version__
-from accelkit.errors import ConfigurationError
+from accelkit.errors import ConfigurationError, ProfileError
 from accelkit.logs import LogFormat, set_up_service_log
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
 from accelkit.node.health import HealthChecks
 from accelkit.node.host_root import host_root_option
-from accelkit.vendors.dialects import list_dialect_names, load_dialect
+from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_served_dialect
 
 
 @click.command("node-agent", short_help="Serve this node's cards to its kubelet.")
@@ -29,7 +29,8 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 )
 @click.option(
     "--dialect",
-    type=click.Choice(list_dialect_names(advertised=True)),
+    type=click.Choice(list_dialect_names()),
+    callback=lambda _context, _option, name: _check_dialect(name),
     default="native",
     show_default=True,
     help="Whose resource names the node advertises.",
@@ -135,6 +136,13 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         former_unit_bytes=parse_unit(former_unit) if former_unit else None,
     )
     asyncio.run(run(options))
+
+
+def _check_dialect(name: str) -> str:
+    try:
+        return load_served_dialect(name).name
+    except ProfileError as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 def _check_shared_memory(folder: str) -> str:

@@ -15,7 +15,7 @@ from accelkit.node.discovery import Library, survey
 from accelkit.node.discovery.drivers import list_missing_drivers
 from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
-from accelkit.vendors.profiles import load_profiles
+from accelkit.vendors.profiles import load_usable_profiles
 
 
 @click.command("discover", short_help="List the cards of this machine and the vendors' libraries.")
@@ -28,7 +28,7 @@ def discover_command(host_root: Path, output: str) -> None:
     """
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
-    found = survey(host_root, load_profiles().values())
+    found = survey(host_root, load_usable_profiles().profiles.values())
     cards, missing = [each.card for each in found.cards], list_missing_drivers(found.cards)
     value = {"cards": cards, "libraries": found.libraries, "missing": missing}
     print_value(value, output, lambda: _build_tables(cards, found.libraries, missing))

@@ -25,7 +25,7 @@ from accelkit.node.discovery.host import DMEM_CAPACITY
 from accelkit.node.discovery.overrides import OVERRIDES_FILE
 from accelkit.node.discovery.sysfs import follow_links
 from accelkit.node.host_root import host_root_option
-from accelkit.vendors.profiles import FileDiscovery, load_profiles
+from accelkit.vendors.profiles import FileDiscovery, load_usable_profiles
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _POLL_SECONDS: Final = 0.1
 def list_host_files() -> tuple[str, ...]:
     """Return the files that discovery reads of `/etc` and of cgroups, relative to a host's root."""
     files = {"etc/machine-id", "etc/os-release", OVERRIDES_FILE}
-    for profile in load_profiles().values():
+    for profile in load_usable_profiles().profiles.values():
         files |= {profile.nodes_file} if profile.nodes_file else set()
         files |= {profile.discovery.path} if isinstance(profile.discovery, FileDiscovery) else set()
     return *sorted(file for file in files if file.startswith(f"{_ETC}/")), DMEM_CAPACITY

@@ -113,6 +113,11 @@ class NodePods:
             if each.pod.read_memory_units()
         ]
 
+    @property
+    def node_cards(self) -> NodeCards:
+        """The node's cards as they were learned last; none before."""
+        return self._cards
+
     def learn_cards(self, cards: NodeCards) -> None:
         """Take over the node's cards and units, by which assignments are believed."""
         if cards != self._cards:

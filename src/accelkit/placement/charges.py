@@ -8,13 +8,13 @@ init 8, app 4 cost 12.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from accelkit.model.assignment import Share
-from accelkit.model.request import Kind
+from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -56,9 +56,30 @@ class CardTally:
             self.memory_pool -= reused_memory
             self.compute_pool -= reused_compute
 
+    def copy(self) -> CardTally:
+        """Return the same tally, to be changed for itself."""
+        return CardTally(
+            self.memory_bytes, self.compute, self.whole, self.memory_pool, self.compute_pool, self.whole_pool
+        )
+
     def sum_charge(self) -> Charge:
         """Return what the pod costs the card so far."""
         return Charge(self.memory_bytes, self.compute, self.whole)
+
+
+def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bool:
+    """Whether it is known which devices of a pool the kubelet gives a container.
+
+    Args:
+        container: the container.
+        pool: the cards of whose devices the kubelet hands some on to it.
+    """
+    if not pool or container.whole:
+        return True
+    held = sum(tally.memory_pool for tally in pool)
+    if container.cards * container.memory_bytes < held:
+        return len(pool) == 1 and container.cards == 1
+    return len(pool) <= container.cards and all(tally.memory_pool <= container.memory_bytes for tally in pool)
 
 
 @dataclass(slots=True)

@@ -8,22 +8,31 @@ from itertools import combinations
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest, PodRequest
+from accelkit.model.units import format_bytes
+from accelkit.placement.likeness import is_large
+from accelkit.placement.topology.groups import may_be_groups
+from accelkit.placement.topology.links import CardLinks
 
 
-def find_broken_constraints(request: PodRequest, assignment: Assignment, cards: Mapping[str, Card]) -> tuple[str, ...]:
+def find_broken_constraints(
+    request: PodRequest, assignment: Assignment, cards: Mapping[str, Card], links: CardLinks | None = None
+) -> tuple[str, ...]:
     """Return a sentence for each constraint that does not hold; what is unknown of a card breaks what asks for it.
 
     Args:
         request: what the pod asks for.
         assignment: what it holds.
         cards: the node's cards by id.
+        links: how they are connected, in this order; None where nobody knows, and so groups are not looked at.
     """
     return tuple(
-        sentence for container in request.containers for sentence in _find_broken(container, assignment, cards)
+        sentence for container in request.containers for sentence in _find_broken(container, assignment, cards, links)
     )
 
 
-def _find_broken(container: ContainerRequest, assignment: Assignment, cards: Mapping[str, Card]) -> Iterator[str]:
+def _find_broken(
+    container: ContainerRequest, assignment: Assignment, cards: Mapping[str, Card], links: CardLinks | None
+) -> Iterator[str]:
     name = f"container {container.container}"
     held = [share.card for share in assignment.containers.get(container.container, ())]
     if not held:
@@ -39,6 +48,18 @@ def _find_broken(container: ContainerRequest, assignment: Assignment, cards: Map
         yield f"{name} has cards of several NUMA nodes"
     if container.link and not all(_linked(a, b, container.link, cards) for a, b in combinations(held, 2)):
         yield f"{name} has cards that are not linked"
+    if any(card not in cards or not is_large(cards[card], container) for card in held) and container.min_memory_bytes:
+        yield f"{name} has cards with less memory than {format_bytes(container.min_memory_bytes)}"
+    if container.groups and links is not None and not _are_grouped(container, held, cards, links):
+        yield f"{name} has cards that are not near each other as its groups want them, or too small for them"
+
+
+def _are_grouped(container: ContainerRequest, held: Sequence[str], cards: Mapping[str, Card], links: CardLinks) -> bool:
+    if len(set(held)) != container.cards or not cards.keys() >= set(held):
+        return False
+    places = {card: place for place, card in enumerate(cards)}
+    memory = [card.memory_bytes or 0 for card in cards.values()]
+    return may_be_groups(links, memory, container.groups, sum(1 << places[card] for card in held))
 
 
 def _one_numa_node(held: Sequence[str], cards: Mapping[str, Card]) -> bool:

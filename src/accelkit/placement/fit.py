@@ -13,19 +13,23 @@ is too large by one container does not have every arrangement of the others trie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 
 import msgspec
 
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.request import MAX_CONTAINERS, ContainerRequest, PodRequest
-from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.model.units import WHOLE_COMPUTE, format_bytes
 from accelkit.placement.budget import Budget, limit_steps
-from accelkit.placement.charges import CardTally
+from accelkit.placement.charges import CardTally, is_predictable
 from accelkit.placement.demand import Demand, list_demands
+from accelkit.placement.likeness import is_large, may_be_together, number_looks
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import Policy, rank_card
+from accelkit.placement.plugged_policies import PluggedPolicy
+from accelkit.placement.policies import AnyPolicy, Policy, choose_policy, rank_card
+from accelkit.placement.topology.choices import LinkedSets
+from accelkit.placement.topology.links import CardLinks, find_links, restrict
 
 
 class CardState(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +53,11 @@ def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
 
 
 def place(
-    states: Sequence[CardState], request: PodRequest, policy: Policy, budget: Budget | None = None
+    states: Sequence[CardState],
+    request: PodRequest,
+    policy: AnyPolicy,
+    budget: Budget | None = None,
+    links: CardLinks | None = None,
 ) -> Assignment | Misfit:
     """Choose cards for every container of a pod, or say why they do not fit.
 
@@ -60,23 +68,35 @@ def place(
         request: what the pod asks for.
         policy: ranks cards where the pod does not say.
         budget: what is left for this and other nodes; the steps taken are taken off. None is for one node alone.
+        links: how the cards are connected; without, `topology` takes any, and groups are judged by the cards alone.
     """
     if len(request.containers) > MAX_CONTAINERS:
         return Misfit(MisfitReason.TOO_COMPLEX)
+    grouped = any(container.groups for container in request.containers)
+    if grouped and links is None:
+        links = find_links([state.card for state in states])
     placeable = [state for state in states if state.card.placeable]
+    if links is not None and len(placeable) < len(states):
+        links = restrict(links, tuple(place for place, state in enumerate(states) if state.card.placeable))
     limit = limit_steps(len(placeable), request.containers)
-    search = _Search(placeable, request, policy, limit if budget is None else min(limit, budget.steps))
+    search = _Search(placeable, request, policy, limit if budget is None else min(limit, budget.steps), links)
     chosen = search.solve(0)
     if budget is not None:
         budget.steps -= search.steps
+    elif chosen is None and search.is_spent and links is not None and not grouped:
+        # filter has found that it fits without looking at them: any cards are better than none.
+        return place(states, request, policy)
     return search.explain_misfit() if chosen is None else Assignment(chosen)
 
 
 class _Search:
     """One depth-first search; the tallies hold what the containers before the current one have taken."""
 
-    def __init__(self, states: Sequence[CardState], request: PodRequest, policy: Policy, limit: int) -> None:
+    def __init__(
+        self, states: Sequence[CardState], request: PodRequest, policy: AnyPolicy, limit: int, links: CardLinks | None
+    ) -> None:
         self.steps = 0
+        self._links = links
         self._limit = limit
         self._states = states
         self._containers = request.containers
@@ -84,7 +104,8 @@ class _Search:
         self._tallies = [CardTally() for _ in states]
         self._chosen: dict[str, tuple[int, ...]] = {}
         self._named = {container.same_card_as for container in self._containers}
-        self._looks = _number_looks(states, self._containers)
+        amounts = [(state.free_bytes, state.free_compute, state.empty) for state in states]
+        self._looks = number_looks([state.card for state in states], amounts, self._containers)
         self._failed = set[tuple[object, ...]]()
         self._demands: list[tuple[Demand, Demand]] = []
         self._deepest = -1
@@ -92,7 +113,12 @@ class _Search:
 
     def explain_misfit(self) -> Misfit:
         """Why the container that got furthest found no card."""
-        return Misfit(MisfitReason.TOO_COMPLEX) if self.steps > self._limit else self._reason
+        return Misfit(MisfitReason.TOO_COMPLEX) if self.is_spent else self._reason
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the search took more steps than it may, so that it says nothing of its node."""
+        return self.steps > self._limit
 
     def solve(self, depth: int) -> dict[str, tuple[Share, ...]] | None:
         """Place the containers from `depth` on; None where no choice leads to the end."""
@@ -109,7 +135,7 @@ class _Search:
         kept = self._tallies
         for cards in self._choices(container, depth):
             shares = tuple(self._share(container, index) for index in cards)
-            self._tallies = [_copy(tally) if index in cards else tally for index, tally in enumerate(kept)]
+            self._tallies = [tally.copy() if index in cards else tally for index, tally in enumerate(kept)]
             for index, share in zip(cards, shares, strict=True):
                 self._tallies[index].take(share, container.kind)
             self._chosen[container.container] = cards
@@ -139,7 +165,7 @@ class _Search:
 
     def _choices(self, container: ContainerRequest, depth: int) -> Iterator[tuple[int, ...]]:
         pool = [i for i, t in enumerate(self._tallies) if (t.whole_pool if container.whole else t.memory_pool)]
-        if not self._pool_is_predictable(container, pool):
+        if not is_predictable(container, [self._tallies[i] for i in pool]):
             self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
             return
         fitting = [i for i in range(len(self._states)) if self._fits(container, i)]
@@ -147,8 +173,12 @@ class _Search:
         if len(fitting) < container.cards or (missing and len(pool) <= container.cards):
             self._note(depth, self._why(container))
             return
-        fitting.sort(key=lambda i: rank_card(self._policy_of(container), self._rank_bytes(container, i), i))
-        if len(pool) > container.cards:
+        fitting = self._rank(container, fitting)
+        candidates = iter(tuple[tuple[int, ...], ...]())
+        if container.groups:
+            grouped = self._look_at_links(container, pool, fitting).list_grouped(container)
+            candidates = (cards for cards in grouped if self._agree(container, cards, together=True))
+        elif len(pool) > container.cards:
             # Only whole cards come here; the kubelet draws from the pool as it likes, so every draw must do.
             if missing or not self._agree(container, pool, together=container.cards > 1):
                 self._note(depth, Misfit(MisfitReason.REUSE, container.cards, container.container))
@@ -156,8 +186,8 @@ class _Search:
             candidates = self._subsets(container, (), [i for i in fitting if i in pool])
         elif self._agree(container, pool, together=True):
             candidates = self._subsets(container, tuple(pool), [i for i in fitting if i not in pool])
-        else:
-            candidates = iter(())
+            if self._links is not None and self._policy_of(container) is Policy.TOPOLOGY:
+                candidates = chain(self._look_at_links(container, pool, fitting).list_best(container), candidates)
         found = False
         for cards in candidates:
             found = True
@@ -187,24 +217,12 @@ class _Search:
             if all(self._pair_agrees(container, index, other) for other in (index, *chosen)):
                 yield from self._subsets(container, (*chosen, index), others[position + 1 :])
 
-    def _pool_is_predictable(self, container: ContainerRequest, pool: list[int]) -> bool:
-        if not pool or container.whole:
-            return True
-        held = sum(self._tallies[i].memory_pool for i in pool)
-        wanted = container.cards * container.memory_bytes
-        if wanted < held:
-            return len(pool) == 1 and container.cards == 1
-        return len(pool) <= container.cards and all(
-            self._tallies[i].memory_pool <= container.memory_bytes for i in pool
-        )
-
     def _fits(self, container: ContainerRequest, index: int) -> bool:
         state, tally = self._states[index], self._tallies[index]
-        if container.model and state.card.model != container.model:
+        card, least = state.card, container.min_memory_bytes
+        if (container.model and card.model != container.model) or (least and not is_large(card, container)):
             return False
-        if container.allowed and state.card.number not in container.allowed:
-            return False
-        if state.card.number in container.denied:
+        if (container.allowed and card.number not in container.allowed) or card.number in container.denied:
             return False
         if container.same_card_as and index not in self._chosen.get(container.same_card_as, ()):
             return False
@@ -218,7 +236,7 @@ class _Search:
             and state.free_bytes - tally.memory_bytes >= memory
             # Others may have bound more than there is, which is nothing to a container that asks for none.
             and (not compute or state.free_compute - tally.compute >= compute)
-            and state.card.capacity_bytes > 0
+            and card.capacity_bytes > 0
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
@@ -228,13 +246,14 @@ class _Search:
 
     def _pair_agrees(self, container: ContainerRequest, one: int, other: int) -> bool:
         a, b = self._states[one].card, self._states[other].card
-        if container.numa and (a.numa is None or a.numa != b.numa):
-            return False
-        return not container.link or one == other or _has_link(a, b, container.link) or _has_link(b, a, container.link)
+        return not (container.numa or container.link) or may_be_together(container, a, b)
 
     def _why(self, container: ContainerRequest) -> Misfit:
         if container.model and not any(s.card.model == container.model for s in self._states):
             return Misfit(MisfitReason.MODEL, container.cards, container.model)
+        least = container.min_memory_bytes
+        if least and sum(is_large(s.card, container) for s in self._states) < container.cards:
+            return Misfit(MisfitReason.CARD_MEMORY, container.cards, format_bytes(least))
         if container.whole:
             return Misfit(MisfitReason.WHOLE_CARDS, container.cards)
         without_compute = sum(
@@ -245,12 +264,29 @@ class _Search:
             return Misfit(MisfitReason.COMPUTE, container.cards)
         return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)
 
+    def _look_at_links(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
+        cards, tallies = [state.card for state in self._states], enumerate(self._tallies)
+        empty = [i for i, t in tallies if self._states[i].empty and not (t.whole or t.memory_bytes or t.compute)]
+        ranks = [self._rank_bytes(container, index) for index in range(len(cards))]
+        return LinkedSets(self._links, cards, pool, fitting, empty, ranks, self._spend)
+
+    def _spend(self, steps: int) -> bool:
+        self.steps += steps
+        return not self.is_spent
+
     def _note(self, depth: int, misfit: Misfit) -> None:
         if depth > self._deepest:
             self._deepest, self._reason = depth, misfit
 
-    def _policy_of(self, container: ContainerRequest) -> Policy:
-        return Policy(container.policy) if container.policy else self._policy
+    def _policy_of(self, container: ContainerRequest) -> AnyPolicy:
+        return choose_policy(container.policy, self._policy)
+
+    def _rank(self, container: ContainerRequest, fitting: list[int]) -> list[int]:
+        """Return the cards that fit in the order in which the policy takes them."""
+        policy = self._policy_of(container)
+        if isinstance(policy, PluggedPolicy):
+            return policy.order_cards(fitting, self._states, self._tallies, container)
+        return sorted(fitting, key=lambda i: rank_card(policy, self._rank_bytes(container, i), i))
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
         # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.
@@ -270,33 +306,3 @@ class _Search:
         if container.whole:
             return Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
         return Share(card.id, container.memory_bytes, container.compute)
-
-
-def _number_looks(states: Sequence[CardState], containers: Sequence[ContainerRequest]) -> list[int]:
-    """Return a number for each card; cards with the same one look alike to these containers."""
-    numbered = any(container.allowed or container.denied for container in containers)
-    models, numa = any(container.model for container in containers), any(container.numa for container in containers)
-    # A link may be reported from one end only.
-    ends = (card for state in states for link in state.card.links for card in (state.card.id, link.to))
-    linked = set(ends) if any(container.link for container in containers) else set[str]()
-    numbers: dict[object, int] = {}
-    looks = []
-    for index, state in enumerate(states):
-        card = state.card
-        look = (
-            *(state.free_bytes, state.free_compute, state.empty, card.capacity_bytes),
-            *(models and card.model, numa and card.numa, numbered and card.number),
-            index if card.id in linked else -1,
-        )
-        looks.append(numbers.setdefault(look, len(numbers)))
-    return looks
-
-
-def _has_link(card: Card, other: Card, kind: str) -> bool:
-    return any(link.to == other.id and kind in ("any", link.kind) for link in card.links)
-
-
-def _copy(tally: CardTally) -> CardTally:
-    return CardTally(
-        tally.memory_bytes, tally.compute, tally.whole, tally.memory_pool, tally.compute_pool, tally.whole_pool
-    )

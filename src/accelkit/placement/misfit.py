@@ -17,6 +17,7 @@ class MisfitReason(StrEnum):
     COMPUTE = "InsufficientCompute"
     WHOLE_CARDS = "InsufficientWholeCards"
     MODEL = "NoCardOfModel"
+    CARD_MEMORY = "CardsTooSmall"
     CONSTRAINT = "ConstraintUnmet"
     REUSE = "InitContainerReuse"
     TOO_COMPLEX = "TooComplex"
@@ -32,7 +33,8 @@ class Misfit(msgspec.Struct, frozen=True):
 
     Attributes:
         cards: how many cards the container that did not fit asks for.
-        detail: model name, container name or the reader's own message; empty where the reason says all.
+        detail: model name, amount of memory, container name or the reader's own message; empty where the reason says
+            all.
         resolvable: whether the pod would fit if others left the node. What cannot be resolved stops preemption.
     """
 

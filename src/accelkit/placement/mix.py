@@ -14,6 +14,9 @@ from typing import Final
 
 import msgspec
 
+from accelkit.model.host_amounts import HostAmounts
+from accelkit.model.request import PodRequest
+
 # Pods after which an observation counts half.
 _HALF_LIFE: Final = 20_000
 # The mix is taken anew after so many pods; what was computed with it is thrown away then.
@@ -44,6 +47,13 @@ class TaskType(msgspec.Struct, frozen=True):
     def whole(self) -> bool:
         """Whether the cards are for this pod alone."""
         return self.cards > 0 and self.memory_bytes == 0
+
+
+def describe_task(request: PodRequest, host: HostAmounts) -> TaskType:
+    """Return what a pod takes of a node; of several containers the one that asks for most stands for all."""
+    largest = max(request.containers, key=lambda each: (each.whole, each.cards * each.memory_bytes, each.cards))
+    share = 0 if largest.whole else max(1, largest.memory_bytes)
+    return TaskType(largest.cards, share, int(host.cpu_milli), int(host.memory_bytes))
 
 
 class TaskMix:

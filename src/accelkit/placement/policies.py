@@ -6,21 +6,41 @@ The extender, the device plugin's preferred allocation and the benchmarks call t
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
+
+from accelkit.placement.plugged_policies import PluggedPolicy
 
 MAX_SCORE: Final = 10  # the extender API's MaxExtenderPriority
 
 
 class Policy(StrEnum):
-    """BINPACK fills used cards and nodes first, so that whole cards stay free; SPREAD keeps neighbours apart."""
+    """BINPACK fills used cards and nodes first, so that whole cards stay free; SPREAD keeps neighbours apart.
+
+    TOPOLOGY takes the cards that are connected best and leaves the others so; `placement.topology` ranks sets and nodes
+    for it. Where nobody knows the connections it is BINPACK.
+
+    FRAGMENTATION takes the node that loses least of what the pods that come could use, by the measure of
+    `placement.fragmentation`. Within a node it is BINPACK.
+    """
 
     BINPACK = "binpack"
     SPREAD = "spread"
+    TOPOLOGY = "topology"
+    FRAGMENTATION = "fragmentation"
+
+
+# What ranks: a policy of accelkit's own, or one of another distribution.
+AnyPolicy: TypeAlias = Policy | PluggedPolicy
+
+
+def choose_policy(named: str, default: AnyPolicy) -> AnyPolicy:
+    """Return the policy that a container names, which is one of accelkit's own, else the cluster's."""
+    return Policy(named) if named else default
 
 
 def rank_card(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:
     """Sort key of a card that fits: the smallest is taken first, ties by the node's own numbering."""
-    return (free_bytes if policy is Policy.BINPACK else -free_bytes, index)
+    return (-free_bytes if policy is Policy.SPREAD else free_bytes, index)
 
 
 def score_node(policy: Policy, used_fraction: float) -> int:
@@ -29,4 +49,4 @@ def score_node(policy: Policy, used_fraction: float) -> int:
     The first step is kept for "not used at all": one small share on a large node must tell it from an empty one.
     """
     packed = 0 if used_fraction <= 0 else 1 + round((MAX_SCORE - 1) * min(1.0, used_fraction))
-    return packed if policy is Policy.BINPACK else MAX_SCORE - packed
+    return MAX_SCORE - packed if policy is Policy.SPREAD else packed

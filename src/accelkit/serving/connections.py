@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from accelkit.errors import ConfigurationError
 from accelkit.logs import ErrorReporter
-from accelkit.serving.tls import list_names
+from accelkit.serving.tls import Listen, list_names
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ HEAD_SECONDS: Final = 5.0
 _READ_BYTES: Final = 16 * 1024
 # Where the process has no more descriptors.
 _PAUSE_SECONDS: Final = 0.1
+_BACKLOG: Final = 1024
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -78,7 +80,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Take what has come, up to the bound; beyond it the connection is not read any more."""
-        if self._left is not None:
+        # Nothing is what the library itself gives, to go on with what it has not taken apart yet.
+        if self._left is not None and data:
             data = data[: self._left]
             self._left -= len(data)
             if not self._left and isinstance(self.transport, asyncio.ReadTransport):
@@ -250,3 +253,25 @@ class Connections:
     def _lose(self, connection: Connection) -> None:
         self._served.pop(connection, None)
         self._changed.set()
+
+
+def open_socket(listen: Listen) -> socket.socket:
+    """Return a socket that listens there, and does not block.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((listen.host, listen.port))
+        listening.listen(_BACKLOG)
+    except OSError as exc:
+        listening.close()
+        raise ConfigurationError(
+            f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
+            next_step="stop what listens there, or choose another port with --listen",
+        ) from exc
+    listening.settimeout(0)
+    return listening

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from aiohttp import web
 
 from accelkit.errors import ConfigurationError
 from accelkit.logs import RepeatLog
-from accelkit.serving.connections import Connection, Connections
+from accelkit.serving.connections import Connection, Connections, open_socket
 from accelkit.serving.tls import Listen, TlsFiles, make_context
 
 log = logging.getLogger(__name__)
@@ -27,10 +26,11 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 128 * 1024 * 1024
 # All bodies under way together; each is held twice for a moment, and the extender's memory is limited to 1 GiB.
 MAX_BODIES_BYTES = 256 * 1024 * 1024
-_BACKLOG: Final = 1024
 _CERTIFICATE_SECONDS = 2.0
 # kube-scheduler sends a body at once; who takes longer must not hold a connection, nor our end, for ever.
 _BODY_SECONDS = 30.0
+# Bodies of those who are known by their heads are small.
+_SMALL_BODY_SECONDS: Final = 5.0
 # Idle clients of Go close after 90 s; then they never send on a connection that we are closing.
 _IDLE_SECONDS: Final = 120.0
 _END_SECONDS: Final = 60.0
@@ -59,6 +59,33 @@ class Headers(Protocol):
         """Return the first value of a header; None where it is not there."""
 
 
+class Head:
+    """The head of a request: its headers, by names without regard to case, and what follows.
+
+    Args:
+        request: as it came.
+        body_bytes: how long its body may be.
+    """
+
+    def __init__(self, request: web.BaseRequest, body_bytes: int) -> None:
+        self._request, self._body_bytes = request, body_bytes
+
+    def get(self, key: str) -> str | None:
+        """Return the first value of a header; None where it is not there."""
+        return self._request.headers.get(key)
+
+    async def read_body(self) -> bytes | Reply:
+        """Return the body, or why it is not read; until it is asked for, next to nothing of it is."""
+        body = bytearray()
+        try:
+            async with asyncio.timeout(_SMALL_BODY_SECONDS):
+                while len(body) <= self._body_bytes and (chunk := await self._request.content.readany()):
+                    body += chunk
+        except TimeoutError:
+            return _too_late()
+        return bytes(body) if len(body) <= self._body_bytes else _too_large(self._body_bytes)
+
+
 class _Server(ABC):
     """Serves one application on one socket.
 
@@ -77,7 +104,7 @@ class _Server(ABC):
     def __init__(self, listen: Listen, connections: int, **options: Any) -> None:
         self._listen = listen
         self._connections = Connections(self._serve, limit=connections, **options)
-        self._socket = _open_socket(listen)
+        self._socket = open_socket(listen)
         self._reading = set[asyncio.Timeout]()
         self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
 
@@ -189,7 +216,7 @@ class HttpServer(_Server):
         except TimeoutError:
             if not limit.expired():
                 raise
-            return Reply(408, b'{"error":"the body did not come in time"}', close=True)
+            return _too_late()
         finally:
             self._reading.discard(limit)
             self._held_bytes -= held[0]
@@ -212,13 +239,14 @@ class HttpServer(_Server):
 
 
 class HeadServer(_Server):
-    """Serves requests by their heads, one for each connection: what they send besides is not read.
+    """Serves requests by their heads, one for each connection: what they send besides is read where that is asked for.
 
     Args:
         listen: where to serve, and with which certificates.
-        handle: answers method, path and headers.
+        handle: answers method, path and head.
         connections: how many are open at once.
         header_bytes: how long a header may be.
+        body_bytes: how long a body may be.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
@@ -227,48 +255,36 @@ class HeadServer(_Server):
     def __init__(
         self,
         listen: Listen,
-        handle: Callable[[str, str, Headers], Awaitable[Reply]],
+        handle: Callable[[str, str, Head], Awaitable[Reply]],
         *,
         connections: int,
         header_bytes: int = 4096,
+        body_bytes: int = 0,
     ) -> None:
         super().__init__(
             listen,
             connections,
-            most_bytes=header_bytes + _OTHER_HEADERS_BYTES,
+            most_bytes=header_bytes + _OTHER_HEADERS_BYTES + body_bytes,
             max_line_size=4096,
             max_headers=32,
             max_field_size=header_bytes,
             read_bufsize=4096,
         )
-        self._handle = handle
+        self._handle, self._body_bytes = handle, body_bytes
 
     async def _answer(self, request: web.BaseRequest) -> Reply:
         cast("Connection", request.protocol).limit(_ANSWER_SECONDS)
-        reply = await self._handle(request.method, request.path, request.headers)
+        reply = await self._handle(request.method, request.path, Head(request, self._body_bytes))
         return Reply(reply.status, reply.body, reply.content_type, close=True)
 
 
-def _too_large() -> Reply:
-    return Reply(413, b'{"error":"the body is larger than %d bytes"}' % MAX_BODY_BYTES, close=True)
+def _too_large(limit: int = MAX_BODY_BYTES) -> Reply:
+    return Reply(413, b'{"error":"the body is larger than %d bytes"}' % limit, close=True)
+
+
+def _too_late() -> Reply:
+    return Reply(408, b'{"error":"the body did not come in time"}', close=True)
 
 
 def _busy() -> Reply:
     return Reply(503, b'{"error":"too much is being read; ask again"}', close=True)
-
-
-def _open_socket(listen: Listen) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((listen.host, listen.port))
-        listening.listen(_BACKLOG)
-    except OSError as exc:
-        listening.close()
-        raise ConfigurationError(
-            f"cannot listen on {listen.host}:{listen.port}: {exc.strerror}",
-            next_step="stop what listens there, or choose another port with --listen",
-        ) from exc
-    listening.settimeout(0)
-    return listening

@@ -1,10 +1,12 @@
 """Reads dialects: the resource names and sentences of a system whose pods we read.
 
-Our own is `native`. A dialect is a YAML file in `data/dialects`; texts it does not give are the common ones below.
+Our own is `native`. A dialect is a YAML file in `data/dialects`, or in a plug-in; texts it does not give are the common
+ones below.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
@@ -14,12 +16,22 @@ from typing import Final
 import msgspec
 from ruamel.yaml import YAML
 
-from accelkit.errors import ProfileError
+from accelkit.errors import PluginError, ProfileError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.plugins.catalogue import find_plugin, list_plugin_names
+from accelkit.plugins.documents import read_document
+from accelkit.plugins.interface import DIALECTS
 from accelkit.texts import shorten
 from accelkit.vendors.annotations import Annotations
 from accelkit.vendors.inspect_formats import InspectFormat
+from accelkit.vendors.profiles import is_plugin_resource
+
+# Resources of other systems that our agents advertise on a node, or have advertised: elsewhere the same names are not
+# ours.
+ADVERTISED_ANNOTATION: Final = "accelkit.io/advertised"
+
+log = logging.getLogger(__name__)
 
 _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
     {
@@ -28,6 +40,7 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.WHOLE_CARDS: "insufficient free cards",
         MisfitReason.COMPUTE: "insufficient compute on {cards} card(s)",
         MisfitReason.MODEL: "no card of model {detail}",
+        MisfitReason.CARD_MEMORY: "fewer than {cards} cards of {detail}",
         MisfitReason.CONSTRAINT: "no cards that meet the constraints of container {detail}",
         MisfitReason.REUSE: (
             "container {detail} cannot take over the devices of an init container that lie on several cards"
@@ -85,6 +98,28 @@ class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_card: str
 
 
+class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An annotation in which pods ask for whole cards in nested groups, and the words of its resources.
+
+    Attributes:
+        annotation: its key.
+        prefixes: how the names of groups and cards begin.
+        socket: what stands before the name of a group of cards of one socket.
+        switch: the same, of cards below the same PCI switches.
+        card: what stands before the name of a card.
+        counts: the resources that count cards, the limit first.
+        topology: the resource that says whether the best connected cards are sought: 1, or 0 for any.
+    """
+
+    annotation: str
+    prefixes: tuple[str, ...]
+    socket: str
+    switch: str
+    card: str
+    counts: tuple[str, ...]
+    topology: str
+
+
 class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The folder of the services' logs, and the names of their files without `.log`."""
 
@@ -125,6 +160,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         plugin_writes: whether these are written by a device plugin that is not ours.
         environment: what a container is told, with `{card}`, `{capacity}`, `{pod}` and `{container}` in units.
         pod_rules: annotations that bound the choice of cards.
+        groups: an annotation with nested groups of cards; None where it has none.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
         unhealthy_cards: where it lists the bad cards of nodes; None where it does not.
         extender_path: the path below which its extender answered; empty for none.
@@ -142,11 +178,17 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugin_writes: bool = False
     environment: dict[str, str] = {}
     pod_rules: PodRules | None = None
+    groups: GroupNames | None = None
     disabled_cards: str = ""
     unhealthy_cards: UnhealthyCards | None = None
     extender_path: str = ""
     inspect: InspectFormat | None = None
     name: str = ""
+
+    @property
+    def cards_are_ours(self) -> bool:
+        """Whether no other device plugin gives cards by the resources of this dialect."""
+        return not any(map(is_plugin_resource, self.resources.asking))
 
     @property
     def assignment_keys(self) -> tuple[str, ...]:
@@ -158,7 +200,8 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The annotations of pods that it reads."""
         rules = self.pod_rules
         bounds = (rules.allow, rules.deny, rules.same_card) if rules else ()
-        return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds))
+        groups = (self.groups.annotation,) if self.groups else ()
+        return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds, *groups))
 
     def format_misfit(self, misfit: Misfit) -> str:
         """Return the sentence a user reads for a misfit; what users wrote is shortened, since each node repeats it."""
@@ -166,10 +209,19 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return pattern.format(cards=misfit.cards, detail=shorten(misfit.detail))
 
 
+def list_own_dialect_names() -> list[str]:
+    """Return the names of accelkit's own dialects, sorted."""
+    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+
+
 def list_dialect_names(*, advertised: bool = False) -> list[str]:
-    """Return the names of all dialects, sorted; with `advertised` of those that our node agent can serve."""
-    names = sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
-    return [name for name in names if load_dialect(name).advertised] if advertised else names
+    """Return the names of all dialects, sorted: accelkit's own, and those of other distributions, which stay unloaded.
+
+    With `advertised` only those that our node agent can serve, for which all are loaded.
+    """
+    if advertised:
+        return [dialect.name for dialect in load_usable_dialects() if dialect.advertised]
+    return sorted({*list_own_dialect_names(), *list_plugin_names(DIALECTS)})
 
 
 @cache
@@ -178,16 +230,76 @@ def load_dialect(name: str) -> Dialect:
 
     Raises:
         ProfileError: there is none of that name, or its file is wrong.
+        PluginError: it is another distribution's, and cannot be used.
     """
-    if name not in list_dialect_names():
+    own = list_own_dialect_names()
+    if plugin := find_plugin(DIALECTS, name, own):
+        return read_document(plugin, Dialect)
+    if name not in own:
         raise ProfileError(
-            f"there is no dialect {name!r}", next_step=f"choose one of {', '.join(list_dialect_names())}"
+            f"there is no dialect {name!r}",
+            next_step=f"choose one of {', '.join(list_dialect_names())}, or install the distribution that has it",
         )
+    return load_own_dialect(name)
+
+
+@cache
+def load_own_dialect(name: str) -> Dialect:
+    """Read one of accelkit's own dialects, whatever other distributions have under its name.
+
+    Raises:
+        ProfileError: its file is wrong.
+    """
     try:
         document = YAML(typ="safe", pure=True).load((_folder() / f"{name}.yaml").read_text())
         return msgspec.convert({**document, "name": name}, Dialect)
     except msgspec.ValidationError as exc:
         raise ProfileError(f"dialect {name} is wrong: {exc}") from exc
+
+
+def load_served_dialect(name: str) -> Dialect:
+    """Read a dialect that our node agent serves.
+
+    Raises:
+        ProfileError: there is none of that name, its file is wrong, or another system's device plugin serves it.
+        PluginError: it is another distribution's, and cannot be used.
+    """
+    dialect = load_dialect(name)
+    if not dialect.advertised:
+        raise ProfileError(
+            f"the dialect {name} is served by another system's device plugin",
+            next_step=f"choose one of {', '.join(list_dialect_names(advertised=True))}",
+        )
+    return dialect
+
+
+@cache
+def load_usable_dialects() -> tuple[Dialect, ...]:
+    """Read all dialects that can be used, by name; what cannot is logged, and pods that speak it are not read.
+
+    Where another distribution has a name of ours, ours counts.
+    """
+    found = {name: load_own_dialect(name) for name in list_own_dialect_names()}
+    for name in list_plugin_names(DIALECTS):
+        try:
+            found[name] = load_dialect(name)
+        except PluginError as exc:
+            log.error("%s", exc)  # noqa: TRY400 - it is a sentence; where it was raised says nothing more
+    return tuple(found[name] for name in sorted(found))
+
+
+def list_served_dialects(advertised: Iterable[str]) -> tuple[Dialect, ...]:
+    """Return the dialects in which the pods of a cluster are read where nobody says which are in use.
+
+    Those that our node agents can serve; where another device plugin may give cards by the same resources, only if ours
+    do it here.
+
+    Args:
+        advertised: the annotation `accelkit.io/advertised` of each node, empty where it has none.
+    """
+    ours = {name for text in advertised for name in text.split(",")}
+    dialects = load_dialects(list_dialect_names(advertised=True))
+    return tuple(each for each in dialects if each.cards_are_ours or not ours.isdisjoint(each.resources.asking))
 
 
 def load_dialects(names: Iterable[str]) -> tuple[Dialect, ...]:
@@ -204,9 +316,13 @@ def list_assignment_keys() -> tuple[str, ...]:
     return tuple(sorted({ASSIGNMENT_ANNOTATION, *(key for each in dialects for key in each.assignment_keys)}))
 
 
-def list_extender_paths() -> tuple[str, ...]:
-    """Return the paths below which the extenders of other systems answered, each once."""
-    dialects = load_dialects(list_dialect_names())
+def list_extender_paths(in_use: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the paths below which the extenders of other systems answered, each once.
+
+    Args:
+        in_use: names of dialects that count beside accelkit's own.
+    """
+    dialects = (*map(load_own_dialect, list_own_dialect_names()), *load_dialects(in_use))
     return tuple(sorted({dialect.extender_path for dialect in dialects if dialect.extender_path}))
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
+from accelkit.model.host_amounts import read_pod_amounts, write_amounts
 from accelkit.model.pod import Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
@@ -167,10 +168,14 @@ class PodReader:
         metadata.annotations = {key: found[key] for key in kept & found.keys()}
         metadata.labels = None
         if self._find_dialect(pod) is None and metadata.annotations.keys().isdisjoint(_OURS):
+            # Of a pod without cards, only what it takes of its host is left.
+            spec.overhead = write_amounts(read_pod_amounts(spec))
             spec.containers, spec.init_containers = [], None
             pod.status.container_statuses = pod.status.init_container_statuses = None
         for container in (*spec.containers, *(spec.init_containers or ())):
             container.resources.limits = self._trim_limits(container)
+            requests = container.resources.requests or _NONE
+            container.resources.requests = {key: requests[key] for key in ("cpu", "memory") if key in requests}
 
     def _read_containers(self, pod: Pod) -> Iterator[CardContainer]:
         for container in pod.spec.init_containers or ():

@@ -1,4 +1,4 @@
-"""Profiles: a vendor as data. A new vendor is a YAML file in `data/profiles`, not code.
+"""Profiles: a vendor as data. A new vendor is a YAML file in `data/profiles`, or in a plug-in, and not code.
 
 Facts of a card have ordered sources; the first that knows wins. `environment` is patterns with `{ids}` (identities of
 the granted cards, comma-separated), `{uuids}` (the same as the vendor's own tools know them), `{indices}` (the node's
@@ -10,22 +10,30 @@ smallest card, `{numbers}` (`0.1.2`), `{names}` (`card0.card1`, as many as one l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from string import Formatter
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 import msgspec
 from ruamel.yaml import YAML
 
-from accelkit.errors import ProfileError
+from accelkit.errors import PluginError, ProfileError
+from accelkit.plugins.catalogue import Plugin, find_plugin, list_plugin_names
+from accelkit.plugins.documents import read_document
+from accelkit.plugins.interface import PROFILES
 from accelkit.vendors.fact_sources import Source
+
+log = logging.getLogger(__name__)
 
 _ENVIRONMENT_FIELDS = frozenset({"ids", "uuids", "indices", "minors", "ordinals"})
 _LABEL_FIELDS = frozenset({"count", "model", "memory_mib", "memory_gib", "numbers", "names", "numa"})
 _NODE_FIELDS = frozenset({"index", "minor", "render"})
+_FOLDER: Final = resources.files("accelkit.vendors") / "data" / "profiles"
 
 
 class FileDiscovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="file"):
@@ -116,16 +124,90 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check(self.container_limits, frozenset({"container"}))
 
 
-@cache
-def load_profiles() -> dict[str, Profile]:
-    """Read all profiles, by vendor name.
+class UsableProfiles(msgspec.Struct, frozen=True):
+    """The profiles that can be used.
+
+    Attributes:
+        profiles: by vendor name.
+        faults: why profiles of other distributions cannot be used, by vendor name.
+    """
+
+    profiles: Mapping[str, Profile]
+    faults: Mapping[str, PluginError]
+
+    def require(self, vendors: Iterable[str]) -> None:
+        """Refuse to go on where one of these vendors has a profile that cannot be used: its cards are not absent.
+
+        Raises:
+            PluginError: why it cannot be used.
+        """
+        for vendor in vendors:
+            if vendor in self.faults and vendor not in self.profiles:
+                raise self.faults[vendor]
+
+
+def load_profiles() -> Mapping[str, Profile]:
+    """Read all profiles, by vendor name: accelkit's own, and those of other distributions.
 
     Raises:
         ProfileError: a file is wrong.
+        PluginError: one of another distribution cannot be used.
     """
-    folder = resources.files("accelkit.vendors") / "data" / "profiles"
-    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    found = find_profiles()
+    for fault in found.faults.values():
+        raise fault
+    return found.profiles
+
+
+@cache
+def load_usable_profiles() -> UsableProfiles:
+    """Read the profiles as `load_profiles` does, but leave out what cannot be used, which is logged, once.
+
+    For those who serve the cards of a node: they go on where one plug-in is broken, and accelkit's own profiles always
+    count.
+
+    Raises:
+        ProfileError: a file of accelkit's own is wrong.
+    """
+    found = find_profiles()
+    for fault in found.faults.values():
+        log.error("%s", fault)
+    return found
+
+
+@cache
+def find_profiles() -> UsableProfiles:
+    """Read the profiles as `load_usable_profiles` does, and log nothing."""
+    found, faults = dict(_load_own()), dict[str, PluginError]()
+    for name in list_plugin_names(PROFILES):
+        try:
+            if plugin := find_plugin(PROFILES, name, _load_own().keys()):
+                found[name] = _read_plugged(plugin, found)
+        except PluginError as exc:
+            faults[name] = exc
+    return UsableProfiles(MappingProxyType(dict(sorted(found.items()))), MappingProxyType(faults))
+
+
+@cache
+def _load_own() -> Mapping[str, Profile]:
+    files = sorted(_FOLDER.iterdir(), key=lambda file: file.name)
     return {name: parse_profile(name, file.read_text()) for file in files if (name := file.name.removesuffix(".yaml"))}
+
+
+def _read_plugged(plugin: Plugin, others: Mapping[str, Profile]) -> Profile:
+    profile = read_document(plugin, Profile)
+    for other in others.values():
+        if both := _list_same_devices(profile, other):
+            raise plugin.build_error(f"takes PCI devices ({', '.join(both)}) that the profile {other.name} takes, too")
+    return profile
+
+
+def _list_same_devices(one: Profile, other: Profile) -> list[str]:
+    """Return the classes of PCI devices that two profiles take, as `10de:0302`; a card must not be found twice."""
+    a, b = one.discovery, other.discovery
+    if not isinstance(a, PciDiscovery) or not isinstance(b, PciDiscovery) or a.vendor != b.vendor:
+        return []
+    return [f"{a.vendor}:{each}" for each in a.classes if each in b.classes]
 
 
 def parse_profile(name: str, text: str) -> Profile:
@@ -143,7 +225,7 @@ def parse_profile(name: str, text: str) -> Profile:
 
 def list_host_services() -> frozenset[str]:
     """Return the programs of all vendors' drivers that run on the host and keep cards open."""
-    return frozenset(name for profile in load_profiles().values() for name in profile.host_services)
+    return frozenset(name for profile in load_usable_profiles().profiles.values() for name in profile.host_services)
 
 
 def list_presence_labels() -> frozenset[str]:

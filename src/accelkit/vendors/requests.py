@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from accelkit.errors import RequestError
+from accelkit.errors import QuantityError, RequestError
 from accelkit.model.request import MAX_CARDS, MAX_CONTAINERS, ContainerRequest, PodRequest
-from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
+from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
 from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import (
     CardContainer,
@@ -19,7 +19,8 @@ from accelkit.vendors.counted_requests import (
     parse_amount,
     read_counted_request,
 )
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialects import Dialect, GroupNames
+from accelkit.vendors.grouped_requests import apply_groups
 
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
 
@@ -42,6 +43,7 @@ class Refinement(msgspec.Struct, frozen=True):
     link: str = ""
     numa: str = ""
     policy: str = ""
+    min_memory: str | int = 0
 
 
 def read_request(
@@ -61,6 +63,8 @@ def read_request(
     asking = _list_asking(containers, dialects)
     refinements = _read_refinements(annotations)
     requests: dict[str, ContainerRequest] = {}
+    # Containers with whole cards in a dialect that has groups.
+    grouped: dict[GroupNames, list[str]] = {}
     one_card = ""
     for container in asking:
         found = read_device_limits(container, dialects)
@@ -80,12 +84,16 @@ def read_request(
         request = _refine(container, refinement, memory=found.memory, cards=found.cards, unit_bytes=unit_bytes)
         _check_references(request, requests)
         one_card = one_card or (request.container if found.memory else "")
+        if found.dialect.groups and found.cards:
+            grouped.setdefault(found.dialect.groups, []).append(request.container)
         requests[request.container] = request
     if refinements:
         raise RequestError(
             f"{REQUEST_ANNOTATION} names {', '.join(sorted(refinements))}, which asks for no card",
             next_step=f"containers that do: {', '.join(requests) or 'none'}",
         )
+    for groups in dict.fromkeys(dialect.groups for dialect in dialects if dialect.groups):
+        requests = apply_groups(annotations, groups, requests, grouped.get(groups, ()))
     return PodRequest(apply_pod_rules(annotations, dialects, list(requests.values()))) if requests else None
 
 
@@ -155,7 +163,17 @@ def _refine(
         link=refinement.link,
         numa=refinement.numa,
         policy=refinement.policy,
+        min_memory_bytes=_read_min_memory(name, refinement.min_memory),
     )
+
+
+def _read_min_memory(container: str, amount: str | int) -> int:
+    try:
+        return parse_quantity(amount)
+    except QuantityError as exc:
+        raise RequestError(
+            f"container {container}: min_memory: {exc.message}", next_step="write it as 40Gi, or in bytes"
+        ) from exc
 
 
 def _check_references(request: ContainerRequest, earlier: Mapping[str, ContainerRequest]) -> None:

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from accelkit.cli import main
 
-COMMANDS = ["audit", "cache", "config-manager", "examples", "extender", "inspect", "node-agent", "sandbox"]
+COMMANDS = ["audit", "cache", "config-manager", "examples", "extender", "inspect", "node-agent", "plugins", "sandbox"]
 
 
 def test_the_help_lists_every_command_with_a_sentence():

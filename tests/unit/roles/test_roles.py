@@ -17,6 +17,7 @@ from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
 from accelkit.install.guarded_keys import list_guarded_keys
 from accelkit.model.inventory import FREED_AT_ANNOTATION
 from accelkit.node.discovery.libraries import DRIVER_ROOTS
+from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -166,6 +167,7 @@ SETTINGS = {
     "accelkit_images_registry": ("reg/x", ["images"], "registry"),
     "accelkit_images_archive": ("/x.tar", ["images"], "archive"),
     "accelkit_images_base": ("base", ["images"], "base"),
+    "accelkit_images_plugins": ("/x/plugins.lock", ["images"], "plugins"),
     "accelkit_shared_nodes": (["a"], ["node_labels"], "nodes"),
     "accelkit_scheduler_launch": ({"kind": "k3s"}, ["scheduler"], "launch"),
     "accelkit_adopt_gcushare": (True, ["scheduler"], "adopt_gcushare"),
@@ -231,17 +233,21 @@ def test_dialects_reach_all_roles():
     assert {"accelkit.io/memory", "enflame.com/gcu-memory", "gpu.intel.com/i915"} <= set(resources)
 
 
-def test_the_roles_offer_the_dialects_that_there_are():
-    offered = {
-        "extender": ("extender_dialects", list_dialect_names()),
-        "device_plugin": ("device_plugin_dialect", list_dialect_names(advertised=True)),
-        "node_labels": ("node_labels_dialect", list_dialect_names(advertised=True)),
+def test_the_roles_name_the_dialects_and_policies_that_there_are():
+    named = {
+        "extender": {"extender_dialects": list_dialect_names(), "extender_policy": list(Policy)},
+        "device_plugin": {"device_plugin_dialect": list_dialect_names(advertised=True)},
+        "node_labels": {"node_labels_dialect": list_dialect_names(advertised=True)},
     }
-    of_all = load(ROOT / "roles/node_labels/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert of_all["node_labels_dialects"]["choices"] == list_dialect_names()
-    for role, (option, names) in offered.items():
-        specifications = load(ROOT / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
-        assert specifications["main"]["options"][option]["choices"] == names
+    for role, options in named.items():
+        specifications = load(ROOT / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]["main"][
+            "options"
+        ]
+        for option, names in options.items():
+            assert "choices" not in specifications[option]
+            assert set(names) <= set(re.findall(r"[\w-]+", specifications[option]["description"].replace("'s", "")))
+    policies = load(ROOT / "roles/extender/tasks/preflight.yml")[0]["vars"]["extender_policies"]
+    assert re.findall(r"'([a-z-]+)'", policies) == list(Policy)
 
 
 def test_keys_of_dialects_stand_in_their_own_files_alone():
@@ -314,7 +320,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
     found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
-        *("extender", "--unit", "256MiB", "--policy", "spread", "--dialect", "native", "--wake"),
+        *("extender", "--unit", "256MiB", "--policy", "spread", "--most-nodes", "32", "--dialect", "native", "--wake"),
         *("--listen", "127.0.0.1:4000", "--plain-http"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
@@ -380,7 +386,7 @@ def test_whoever_inspects_may_use_one_port_of_one_service_and_one_account():
         "apiGroups": [""],
         "resources": ["services/proxy"],
         "resourceNames": [name_read_port("e")],
-        "verbs": ["get"],
+        "verbs": ["get", "create"],
     }
     token = {"resources": ["serviceaccounts/token"], "resourceNames": [INSPECTOR], "verbs": ["create"]}
     assert roles == {INSPECTOR: [read], f"{INSPECTOR}-user": [read, {"apiGroups": [""], **token}]}

@@ -1,4 +1,7 @@
-"""Answers on the read port: GET and HEAD of what is shown, to whom the API server knows, and nothing else."""
+"""Answers on the read port: GET and HEAD of what is shown, and what would be, to whom the API server knows.
+
+Nothing that changes anything is answered there. Of bodies, that of a simulation is read, when its sender is known.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import msgspec
 
 from accelkit.errors import AccessError, NotReadyError
 from accelkit.extender.reading.reviews import Reviewer
-from accelkit.extender.routes import Routes
+from accelkit.extender.routes import SIMULATE, Routes
 from accelkit.inspection.read_port import TOKEN_HEADER
-from accelkit.serving.server import Headers, Reply
+from accelkit.serving.server import Head, Headers, Reply
 
 # Requests under way at once, of tokens that were good lately and of others; each asks the API server at most twice.
 _READERS: Final = 8
@@ -34,13 +37,14 @@ class Reader:
         # One is shown after the other, so that kube-scheduler waits for a part of one at most.
         self._turn = asyncio.Lock()
 
-    async def handle(self, method: str, path: str, headers: Headers) -> Reply:
-        """Answer one request by its head."""
-        if method not in {"GET", "HEAD"}:
+    async def handle(self, method: str, path: str, head: Head) -> Reply:
+        """Answer one request by its head; that of a simulation with its body."""
+        simulates = path == SIMULATE
+        if method not in ({"POST"} if simulates else {"GET", "HEAD"}):
             return _refuse(405, f"this port is for reading; there is no {method} here")
-        if path not in {"/inspect", "/version"} and not path.startswith("/inspect/"):
+        if not simulates and path not in {"/inspect", "/version"} and not path.startswith("/inspect/"):
             return _refuse(404, f"there is no {path} here; ask for /inspect, /inspect/NODE or /version")
-        token = _find_token(headers)
+        token = _find_token(head)
         places = self._known if self._reviewer.knows(token) else self._others
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
@@ -48,15 +52,24 @@ class Reader:
         except TimeoutError:
             return _refuse(503, f"{_READERS} others are reading; ask again")
         try:
-            await self._reviewer.check(token)
-            async with self._turn:
-                return await self._routes.handle("GET", path, b"")
+            # What the API server's proxy asks of who sends a POST.
+            await self._reviewer.check(token, "create" if simulates else "get")
+            return await (self._simulate(head) if simulates else self._show(path))
         except AccessError as exc:
             return _refuse(exc.status, str(exc))
         except NotReadyError as exc:
             return _refuse(503, str(exc))
         finally:
             places.release()
+
+    async def _show(self, path: str) -> Reply:
+        async with self._turn:
+            return await self._routes.handle("GET", path, b"")
+
+    async def _simulate(self, head: Head) -> Reply:
+        body = await head.read_body()
+        # Simulations have turns of their own, so that nobody waits for one to read.
+        return body if isinstance(body, Reply) else await self._routes.handle("POST", SIMULATE, body)
 
 
 def _find_token(headers: Headers) -> str:

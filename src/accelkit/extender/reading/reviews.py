@@ -25,6 +25,7 @@ _KNOWN_SECONDS: Final = 300.0
 _MAX_TOKEN: Final = 16 * 1024
 
 
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
@@ -59,7 +60,7 @@ class _AccessReview(msgspec.Struct):
 
 
 class Reviewer:
-    """Says whose token may read: who may `get` `services/proxy` of the read port of our Service.
+    """Says whose token may read: who may `get` or `create` `services/proxy` of the read port of our Service.
 
     Args:
         api: an open client, whose timeout is the deadline of each review.
@@ -70,8 +71,8 @@ class Reviewer:
     def __init__(self, api: ApiClient, namespace: str, service: str) -> None:
         self._api, self._namespace, self._port = api, namespace, name_read_port(service)
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
-        # By the digest of the token: when to forget it, and why it is refused, if it is.
-        self._answers: dict[bytes, tuple[float, _Refusal | None]] = {}
+        # By the digest of the token and the verb: when to forget it, and why it is refused, if it is.
+        self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
         # Until when a token counts as known, by its digest.
         self._known: dict[bytes, float] = {}
 
@@ -79,8 +80,12 @@ class Reviewer:
         """Return whether this token was good lately; it may not be so any more."""
         return time.monotonic() < self._known.get(_digest(token), 0.0)
 
-    async def check(self, token: str) -> None:
+    async def check(self, token: str, verb: str = "get") -> None:
         """Check that the holder of this token may read.
+
+        Args:
+            token: what was sent.
+            verb: by which the API server's proxy knows the request, `get` or `create`.
 
         Raises:
             AccessError: it may not, or nobody knows it.
@@ -93,19 +98,19 @@ class Reviewer:
                 next_step=f"send one for the audience {AUDIENCE} as {TOKEN_HEADER}, or as Authorization: Bearer",
             )
         digest = _digest(token)
-        until, refusal = self._answers.get(digest, (0.0, None))
+        until, refusal = self._answers.get((digest, verb), (0.0, None))
         if time.monotonic() >= until:
             try:
-                refusal = await self._review(token)
+                refusal = await self._review(token, verb)
             except ApiError as exc:
                 raise NotReadyError(f"the API server does not tell who may read: {exc}") from exc
             except UNREADABLE as exc:
                 raise NotReadyError(f"what the API server tells of a reader cannot be read: {exc}") from exc
-            self._keep(digest, refusal)
+            self._keep(digest, verb, refusal)
         if refusal is not None:
             raise AccessError(refusal.message, status=refusal.status)
 
-    async def _review(self, token: str) -> _Refusal | None:
+    async def _review(self, token: str, verb: str) -> _Refusal | None:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -115,18 +120,18 @@ class Reviewer:
         # An authenticator that knows no audiences names none, and takes a token that is for others.
         if not found.authenticated or AUDIENCE not in (found.audiences or ()):
             return _Refusal(HTTPStatus.UNAUTHORIZED, f"the API server knows no such token for the audience {AUDIENCE}")
-        if await self._may_read(found.user):
+        if await self._may_read(found.user, verb):
             return None
         return _Refusal(
             HTTPStatus.FORBIDDEN,
-            f"{found.user.username} may not get services/proxy of {self._port} in namespace {self._namespace}",
+            f"{found.user.username} may not {verb} services/proxy of {self._port} in namespace {self._namespace}",
         )
 
-    async def _may_read(self, user: _User) -> bool:
+    async def _may_read(self, user: _User, verb: str) -> bool:
         subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
         asked = {
             "namespace": self._namespace,
-            "verb": "get",
+            "verb": verb,
             "version": "v1",
             "resource": "services",
             "subresource": "proxy",
@@ -141,9 +146,9 @@ class Reviewer:
         answer = await self._api.post(self._access_reviews, review)
         return msgspec.json.decode(answer, type=_AccessReview).status.allowed
 
-    def _keep(self, digest: bytes, refusal: _Refusal | None) -> None:
+    def _keep(self, digest: bytes, verb: str, refusal: _Refusal | None) -> None:
         now = time.monotonic()
-        _put(self._answers, digest, (now + _KEEP_SECONDS, refusal))
+        _put(self._answers, (digest, verb), (now + _KEEP_SECONDS, refusal))
         if refusal is None:
             _put(self._known, digest, now + _KNOWN_SECONDS)
         else:
@@ -154,9 +159,9 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="replace")).digest()
 
 
-def _put(kept: dict[bytes, _Value], digest: bytes, value: _Value) -> None:
-    kept.pop(digest, None)
+def _put(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    kept.pop(key, None)
     if len(kept) >= _KEEP_ANSWERS:
         # The oldest.
         del kept[next(iter(kept))]
-    kept[digest] = value
+    kept[key] = value

@@ -14,7 +14,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import is_simple
 from accelkit.ledger.verdicts import ShapeVerdicts
 from accelkit.model.request import PodRequest
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 
 # Between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0
@@ -83,7 +83,7 @@ class Waiting:
         policy: ranks cards where the pod does not say.
     """
 
-    def __init__(self, ledger: Ledger, policy: Policy) -> None:
+    def __init__(self, ledger: Ledger, policy: AnyPolicy) -> None:
         self._ledger = ledger
         self._policy = policy
         self._verdicts = ShapeVerdicts(ledger)

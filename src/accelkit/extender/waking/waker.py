@@ -23,7 +23,7 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.freed import FreedNodes
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.inventory import FREED_AT_ANNOTATION
-from accelkit.placement.policies import Policy
+from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Waker:
         api: ApiClient,
         ledger: Ledger,
         feed: LedgerFeed,
-        policy: Policy,
+        policy: AnyPolicy,
         *,
         read: Callable[[], bool],
         leads: Callable[[], bool],

@@ -234,12 +234,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
 
     def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
         return self._allocations.prefer(
-            self._pods.list_assigned(),
-            observed.held,
+            *(self._pods.list_assigned(), observed.held),
             available=wanted.available_deviceIDs,
             taken=wanted.must_include_deviceIDs,
             size=wanted.allocation_size,
             avoid=observed.others,
+            node=self._pods.node_cards,
         )
 
     @property

@@ -20,7 +20,10 @@ from accelkit.node.assigned_pod import AssignedPod, Key
 from accelkit.node.device_plugin.capacity_check import Holding
 from accelkit.node.device_plugin.pending_allocations import Devices, list_pending_allocations, rank_pending_allocations
 from accelkit.node.devices import DeviceIds
+from accelkit.node.node_cards import NodeCards
 from accelkit.placement.policies import Policy, rank_card
+from accelkit.placement.topology.ranking import rank_sets
+from accelkit.placement.topology.wanted import Wanted
 
 # The kubelet shows an allocation at once; one it does not show after this time came to nothing.
 _IN_FLIGHT_SECONDS = 60.0
@@ -101,11 +104,12 @@ class PreferredAllocation:
         taken: Sequence[str],
         size: int,
         avoid: Collection[str],
+        node: NodeCards | None = None,
     ) -> list[str]:
         """Return the IDs of the cards that were assigned to a container of this size.
 
         Where none waits for this many, IDs that keep a pod without assignment harmless: of one card, chosen as binpack
-        would, or whole cards that nobody shares. Nothing where there are none.
+        would, or whole cards that nobody shares, chosen as topology would. Nothing where there are none.
 
         Args:
             pods: this node's pods.
@@ -114,6 +118,7 @@ class PreferredAllocation:
             taken: what it gives in any case, from an init container.
             size: how many it needs together.
             avoid: cards that pods hold through the other resource.
+            node: the node's cards; None where they are not known.
         """
         if size < len(taken):
             return []
@@ -127,7 +132,8 @@ class PreferredAllocation:
         harmless = [device_id for device_id in available if self.ids.find_card(device_id) not in avoid]
         if not self._whole:
             return self._pick_one_card(harmless, taken, size)
-        chosen = [*taken, *sorted(set(harmless) - set(taken))][:size]
+        others = sorted(set(harmless) - set(taken))
+        chosen = _pick_linked(node, others, taken, size) or [*taken, *others][:size]
         return chosen if len(chosen) == size else []
 
     def expects(self, pods: Sequence[AssignedPod], held: Mapping[Key, Devices], size: int) -> bool:
@@ -209,6 +215,17 @@ class PreferredAllocation:
             if set(held) <= {card}:
                 return self.ids.pick(available, taken, Counter({card: size}))
         return []
+
+
+def _pick_linked(node: NodeCards | None, available: Sequence[str], taken: Sequence[str], size: int) -> list[str]:
+    """Return the whole cards that are connected best; nothing where nobody knows the connections of all of them."""
+    places = {card: place for place, card in enumerate(node.cards)} if node else {}
+    if node is None or node.links is None or not places.keys() >= {*available, *taken}:
+        return []
+    free, required = (sum(1 << places[card] for card in cards) for cards in (available, taken))
+    chosen = next(rank_sets(node.links, Wanted(size, free | required, free, required)), ())
+    names = list(node.cards)
+    return [*taken, *(names[place] for place in chosen if not required >> place & 1)] if chosen else []
 
 
 def check_exclusive(cards: Iterable[str], others: Mapping[str, str | None], *, whole: bool) -> None:

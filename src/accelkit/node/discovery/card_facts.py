@@ -5,32 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accelkit.model.units import MAX_AMOUNT
-from accelkit.node.discovery.card_sources import Device, Memory, open_card_source
+from accelkit.node.discovery.card_sources import CardSource, Device, Memory, ask_card_sources
 from accelkit.vendors.fact_sources import Source
 
 
 def read_identity(device: Device) -> str | None:
     """Return the name by which the vendor's tools know the card for good; None where no source knows one."""
-    found = (open_card_source(source).read_identity(device) for source in device.discovery.identity)
+    found = ask_card_sources(device.discovery.identity, device, lambda source: source.read_identity(device))
     return next((name for name in found if name and _names_one_card(name)), None)
 
 
 def read_model(device: Device) -> str:
     """Return the model, or the PCI ids where nobody knows it."""
-    found = (open_card_source(source).read_model(device) for source in device.discovery.model)
+    found = ask_card_sources(device.discovery.model, device, lambda source: source.read_model(device))
     return next(filter(None, found), f"{device.discovery.vendor}:{device.device_id}")
 
 
 def read_number(sources: Iterable[Source], device: Device) -> int | None:
     """Return the driver's number of a card, or None."""
-    found = (open_card_source(source).read_number(device) for source in sources)
+    found = ask_card_sources(sources, device, lambda source: source.read_number(device))
     return next((number for number in found if number is not None), None)
 
 
 def read_memory(device: Device) -> Memory | None:
     """Return how much memory the card has by the first source that knows; unknown is None, never 0."""
-    found = (open_card_source(source).read_memory(device) for source in device.discovery.memory)
+    found = ask_card_sources(device.discovery.memory, device, lambda source: _read_memory(source, device))
     return next((memory for memory in found if memory and 0 < memory.total_bytes <= MAX_AMOUNT), None)
+
+
+def _read_memory(source: CardSource, device: Device) -> Memory | None:
+    memory = source.read_memory(device)
+    if memory is not None and not (isinstance(memory, Memory) and isinstance(memory.total_bytes, int)):
+        raise TypeError(f"its memory is {memory!r}, not Memory of a whole number of bytes")
+    return memory
 
 
 def _names_one_card(identity: str) -> bool:

@@ -1,26 +1,27 @@
 """The table of card sources: who is asked where a profile says `{from: nvml}`, and what each of them knows.
 
-Another distribution adds a source by an entry point in the group `accelkit.card_sources` that names a `CardSource`
-class; profiles then name it by the entry point's name.
+Another distribution adds one by an entry point in the group `accelkit.memory_sources` that names a `CardSource` class;
+profiles then name it by the entry point's name, for memory and for whatever else it knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from accelkit.errors import ProfileError
+from accelkit.errors import AccelkitError, DevicePluginError, ProfileError
 from accelkit.node.discovery.host import Host
 from accelkit.node.discovery.nvml import NvmlCard
 from accelkit.node.discovery.sysfs import find_first, find_trailing_number, read_integer, read_text
+from accelkit.plugins.catalogue import Plugin, find_plugin, list_plugin_names
+from accelkit.plugins.interface import MEMORY_SOURCES
 from accelkit.vendors.fact_sources import Source
 from accelkit.vendors.profiles import PciDiscovery
 
-ENTRY_POINTS: Final = "accelkit.card_sources"
+_Fact = TypeVar("_Fact")
 _MIB: Final = 2**20
 
 
@@ -168,29 +169,55 @@ _OURS: Final[Mapping[str, type[CardSource]]] = {
 }
 
 
+def list_card_source_names() -> list[str]:
+    """Return the names of all card sources, sorted: ours, and those of other distributions, which stay unloaded."""
+    return sorted({*_OURS, *list_plugin_names(MEMORY_SOURCES)})
+
+
 @cache
-def load_card_sources() -> Mapping[str, type[CardSource]]:
-    """Return all card sources by name: ours, and those of other distributions.
+def load_card_source(name: str) -> type[CardSource]:
+    """Return the card source of this name.
 
     Raises:
-        ProfileError: another distribution's source has the name of one of ours.
+        ProfileError: no distribution here has one.
+        PluginError: it is another distribution's, and cannot be used.
     """
-    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if taken := sorted(_OURS.keys() & others.keys()):
-        raise ProfileError(f"card sources of other distributions have names of accelkit's own: {', '.join(taken)}")
-    return {**_OURS, **{name: point.load() for name, point in others.items()}}
+    plugin = find_plugin(MEMORY_SOURCES, name, _OURS.keys())
+    if plugin is not None:
+        return _load_plugged(plugin)
+    if name in _OURS:
+        return _OURS[name]
+    raise ProfileError(
+        f"a profile names the card source {name}, which is none of {', '.join(list_card_source_names())}",
+        next_step=f"install the distribution that has it as an entry point of {MEMORY_SOURCES}",
+    )
 
 
-def open_card_source(source: Source) -> CardSource:
-    """Return what reads a profile's entry.
+def ask_card_sources(
+    sources: Iterable[Source], device: Device, read: Callable[[CardSource], _Fact | None]
+) -> Iterator[_Fact | None]:
+    """Ask the sources that a profile names, one after the other; None is that one does not know.
 
     Raises:
         ProfileError: no distribution here has a source of this name.
+        PluginError: it is another distribution's, and cannot be used.
+        DevicePluginError: one fails, so that nothing is known of the card, and nothing of it is absent.
     """
-    known = load_card_sources()
-    if source.name in known:
-        return known[source.name](source)
-    raise ProfileError(
-        f"a profile names the card source {source.name}, which is none of {', '.join(sorted(known))}",
-        next_step=f"install the distribution that has it as an entry point of {ENTRY_POINTS}",
-    )
+    for source in sources:
+        try:
+            yield read(load_card_source(source.name)(source))
+        except AccelkitError:
+            raise
+        except Exception as exc:
+            plugin = find_plugin(MEMORY_SOURCES, source.name, ())
+            raise DevicePluginError(
+                f"the memory source {source.name} of {plugin.origin if plugin else 'accelkit'} fails on the card "
+                f"{device.bdf}: {type(exc).__name__}: {exc}"
+            ) from exc
+
+
+def _load_plugged(plugin: Plugin) -> type[CardSource]:
+    found = plugin.load()
+    if not isinstance(found, type) or not issubclass(found, CardSource):
+        raise plugin.build_error(f"is no subclass of {CardSource.__module__}.CardSource")
+    return found

@@ -11,6 +11,7 @@ from accelkit.node.discovery.kfd import KfdCard
 from accelkit.node.discovery.nvml import NvmlCard
 
 _Pair = frozenset[str]
+_Found = tuple[str, int]  # kind of link, and how many
 
 
 def find_fabric_links(
@@ -23,29 +24,34 @@ def find_fabric_links(
         nvml: what NVIDIA's library says of them.
         kfd: what AMD's compute driver says of them.
     """
-    kinds = dict((*_find_xgmi(kfd), *_find_nvlink(nvml)))
+    pairs = dict((*_find_xgmi(kfd), *_find_nvlink(nvml)))
     return {
         here: tuple(
-            Link(ids[there], kind) for there in sorted(ids) if (kind := kinds.get(frozenset({here, there}))) is not None
+            Link(ids[there], *found)
+            for there in sorted(ids)
+            if (found := pairs.get(frozenset({here, there}))) is not None
         )
         for here in ids
     }
 
 
 # Of the pairs below, later ones replace earlier ones; a pair is found whichever end knows of it.
-def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, str]]:
+def _find_nvlink(cards: Mapping[str, NvmlCard]) -> Iterator[tuple[_Pair, _Found]]:
     # A switch connects every card that has links to one.
     yield from _link_every_two([bdf for bdf, card in cards.items() if card.switched], NVSWITCH)
     for here, card in cards.items():
-        yield from ((frozenset({here, there}), NVLINK) for there in card.linked)
+        for there, count in card.linked.items():
+            # Either end may know of fewer.
+            known = cards[there].linked.get(here, 0) if there in cards else 0
+            yield frozenset({here, there}), (NVLINK, max(count, known))
 
 
-def _find_xgmi(cards: Mapping[str, KfdCard]) -> Iterator[tuple[_Pair, str]]:
+def _find_xgmi(cards: Mapping[str, KfdCard]) -> Iterator[tuple[_Pair, _Found]]:
     for hive in sorted({card.hive for card in cards.values() if card.hive}):
         yield from _link_every_two([bdf for bdf, card in cards.items() if card.hive == hive], XGMI_HIVE)
     for here, card in cards.items():
-        yield from ((frozenset({here, there}), XGMI) for there in card.linked)
+        yield from ((frozenset({here, there}), (XGMI, 1)) for there in card.linked)
 
 
-def _link_every_two(cards: Sequence[str], kind: str) -> Iterator[tuple[_Pair, str]]:
-    return ((frozenset(pair), kind) for pair in combinations(cards, 2))
+def _link_every_two(cards: Sequence[str], kind: str) -> Iterator[tuple[_Pair, _Found]]:
+    return ((frozenset(pair), (kind, 1)) for pair in combinations(cards, 2))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -49,7 +50,7 @@ class NvmlCard:
     """What the library says of one card, amounts in bytes; None is unknown.
 
     Attributes:
-        linked: PCI addresses of the cards at the other ends of its NVLinks.
+        linked: how many of its NVLinks end at each other card, by PCI address.
         switched: whether any of its NVLinks ends at a switch.
     """
 
@@ -58,7 +59,7 @@ class NvmlCard:
     minor: int | None = None
     memory_bytes: int | None = None
     reserved_bytes: int | None = None
-    linked: frozenset[str] = frozenset()
+    linked: Mapping[str, int] = field(default_factory=dict)
     switched: bool = False
 
 
@@ -94,8 +95,8 @@ class Nvml:
         answer = self._ask(self._api.nvmlSystemGetDriverVersion)
         return None if answer is None else _decode(answer)
 
-    def _read_links(self, handle: object) -> tuple[frozenset[str], bool]:
-        linked, switched = set[str](), False
+    def _read_links(self, handle: object) -> tuple[Mapping[str, int], bool]:
+        linked, switched = Counter[str](), False
         for link in range(_MOST_LINKS):
             # A card without a link of this number says so by an error, as one does that has no links at all.
             if not self._ask(self._api.nvmlDeviceGetNvLinkState, handle, link):
@@ -105,8 +106,8 @@ class Nvml:
             if kind == self._api.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 switched = True
             elif remote is not None:
-                linked.add(to_sysfs_bdf(_decode(remote.busId)))
-        return frozenset(linked), switched
+                linked[to_sysfs_bdf(_decode(remote.busId))] += 1
+        return linked, switched
 
     def _ask_text(self, call: Callable[..., str | bytes], handle: object) -> str | None:
         answer = self._ask(call, handle)

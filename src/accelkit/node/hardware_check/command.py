@@ -16,7 +16,7 @@ from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
 from accelkit.node.hardware_check.report import HardwareReport, check_hardware
 from accelkit.node.host_root import host_root_option
 from accelkit.output import output_option, print_value
-from accelkit.vendors.profiles import load_profiles
+from accelkit.vendors.profiles import load_usable_profiles
 
 
 @click.command("hardware-check", short_help="Tell what this machine has of what the node agent uses.")
@@ -35,7 +35,7 @@ def hardware_check(host_root: Path, mps_folder: str, output: str) -> None:
     """
     if not host_root.is_dir():
         raise ConfigurationError(f"the host's root {host_root} is not a folder", next_step="set ACCELKIT_HOST_ROOT")
-    found = survey(host_root, load_profiles().values()).cards
+    found = survey(host_root, load_usable_profiles().profiles.values()).cards
     report = check_hardware(host_root, found, load_nvml(host_root), mps=MpsFolders(mps_folder, f"{mps_folder}/shm"))
     print_value(report, output, lambda: _build_tables(report))
 

@@ -29,7 +29,7 @@ from accelkit.node.labels.sources import (
     read_pci_labels,
     read_system_labels,
 )
-from accelkit.vendors.profiles import load_profiles
+from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class NodeLabels:
         wanted: dict[str, str] = {}
         for source, steady in zip(self._sources, self._steady, strict=True):
             wanted |= steady.update(source())
-        return {**wanted, **self._cards.update(build_card_labels(cards, load_profiles()))}
+        return {**wanted, **self._cards.update(build_card_labels(cards, load_usable_profiles().profiles))}
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
         node = _node.decode(await self._api.get(build_node_path(self._name)))

@@ -119,7 +119,7 @@ def _with_broken(pod: CardPod, observed: Assignment, node: NodeCards) -> Assignm
     except RequestError as exc:
         sentences: tuple[str, ...] = (str(exc),)
     else:
-        sentences = find_broken_constraints(request, observed, node.cards) if request else ()
+        sentences = find_broken_constraints(request, observed, node.cards, node.links) if request else ()
     return msgspec.structs.replace(observed, broken=sentences or msgspec.UNSET)
 
 

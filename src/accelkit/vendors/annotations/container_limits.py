@@ -7,7 +7,7 @@ from typing import Final
 
 from accelkit.model.assignment import MOVING, Assignment
 from accelkit.model.card import Card
-from accelkit.vendors.profiles import load_profiles
+from accelkit.vendors.profiles import load_usable_profiles
 
 _MIB: Final = 2**20
 _LONGEST_NAME: Final = 63
@@ -29,7 +29,7 @@ def write_container_limits(assignment: Assignment, cards: Mapping[str, Card]) ->
         vendors = {cards[share.card].vendor if share.card in cards else "" for share in shares}
         if container == MOVING or len(amounts) != 1 or len(vendors) != 1 or any(share.whole for share in shares):
             continue
-        profile = load_profiles().get(vendors.pop())
+        profile = load_usable_profiles().profiles.get(vendors.pop())
         keys = [pattern.format(container=container) for pattern in (profile.container_limits if profile else ())]
         # The API server would refuse the Binding for a key that is too long.
         if all(len(key.rpartition("/")[2]) <= _LONGEST_NAME for key in keys):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,9 +12,11 @@ from accelkit.errors import InventoryError
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.routes import Routes
+from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
+from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import Policy
 
 DEEP = b'{"Pod": {"metadata": {"uid": "u"}, "later": ' + b"[" * 90_000
@@ -28,10 +30,12 @@ async def service(world):
     return world
 
 
-def make_routes(world, foreign=MappingProxyType({})):
+def make_routes(world, foreign=MappingProxyType({}), policy=Policy.BINPACK):
     metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
-    verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
-    return Routes(world.ledger, verbs, world.binder, metrics, readiness=world.readiness, foreign=foreign)
+    verbs = Verbs(world.ledger, world.feed, policy)
+    simulator = Simulator(world.ledger, world.feed, verbs)
+    of = {"simulator": simulator, "readiness": world.readiness, "foreign": foreign}
+    return Routes(world.ledger, verbs, world.binder, metrics, **of)
 
 
 async def call(service, method, path, body=b""):
@@ -122,6 +126,9 @@ async def test_a_binding_without_a_uid_is_refused(service):
         ("GET", "/another/inspect", 404),
         ("GET", "/inspect/nowhere", 404),
         ("GET", "/inspect/", 404),
+        ("GET", "/simulate", 405),
+        ("PUT", "/simulate", 405),
+        ("POST", "/simulates", 404),
     ],
 )
 async def test_what_is_not_there_is_refused_with_a_sentence(service, method, path, status):
@@ -286,3 +293,19 @@ async def test_a_probe_is_answered_what_holds_of_the_extender(service, path):
     reply = await service.routes.handle_probe("GET", path, b"")
     assert (reply.status, reply.content_type.partition(";")[0]) == (200, "text/plain")
     assert (await service.routes.handle_probe("POST", path, b"")).status == 404
+
+
+async def test_a_policy_of_another_distribution_that_fails_is_told_to_whoever_asks_and_to_the_log(service, caplog):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    service.create(**{"accelkit.io/request": '{"c": {"compute": 1}}'})
+    failing = PluggedPolicy("tight", SimpleNamespace(rank_card=fail, score_node=fail), "acme 1.0")
+    service.routes = make_routes(service, policy=failing)
+    said = "the policy tight of acme 1.0 fails in"
+    for _ in range(2):
+        status, answer = await call(service, "POST", "/prioritize", asking(service))
+        assert (status, said in answer["error"]) == (500, True)
+    assert [each.getMessage().startswith(said) for each in caplog.records] == [True]
+    status, answer = await call(service, "POST", "/filter", asking(service))
+    assert (status, said in answer["Error"]) == (200, True)

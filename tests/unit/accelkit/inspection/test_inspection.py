@@ -6,6 +6,7 @@ from fake_api.server import FakeApi
 
 from accelkit.errors import InventoryError, ServiceError
 from accelkit.inspection.inspection import (
+    CardSetView,
     CardView,
     Inspection,
     ShareView,
@@ -59,6 +60,15 @@ def test_a_card_shows_its_shares_and_what_is_left(ledger):
         ("p", "c", 8 * GIB, "bound"),
         ("q", "c", 4 * GIB, "reserved"),
     ]
+
+
+def test_a_container_with_several_cards_shows_what_connects_them(ledger):
+    ledger.put_node("n", Inventory(GIB, INVENTORY.cards, topology=("XDC", "DXC", "CCX")))
+    ledger.reserve(ref("p"), "n", wants(cards=2), Policy.TOPOLOGY)
+    ledger.reserve(ref("q"), "n", wants(cards=1), Policy.TOPOLOGY)
+    assert node_of(ledger).sets == (CardSetView("d", "p", "uid-p", "c", ("a", "b"), {"link": 1}),)
+    ledger.put_node("n", Inventory(GIB, ()))
+    assert node_of(ledger).sets[0].links == {}
 
 
 def test_a_card_shows_all_that_its_inventory_tells_of_it(ledger):

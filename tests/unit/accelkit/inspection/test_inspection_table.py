@@ -80,6 +80,16 @@ def test_cards_pods_and_totals_stand_below_each_other(ledger):
     ]
 
 
+def test_what_connects_several_cards_of_a_container_stands_below_the_cards(ledger):
+    cards = [Card(name, "v", "m", 16 * GIB) for name in "abc"]
+    ledger.put_node("n", Inventory(GIB, tuple(cards), topology=("XDS", "DXS", "SSX")))
+    shares = tuple(Share(card, 16 * GIB, whole=True) for card in "abc")
+    ledger.confirm(PodRef("d", "p", "p"), "n", Assignment({"c": shares}), [("c", Kind.APP)])
+    assert lines(ledger)[7] == "  d/p [c] has 3 cards, pairs: 1 by link, 2 by PCI switch"
+    ledger.put_node("n", None)
+    assert "  d/p [c] has 3 cards, nobody knows their connections" in lines(ledger)
+
+
 def test_short_names_of_pods_leave_their_amounts_below_those_of_the_card(ledger):
     hold(ledger, "p", "a", 8)
     card, share = lines(ledger)[1:3]

@@ -11,6 +11,9 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError, NoExtenderError, ServiceError
 from accelkit.inspection import service_proxy as module
 from accelkit.inspection.service_proxy import ProxiedExtender
+from accelkit.inspection.simulation import NodeSimulation, Simulation, SimulationQuestion
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Pod
 
 PROXY = "/api/v1/namespaces/x/services/https:s:read/proxy/inspect"
 TOKEN = "/api/v1/namespaces/x/serviceaccounts/accelkit-inspector/token"  # noqa: S105 - a path
@@ -98,3 +101,62 @@ async def test_an_answer_of_another_program_is_an_error(api, extender):
     api.documents[PROXY] = b"<html>"
     with pytest.raises(ServiceError, match="does not answer as an accelkit extender does"):
         await extender.ask()
+
+
+SIMULATE = PROXY.replace("inspect", "simulate")
+QUESTION = SimulationQuestion(Pod(ObjectMeta(name="p", namespace="d")), ["n"])
+SIMULATION = Simulation(policy="binpack", unit_bytes=1, nodes=(NodeSimulation("n", fits=True),))
+
+
+@pytest.fixture
+def answering(api):
+    api.reviews[SIMULATE] = lambda _: SIMULATION
+    return api
+
+
+async def test_a_question_is_posted_with_a_token(answering, extender):
+    assert await extender.simulate(QUESTION) == SIMULATION
+    asked = answering.requests[-1]
+    assert (asked.method, asked.path, asked.headers) == ("POST", SIMULATE, {"X-Accelkit-Token": "token 1"})
+    assert msgspec.to_builtins(asked.body) == {
+        "pod": {"metadata": {"name": "p", "namespace": "d"}, "spec": {}, "status": {}},
+        "nodes": ["n"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"), [(404, "there is no POST /simulate"), (405, "this port is for reading")]
+)
+async def test_an_extender_that_is_too_old_to_explain_is_told_from_one_that_is_not_there(
+    api, extender, status, sentence
+):
+    api.fail(ApiError(sentence, status=status), path="simulate")
+    with pytest.raises(ServiceError, match=f"the extender cannot explain pods: {sentence}") as raised:
+        await extender.simulate(QUESTION)
+    assert raised.value.next_step == "install this version of accelkit with site.yml"
+    assert not isinstance(raised.value, NoExtenderError)
+
+
+async def test_what_the_extender_does_not_answer_is_told_in_its_own_words(answering, extender):
+    answering.fail(ApiError("another simulation is under way; ask again", status=503), path="simulate")
+    with pytest.raises(ServiceError, match=r"^another simulation is under way; ask again$"):
+        await extender.simulate(QUESTION)
+
+
+async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
+    extender = ProxiedExtender(api, "x", "s", option="--accelkit-namespace", instead="look")
+    for reason, step in (
+        ("NotFound", "name its place with --accelkit-namespace and --service, or look"),
+        ("Forbidden", "have the Role accelkit-inspector-user of namespace x bound to you, or look"),
+        ("Gone", "look"),
+    ):
+        api.fail(ApiError("no", status={"NotFound": 404, "Forbidden": 403, "Gone": 410}[reason], reason=reason))
+        with pytest.raises(ServiceError) as raised:
+            await extender.simulate(QUESTION)
+        assert raised.value.next_step == step
+
+
+async def test_an_answer_that_is_no_simulation_is_an_error(answering, extender):
+    answering.reviews[SIMULATE] = lambda _: {"nodes": 1}
+    with pytest.raises(ServiceError, match="does not answer as an accelkit extender does"):
+        await extender.simulate(QUESTION)

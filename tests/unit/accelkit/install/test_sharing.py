@@ -285,6 +285,19 @@ async def test_a_plugin_whose_pods_are_counted_is_no_conflict():
         await share(api)
 
 
+async def test_a_resource_that_our_agents_are_to_serve_is_another_plugins_until_the_node_says_that_it_is_ours():
+    kubegpu = load_dialect("kubegpu")
+    told = {"dialect": kubegpu, "counted": kubegpu.resources.asking}
+    api = cluster(node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}))
+    with pytest.raises(ConfigurationError, match=r"gives the same cards \(a: nvidia.com/gpu: 8\)"):
+        await share(api, **told)
+    api.objects[A]["metadata"]["annotations"] = {"accelkit.io/advertised": "nvidia.com/gpu"}
+    assert (await share(api, **told)).nodes == ("a",)
+    # Agents that serve another dialect leave the resource to its plugin, whose pods are counted.
+    other = cluster(node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}))
+    assert (await share(other, dialect=load_dialect("native"), counted=kubegpu.resources.asking)).nodes == ("a",)
+
+
 async def test_what_somebody_else_said_of_a_node_stays():
     api = cluster(node("a", labels={"accelkit.io/share": "false"}, offer=GONE))
     await unshare(api, grace_seconds=0, confirm_seconds=0)

@@ -186,6 +186,7 @@ def test_pods_on_nodes_that_do_not_exist_leave_nothing_behind(world):
     world.feed.replace_pods([])
     bound = world.feed._bound
     assert (bound._by_node, bound._compute, world.feed.created, len(world.ledger)) == ({}, {}, {}, 0)
+    assert (world.feed._hosts._pods, world.feed._hosts._where) == ({}, {})
     assert [entry.name for entry in world.ledger.list_nodes()] == ["n"]
     assert world.ledger.table.rows == 2
 

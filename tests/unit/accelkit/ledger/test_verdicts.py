@@ -61,6 +61,14 @@ def test_a_kept_verdict_follows_nodes_that_come_fail_and_go():
     assert judge(verdicts, simple(10)) == (set(), {"n": MisfitReason.BAD_INVENTORY})
 
 
+def test_a_request_for_no_memory_fits_a_card_that_is_full_and_none_whose_memory_is_not_known():
+    ledger, verdicts = setup(full=cards("a"), blind=Inventory(1, (msgspec.structs.replace(CARD, memory_bytes=None),)))
+    ledger.reserve(P, "full", simple(16), Policy.BINPACK)
+    assert judge(verdicts, simple(0)) == ({"full"}, {"blind": MisfitReason.MEMORY})
+    placed = ledger.place(ledger.find_node("full"), simple(0), Policy.BINPACK)
+    assert placed.containers["c"][0].card == "a"
+
+
 def test_more_cards_than_any_node_has_fit_nowhere():
     _, verdicts = setup(n=cards("a"))
     verdict = verdicts.judge(simple(1, cards=9), Policy.BINPACK)

@@ -205,6 +205,13 @@ async def test_topology_and_libraries_are_published_with_the_cards(node, memory)
     assert (node.published.topology, node.published.library_problems) == (("X",), ("it is silent",))
 
 
+async def test_those_who_ask_for_the_cards_learn_how_they_are_connected(node):
+    agent = node.agent(4)
+    await agent.update([found("a", 16), found("b", 16)], topology=("XS", "SX"))
+    for cards in (agent.list_node_cards(), node.learnt[-1]):
+        assert cards.links.names[0][1] == "PCI switch"
+
+
 async def test_what_no_assignment_says_is_published_and_stays_until_the_kubelet_was_asked(node):
     held = (Share("a", 2),)
     await node.agent(4).update([found("a", 16)], uncounted=held)

@@ -24,3 +24,11 @@ def test_a_former_unit_that_is_none_is_refused(tmp_path):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--former-unit", "7"]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert "'7' is no unit of memory" in str(done.exception)
+
+
+def test_a_dialect_that_another_device_plugin_serves_is_refused_with_those_that_we_serve(tmp_path):
+    arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--dialect", "gas"]
+    done = CliRunner().invoke(command.node_agent, arguments)
+    assert done.exit_code == 2
+    said = " ".join(done.output.split())
+    assert "the dialect gas is served by another system's device plugin; choose one of aliyun, gcushare, native" in said

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card, Link
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import CardGroup, ContainerRequest, Kind, Near, PodRequest
 from accelkit.placement.constraints import find_broken_constraints
+from accelkit.placement.topology.links import find_links
 
 CARDS = {
     "a": Card("a", "v", "big", 16, numa=0, links=(Link("b", "NVLink"),)),
@@ -31,6 +34,38 @@ def test_each_constraint_that_does_not_hold_is_named():
     assert check("ac", numa="single") == ("container c has cards of several NUMA nodes",)
     assert check("abc", link="any") == ("container c has cards that are not linked",)
     assert check("ab", link="XGMI") == ("container c has cards that are not linked",)
+
+
+def test_cards_with_less_memory_than_asked_for_are_named():
+    assert check("ab", min_memory_bytes=16) == ()
+    assert check("az", min_memory_bytes=17) == ("container c has cards with less memory than 17 B",)
+    assert check("z", min_memory_bytes=1) == ("container c has cards with less memory than 1 B",)
+
+
+@pytest.mark.parametrize(
+    ("held", "groups", "holds"),
+    [
+        ("ab", [CardGroup(Near.SWITCH, (16, 16))], True),
+        ("ab", [CardGroup(Near.SWITCH, (17, 16))], False),
+        ("ac", [CardGroup(Near.SWITCH, (0, 0))], False),
+        ("ac", [CardGroup(Near.ANY, (0, 0))], True),
+        ("cba", [CardGroup(Near.SWITCH, (0, 0)), CardGroup(Near.ANY, (0,))], True),
+        ("cda", [CardGroup(Near.SWITCH, (0, 0)), CardGroup(Near.ANY, (0,))], False),
+        ("az", [CardGroup(Near.ANY, (0, 0))], False),
+        ("aa", [CardGroup(Near.ANY, (0, 0))], False),
+    ],
+)
+def test_groups_that_are_no_groups_are_named(held, groups, holds):
+    links = find_links(tuple(CARDS.values()), ("XSCC", "SXCC", "CCXC", "CCCX"))
+    container = ContainerRequest("c", Kind.APP, len(held), whole=True, groups=tuple(groups))
+    assignment = Assignment({"c": tuple(Share(card, 1, whole=True) for card in held)})
+    found = find_broken_constraints(PodRequest((container,)), assignment, CARDS, links)
+    assert found == (
+        ()
+        if holds
+        else ("container c has cards that are not near each other as its groups want them, or too small for them",)
+    )
+    assert find_broken_constraints(PodRequest((container,)), assignment, CARDS) == ()
 
 
 def test_what_is_unknown_breaks_what_asks_for_it():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 
+import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health, Link
-from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.model.request import CardGroup, ContainerRequest, Kind, Near, PodRequest
 from accelkit.placement.fit import CardState, place
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
+from accelkit.placement.topology.links import SAME_SOCKET, SAME_SWITCH, find_links
 
 NAMES = "abcd"
 
@@ -73,15 +75,31 @@ def requests(draw):
                 policy=draw(st.sampled_from(["", *Policy])),
                 allowed=draw(often((), draw(numbers))),
                 denied=draw(often((), draw(numbers))),
+                min_memory_bytes=draw(st.sampled_from([0] * 19 + [9])),
             )
         )
+        if draw(often(False, True)):
+            containers[-1] = msgspec.structs.replace(containers[-1], groups=draw(groups(containers[-1].cards)))
     return PodRequest(tuple(containers))
+
+
+@st.composite
+def groups(draw, cards):
+    """Groups of so many cards; those of one socket come first, so that there may be several of them."""
+    found = []
+    while cards:
+        mins = draw(st.lists(st.sampled_from([0] * 9 + [9]), min_size=1, max_size=cards))
+        cards -= len(mins)
+        found.append(CardGroup(draw(st.sampled_from(Near)), tuple(sorted(mins, reverse=True)), draw(often(None, 1))))
+    return tuple(found)
 
 
 class Pod:
     """A pod that grows container by container on explicit devices; `take` says whether it may be so."""
 
-    def __init__(self, states):
+    def __init__(self, states, links):
+        self.places = {state.card.id: place for place, state in enumerate(states)}
+        self.links = links
         self.states = {state.card.id: state for state in states}
         self.cards = {}
         self.devices = {name: set() for name in self.states}
@@ -102,7 +120,7 @@ class Pod:
         numbers = {card.index for card in found}
         if any(card.health is Health.UNHEALTHY for card in found) or numbers & set(container.denied):
             return False
-        if container.allowed and not numbers <= set(container.allowed):
+        if (container.allowed and not numbers <= set(container.allowed)) or not self.large_and_near(container, found):
             return False
         if container.model and any(card.model != container.model for card in found):
             return False
@@ -113,6 +131,27 @@ class Pod:
         kinds = {"x", "y"} if container.link == "any" else {container.link}
         ends = {(card.id, link.to) for card in found for link in card.links if link.kind in kinds}
         return not container.link or all((a, b) in ends or (b, a) in ends for a, b in combinations(cards, 2))
+
+    def large_and_near(self, container, found):
+        if any((card.memory_bytes or 0) < container.min_memory_bytes for card in found):
+            return False
+        return not container.groups or any(self.grouped(container.groups, order) for order in permutations(found))
+
+    def grouped(self, groups, order):
+        """Whether the cards in this order are the groups, one after the other."""
+        rest, sockets = list(order), {}
+        for group in groups:
+            mine, rest = rest[: group.cards], rest[group.cards :]
+            sockets.setdefault(group.socket, []).extend(mine)
+            least = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}[group.near]
+            pairs = zip(mine, group.min_memory_bytes, strict=True)
+            if any((card.memory_bytes or 0) < amount for card, amount in pairs) or not self.near(mine, least):
+                return False
+        return all(self.near(cards, SAME_SOCKET) for socket, cards in sockets.items() if socket is not None)
+
+    def near(self, cards, least):
+        places = [self.places[card.id] for card in cards]
+        return all(self.links.weights[a][b] >= least for a, b in combinations(places, 2))
 
     def take_whole(self, container, cards):
         draws = list(combinations(self.whole_pool, len(cards))) or [cards]
@@ -157,31 +196,41 @@ class Pod:
         return room and name not in self.whole
 
 
-def possible(states, request, choice):
-    pod = Pod(states)
+def possible(states, links, request, choice):
+    pod = Pod(states, links)
     return all(pod.take(container, cards) for container, cards in zip(request.containers, choice, strict=False))
 
 
-def any_choice(states, request, begun=()):
+def any_choice(states, links, request, begun=()):
     if len(begun) == len(request.containers):
         return True
     cards = [state.card.id for state in states]
     choices = [(*begun, found) for found in combinations(cards, request.containers[len(begun)].cards)]
-    return any(possible(states, request, choice) and any_choice(states, request, choice) for choice in choices)
+    return any(
+        possible(states, links, request, choice) and any_choice(states, links, request, choice) for choice in choices
+    )
 
 
-@given(card_states(), requests(), st.sampled_from(Policy))
+@st.composite
+def connections(draw, states):
+    letters = st.sampled_from("DSSHNC?")
+    rows = tuple("".join(draw(letters) for _ in states) for _ in states)
+    return find_links([state.card for state in states], rows)
+
+
+@given(st.data(), card_states(), requests(), st.sampled_from(Policy))
 @settings(max_examples=300)
-def test_a_fit_is_found_exactly_where_there_is_one_and_it_holds_for_every_draw(states, request, policy):
-    placed = place(states, request, policy)
+def test_a_fit_is_found_exactly_where_there_is_one_and_it_holds_for_every_draw(data, states, request, policy):
+    links = data.draw(connections(states))
+    placed = place(states, request, policy, links=links)
     if isinstance(placed, Assignment):
         event("fits")
         choice = [tuple(sorted(share.card for share in placed.containers[c.container])) for c in request.containers]
-        assert possible(states, request, choice)
+        assert possible(states, links, request, choice)
     else:
         event(f"does not fit: {placed.reason}")
         assert placed.reason is not MisfitReason.TOO_COMPLEX
-        assert not any_choice(states, request)
+        assert not any_choice(states, links, request)
 
 
 @given(card_states(), requests(), st.sampled_from(Policy))

@@ -40,6 +40,7 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
         "COMPUTE": "InsufficientCompute",
         "WHOLE_CARDS": "InsufficientWholeCards",
         "MODEL": "NoCardOfModel",
+        "CARD_MEMORY": "CardsTooSmall",
         "CONSTRAINT": "ConstraintUnmet",
         "REUSE": "InitContainerReuse",
         "TOO_COMPLEX": "TooComplex",
@@ -159,7 +160,7 @@ def test_a_pod_of_128_containers_is_placed_and_one_of_more_is_not():
 
 
 def test_policies_have_the_names_that_users_write():
-    assert [each.value for each in Policy] == ["binpack", "spread"]
+    assert [each.value for each in Policy] == ["binpack", "spread", "topology"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_native_sentence_names_its_own_resource():
 
 
 def test_an_unknown_dialect_is_refused_with_those_there_are():
-    with pytest.raises(ProfileError, match="choose one of aliyun, gas, gcushare, gcushare-2025, native"):
+    with pytest.raises(ProfileError, match="choose one of aliyun, gas, gcushare, gcushare-2025, kubegpu, native"):
         load_dialect("klingon")
 
 
@@ -114,8 +114,8 @@ def test_what_a_user_wrote_is_shortened_in_a_sentence_that_each_node_repeats():
 
 
 def test_dialects_are_listed_by_name_and_those_that_we_serve_apart():
-    assert list_dialect_names() == ["aliyun", "gas", "gcushare", "gcushare-2025", "native"]
-    assert list_dialect_names(advertised=True) == ["aliyun", "gcushare", "native"]
+    assert list_dialect_names() == ["aliyun", "gas", "gcushare", "gcushare-2025", "kubegpu", "native"]
+    assert list_dialect_names(advertised=True) == ["aliyun", "gcushare", "kubegpu", "native"]
 
 
 def test_a_dialect_is_known_by_its_name():

@@ -85,6 +85,13 @@ def test_every_refinement_arrives():
     assert second.same_card_as == "c"
 
 
+@pytest.mark.parametrize(("amount", "found"), [("40Gi", 40 * 2**30), (17, 17), ("16G", 16 * 10**9), (0, 0)])
+@pytest.mark.parametrize("limits", [{"cards": 2}, {"memory": 4}])
+def test_cards_have_the_least_memory_that_is_asked_for(limits, amount, found):
+    (request,) = read(container(**limits), request={"c": {"min_memory": amount}})
+    assert request.min_memory_bytes == found
+
+
 @pytest.mark.parametrize("value", ["-1", -1, "0.5", "1e30", 1e30, "nonsense", "1ki", "8 ", 0.1, 10**40])
 @pytest.mark.parametrize("resource", ["memory", "cards"])
 def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
@@ -110,6 +117,9 @@ def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
         ({"memory": 2**40}, {}, "absurd amount"),
         ({"memory": 4}, {"numa": "both"}, "numa can only be 'single', not 'both'"),
         ({"memory": 4}, {"policy": "tight"}, "policy 'tight' is none of binpack, spread"),
+        ({"cards": 2}, {"min_memory": "40 GB"}, "container c: min_memory: '40 GB' is not a Kubernetes quantity; write"),
+        ({"cards": 2}, {"min_memory": -1}, "container c: min_memory: -1 is negative; write it as 40Gi, or in bytes"),
+        ({"cards": 2}, {"min_memory": 1.5}, "cannot be read"),
         ({"memory": 4}, {"same_card_as": "c"}, "same_card_as names 'c'"),
         ({"memory": 4}, {"same_card_as": "nobody"}, "same_card_as names 'nobody'"),
         ({"memory": 4}, {"splitt": 2}, "unknown key 'splitt'; did you mean split?"),

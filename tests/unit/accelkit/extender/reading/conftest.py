@@ -9,14 +9,15 @@ AUDIENCE = "accelkit.io/inspect"
 
 
 class ReviewingApi(FakeApi):
-    """An API server that knows `readers`: user and audiences by token; of the users, those in `allowed` may read."""
+    """An API server that knows `readers`: user and audiences by token; of the users, those in `allowed` may do
+    what is in `verbs`."""
 
     def __init__(self):
         super().__init__()
         self.readers = {"good": ("ann", [AUDIENCE]), "poor": ("bob", [AUDIENCE]), "other": ("ann", ["vault"])}
         # One that an authenticator which knows no audiences accepts.
         self.readers["plain"] = ("ann", None)
-        self.allowed = {"ann"}
+        self.allowed, self.verbs = {"ann"}, {"get", "create"}
         self.reviews = {KNOWN: self._know, ALLOWED: self._allow}
 
     def _know(self, request):
@@ -28,7 +29,9 @@ class ReviewingApi(FakeApi):
         return {"status": {"authenticated": True, "user": held, **({"audiences": audiences} if audiences else {})}}
 
     def _allow(self, request):
-        return {"status": {"allowed": request.body["spec"]["user"] in self.allowed}}
+        spec = request.body["spec"]
+        allowed = spec["user"] in self.allowed and spec["resourceAttributes"]["verb"] in self.verbs
+        return {"status": {"allowed": allowed}}
 
 
 @pytest.fixture

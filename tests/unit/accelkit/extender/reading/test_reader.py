@@ -16,8 +16,11 @@ from accelkit.extender.reading import reader as module
 from accelkit.extender.reading import reviews
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
+from accelkit.serving import server as server_module
 from accelkit.serving.server import HeadServer, Reply
 from accelkit.serving.tls import Listen
+
+BODY_BYTES = 10_000
 
 
 class Shown:
@@ -44,7 +47,7 @@ async def port(api, tmp_path):
     """The read port: `shown` is behind it, `connect` connects without a certificate, `ask` asks once."""
     pki, shown = Pki(tmp_path), Shown()
     at = Listen("127.0.0.1", free_port(), replace(pki.files, client_ca=None))
-    server = HeadServer(at, Reader(shown, Reviewer(api, "d", "s")).handle, connections=32)
+    server = HeadServer(at, Reader(shown, Reviewer(api, "d", "s")).handle, connections=32, body_bytes=BODY_BYTES)
     stop = asyncio.Event()
     serving = asyncio.create_task(server.run(stop))
 
@@ -141,6 +144,70 @@ async def test_no_other_path_is_answered_but_as_the_name_of_a_node(port, path):
     status, answer = await port.ask("GET", path, GOOD)
     # A name is looked for, and nothing is resolved.
     assert (status, answer) == (200, path) if path.startswith("/inspect/") else status == 404
+
+
+async def test_who_may_create_has_a_pod_simulated(port, api):
+    assert await port.ask("POST", "/simulate", GOOD, body=b"x" * BODY_BYTES) == (200, "/simulate")
+    assert port.shown.asked == [("POST", "/simulate", b"x" * BODY_BYTES)]
+    assert [each.body["spec"].get("resourceAttributes", {}).get("verb") for each in api.requests] == [None, "create"]
+
+
+@pytest.mark.parametrize(("header", "status"), [("X-None: x", 401), ("X-Accelkit-Token: poor", 403)])
+async def test_nobody_else_has_his_question_read(port, header, status):
+    async with port.connect() as connection:
+        # What is announced never comes.
+        await connection.send("POST", "/simulate", b"x", [header, f"Content-Length: {BODY_BYTES}"])
+        assert (await connection.answer())[0] == status
+    assert port.shown.asked == []
+
+
+async def test_who_may_only_get_is_told_what_he_may_not(port, api):
+    api.verbs = {"get"}
+    assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
+    refused = await port.ask("POST", "/simulate", GOOD, body=b"{}")
+    assert refused == (403, {"error": "ann may not create services/proxy of https:s:read in namespace d"})
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
+async def test_a_simulation_is_asked_for_by_post_alone(port, method):
+    async with port.connect() as connection:
+        await connection.send(method, "/simulate", b"", [GOOD])
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 405 ")
+    assert port.shown.asked == []
+
+
+async def test_a_question_that_is_too_long_is_not_answered(port):
+    status, answer = await port.ask("POST", "/simulate", GOOD, body=b"x" * (BODY_BYTES + 1))
+    assert (status, answer) == (413, {"error": f"the body is larger than {BODY_BYTES} bytes"})
+    assert port.shown.asked == []
+
+
+async def test_a_question_without_an_end_is_not_read_for_ever(port):
+    async with port.connect() as connection:
+        await connection.send("POST", "/simulate", b"", [GOOD, "Transfer-Encoding: chunked"])
+        connection.writer.write(b"%x\r\n%s\r\n" % (BODY_BYTES + 1, b"x" * (BODY_BYTES + 1)))
+        assert (await connection.answer())[0] == 413
+
+
+async def test_a_question_that_does_not_come_leaves_its_place(port, monkeypatch):
+    monkeypatch.setattr(server_module, "_SMALL_BODY_SECONDS", 0.05)
+    async with port.connect() as connection:
+        await connection.send("POST", "/simulate", b"x", [GOOD, "Content-Length: 9"])
+        assert (await connection.answer())[0] == 408
+    assert port.shown.asked == []
+
+
+async def test_who_reads_does_not_wait_for_a_simulation(port):
+    port.shown.open.clear()
+    async with port.connect() as one:
+        await one.send("POST", "/simulate", b"{}", [GOOD, "Content-Length: 2"])
+        await until(lambda: port.shown.asked)
+        async with port.connect() as other:
+            await other.send("GET", "/inspect", b"", [GOOD])
+            await until(lambda: len(port.shown.asked) == 2)
+            port.shown.open.set()
+            assert [(await each.answer())[0] for each in (one, other)] == [200, 200]
 
 
 async def test_a_body_is_not_read(port):

@@ -52,6 +52,16 @@ async def test_who_may_get_the_proxy_of_the_port_may_read(api, reviewer):
     }
 
 
+async def test_each_verb_is_asked_about_once(api, reviewer):
+    for verb in ("get", "create", "get", "create"):
+        await reviewer.check("good", verb)
+    asked = [each.body["spec"] for each in api.requests if ACCESS in each.path]
+    assert [spec["resourceAttributes"]["verb"] for spec in asked] == ["get", "create"]
+    api.verbs = {"get"}
+    with pytest.raises(AccessError, match="ann may not create"):
+        await Reviewer(api, "d", "s").check("good", "create")
+
+
 async def test_who_has_not_the_right_is_refused_by_name(reviewer):
     sentence = "bob may not get services/proxy of https:s:read in namespace d"
     assert await refusal(reviewer, "poor") == (403, sentence)

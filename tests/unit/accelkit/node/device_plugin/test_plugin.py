@@ -44,6 +44,7 @@ def ids(first, count):
 class Pods:
     def __init__(self):
         self.listed = []
+        self.node_cards = None
 
     def list_assigned(self):
         return self.listed

@@ -3,42 +3,35 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.errors import ProfileError
+from accelkit.errors import DevicePluginError, PluginError, ProfileError
 from accelkit.node.discovery import discover
-from accelkit.node.discovery.card_sources import load_card_sources
+from accelkit.node.discovery.card_sources import CardSource, list_card_source_names, load_card_source
 from accelkit.vendors.fact_sources import Source
 from accelkit.vendors.profiles import PciDiscovery, load_profiles
 
 GIB = 2**30
 
 
-@pytest.fixture(autouse=True)
-def fresh_sources():
-    yield
-    load_card_sources.cache_clear()
+ACME = f"""
+from accelkit.node.discovery.card_sources import CardSource, Memory
+ACCELKIT_INTERFACE = 1
+class Acme(CardSource):
+    def read_model(self, device): return f'Acme {{self.source.key}} at {{device.bdf}}'
+    def read_memory(self, device): return Memory({3 * GIB}, self.source.name)
+class Wrong(CardSource):
+    def read_memory(self, device): return {3 * GIB}
+class Failing(CardSource):
+    def read_memory(self, device): return self.handle.ask()
+class Foreign: pass
+"""
 
 
 @pytest.fixture
-def distribution(tmp_path, monkeypatch):
+def distribution(site):
     """Install a distribution with a card source of this name, which knows a model and 3 GiB."""
-
-    def install(name):
-        folder = tmp_path / "site-packages"
-        (folder / "acme-1.0.dist-info").mkdir(parents=True)
-        (folder / "acme-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-        (folder / "acme-1.0.dist-info/entry_points.txt").write_text(
-            f"[accelkit.card_sources]\n{name} = acme_cards:Acme\n"
-        )
-        (folder / "acme_cards.py").write_text(
-            "from accelkit.node.discovery.card_sources import CardSource, Memory\n"
-            "class Acme(CardSource):\n"
-            "    def read_model(self, device): return f'Acme {self.source.key} at {device.bdf}'\n"
-            f"    def read_memory(self, device): return Memory({3 * GIB}, self.source.name)\n"
-        )
-        monkeypatch.syspath_prepend(folder)
-        load_card_sources.cache_clear()
-
-    return install
+    return lambda name, of="Acme": site.install(
+        "acme", files={"acme_cards.py": ACME}, memory_sources=f"{name} = acme_cards:{of}"
+    )
 
 
 def with_sources(**sources):
@@ -55,7 +48,7 @@ def test_every_profile_names_sources_that_there_are():
         for source in (*each.identity, *each.model, *each.minor, *each.render, *each.memory)
     }
     assert named
-    assert named <= load_card_sources().keys()
+    assert named <= set(list_card_source_names())
 
 
 def test_another_distribution_adds_a_source_that_profiles_then_name(host, tmp_path, distribution):
@@ -85,5 +78,34 @@ def test_a_source_that_nobody_has_is_an_error_with_its_name(host, tmp_path):
 
 def test_another_distribution_replaces_no_source_of_ours(distribution):
     distribution("nvml")
-    with pytest.raises(ProfileError, match="names of accelkit's own: nvml"):
-        load_card_sources()
+    with pytest.raises(PluginError, match=r"the memory source nvml is in accelkit \S+ and in acme 1\.0"):
+        load_card_source("nvml")
+    assert issubclass(load_card_source("dmem"), CardSource)
+
+
+@pytest.mark.parametrize(
+    ("of", "problem"),
+    [
+        ("Wrong", "TypeError: its memory is 3221225472, not Memory"),
+        ("Failing", "AttributeError: .* no attribute 'handle'"),
+    ],
+)
+def test_a_source_that_fails_leaves_the_card_unread_and_not_without_memory(host, tmp_path, distribution, of, problem):
+    distribution("acme", of)
+    bdf = host.add("nvidia", 1, "T4").cards[0].bdf
+    with pytest.raises(DevicePluginError, match=f"memory source acme of acme 1.0 fails on the card {bdf}: {problem}"):
+        discover(tmp_path, [with_sources(memory=(Source("acme"), Source("table")))])
+
+
+def test_what_is_no_source_is_refused_with_its_distribution(distribution):
+    distribution("acme", "Foreign")
+    with pytest.raises(PluginError, match=r"memory source acme of acme 1\.0 is no subclass of \S+CardSource"):
+        load_card_source("acme")
+
+
+def test_a_broken_source_harms_no_card_that_does_not_name_it(host, tmp_path, site):
+    site.install("acme", files={"acme_cards.py": "import nothing_of_this_name\n"}, memory_sources="acme = acme_cards:A")
+    host.add("nvidia", 1, "T4")
+    assert discover(tmp_path, [with_sources()])
+    with pytest.raises(PluginError, match=r"acme 1\.0 cannot be loaded: ModuleNotFoundError"):
+        discover(tmp_path, [with_sources(memory=(Source("acme"),))])

@@ -113,6 +113,14 @@ def test_nvlink_to_a_card_is_direct_and_through_a_switch_is_not(host, find, fake
     assert [link.kind for each in found for link in each.card.links] == ["NVLink", "NVLink", "NVSwitch", "NVSwitch"]
 
 
+def test_nvlinks_between_the_same_two_cards_are_counted_at_the_end_that_knows_of_more(host, find, fake_nvml):
+    a, b, c = (card.bdf for card in host.add("nvidia", 3, "T4").cards)
+    here, there = f"0000{a.upper()}", f"0000{b.upper()}"
+    cards = {a: {"links": {0: there, 1: there, 2: f"0000{c.upper()}"}}, b: {"links": {5: here}}, c: {}}
+    found = find(Nvml(fake_nvml(cards)))
+    assert [[link.count for link in each.card.links] for each in found] == [[2, 1], [2], [1]]
+
+
 bridges = st.lists(st.sampled_from([PORT, UP, ONE, TWO, ("0000:13:00.0", AMD)]), max_size=4, unique=True)
 paths = st.none() | st.builds(
     lambda chain, root: path(*chain, root=root), bridges, st.sampled_from(["pci0000:10", "pci0000:20"])

@@ -62,11 +62,18 @@ sys.exit(int(sys.argv[-1]))
 class NodeApi(WatchedApi):
     """Grants tokens, too."""
 
-    async def post(self, path: str, body: object, *, query: Mapping[str, str] | None = None) -> bytes:
+    async def post(
+        self,
+        path: str,
+        body: object,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         if path.endswith("/token"):
             await self._leave(await self._arrive("POST", path, body, query))
             return b'{"status": {"token": "granted"}}'
-        return await super().post(path, body, query=query)
+        return await super().post(path, body, query=query, headers=headers)
 
 
 class Plugin:

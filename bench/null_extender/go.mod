@@ -1,0 +1,3 @@
+module null_extender
+
+go 1.24

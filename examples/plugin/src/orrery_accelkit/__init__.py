@@ -1,0 +1,1 @@
+"""Cards of Orrery, an invented vendor, for accelkit."""

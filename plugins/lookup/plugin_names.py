@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The accelkit authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: plugin_names
+short_description: List the plug-ins of accelkit on the controller
+version_added: 0.1.0
+author:
+  - The accelkit authors (@accelkit)
+description:
+  - Returns the names of the dialects and policies that other Python distributions on the controller add to accelkit.
+  - Without the Python package C(accelkit) there are none; what needs it says so.
+"""
+
+EXAMPLES = r"""
+- name: Show the policies of other distributions
+  ansible.builtin.debug:
+    msg: "{{ lookup('accelkit.kubernetes.plugin_names').policies }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: One dictionary.
+  type: list
+  elements: dict
+  contains:
+    dialects:
+      description: Names of dialects.
+      type: list
+      elements: str
+      sample: [orrery]
+    policies:
+      description: Names of policies.
+      type: list
+      elements: str
+      sample: [smallest-card]
+"""
+
+from ansible.plugins.lookup import LookupBase
+
+try:
+    from accelkit.plugins.catalogue import list_plugin_names
+    from accelkit.plugins.interface import DIALECTS, POLICIES
+except ImportError:
+    list_plugin_names = None
+
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **_kwargs):  # noqa: ARG002 - the arguments of every lookup
+        if list_plugin_names is None:
+            return [{"dialects": [], "policies": []}]
+        return [{"dialects": list_plugin_names(DIALECTS), "policies": list_plugin_names(POLICIES)}]

@@ -1,0 +1,138 @@
+"""Scores nodes for the verb prioritize, 0 to 10, and keeps the scores while the nodes do not change."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+import numpy as np
+
+from accelkit.extender.wire import HostPriority
+from accelkit.ledger.holding import NodeEntry
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.link_scores import LinkScores
+from accelkit.ledger.priorities import FragmentationCosts, Rows
+from accelkit.model.request import PodRequest
+from accelkit.placement.mix import TaskMix, TaskType
+from accelkit.placement.plugged_policies import PluggedPolicy
+from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy, score_node
+
+# So many shapes of requests are scored at once.
+_MOST_SHAPES: Final = 32
+
+
+class NodeScores:
+    """The scores of all nodes by every policy.
+
+    Args:
+        ledger: who holds what.
+        mix: what pods ask for, learnt elsewhere.
+    """
+
+    def __init__(self, ledger: Ledger, mix: TaskMix) -> None:
+        self._ledger = ledger
+        self._costs = FragmentationCosts(ledger.table, mix)
+        self._kept: OrderedDict[object, _KeptScores] = OrderedDict()
+
+    def rank(
+        self, names: list[str], request: PodRequest, policy: AnyPolicy, task: TaskType | None
+    ) -> list[HostPriority]:
+        """Return the scores of these nodes; those that the ledger does not know score 0.
+
+        Args:
+            names: of nodes that the pod fits.
+            request: what it asks for.
+            policy: scores them.
+            task: what it takes of a node.
+        """
+        if policy is Policy.FRAGMENTATION and task is not None:
+            return self._rank_by_cost(names, task)
+        scores = self._find(request, policy).read(self._ledger)
+        try:
+            return list(map(scores.__getitem__, names))
+        except KeyError:
+            return [scores.get(name) or HostPriority(name, 0) for name in names]
+
+    def choose(
+        self, names: list[str], most: int, request: PodRequest, policy: AnyPolicy, task: TaskType | None
+    ) -> list[str]:
+        """Return the nodes that the policy likes best, of equals those that the ledger knows longest.
+
+        Args:
+            names: of nodes that the pod fits, all of them known.
+            most: how many.
+            request: as in `rank`.
+            policy: the same.
+            task: the same.
+        """
+        rows = self._find_rows(names)
+        if policy is Policy.FRAGMENTATION and task is not None:
+            costs = self._costs.measure(task, rows)
+        elif policy in {Policy.BINPACK, Policy.SPREAD}:
+            used = self._ledger.table.used_fraction[rows]
+            costs = used if policy is Policy.SPREAD else -used
+        else:
+            costs = np.array([-each.Score for each in self.rank(names, request, policy, task)], dtype=np.float64)
+        # Arbitrary ties would scatter pods over nodes that are alike.
+        return [names[place] for place in np.lexsort((rows, costs))[:most].tolist()]
+
+    def _find_rows(self, names: list[str]) -> Rows:
+        return np.fromiter(map(self._ledger.find_row, names), dtype=np.int64, count=len(names))
+
+    def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
+        """Spread the scores over the nodes that are asked about: the best has 10, the worst 0."""
+        rows = self._find_rows(names)
+        known = rows >= 0
+        scores = np.zeros(len(names), dtype=np.int64)
+        if known.any():
+            costs = self._costs.measure(task, rows[known])
+            best, worst = float(costs.min()), float(costs.max())
+            part = (worst - costs) / (worst - best) if worst > best else np.ones(len(costs))
+            # Only the best have all of it: rounding must not put others beside them.
+            scores[known] = np.where(costs == best, MAX_SCORE, np.floor(part * (MAX_SCORE - 1) + 0.5))
+        return [HostPriority(name, score) for name, score in zip(names, scores.tolist(), strict=True)]
+
+    def _find(self, request: PodRequest, policy: AnyPolicy) -> _KeptScores:
+        # Topology looks for what the pod asks for on each node, the others at the node alone.
+        key = policy, request if policy is Policy.TOPOLOGY else None
+        if key not in self._kept and len(self._kept) >= _MOST_SHAPES:
+            self._kept.popitem(last=False)
+        found = self._kept.setdefault(key, _KeptScores(*key))
+        self._kept.move_to_end(key)
+        return found
+
+
+class _KeptScores:
+    """The score of each node under one policy.
+
+    Args:
+        policy: scores them.
+        request: what it scores them for; None where it looks at the nodes alone.
+    """
+
+    def __init__(self, policy: AnyPolicy, request: PodRequest | None) -> None:
+        self._policy, self._links = policy, None if request is None else LinkScores(request)
+        self._by_name: dict[str, HostPriority] = {}
+        self._tick = -1
+        self._epoch = 0
+
+    def read(self, ledger: Ledger) -> dict[str, HostPriority]:
+        table = ledger.table
+        if self._epoch != table.epoch:
+            self._by_name, self._tick, self._epoch = {}, -1, table.epoch
+        rows = [] if self._links is None else self._links.begin()
+        if self._tick != table.tick:
+            rows = [*rows, *table.find_changed_rows(self._tick).tolist()]
+        for row in rows:
+            if (entry := ledger.find_node_at(row)) is not None:
+                score = self._score(entry, float(table.used_fraction[row]))
+                self._by_name[entry.name] = HostPriority(entry.name, score)
+        self._tick = table.tick
+        return self._by_name
+
+    def _score(self, entry: NodeEntry, used_fraction: float) -> int:
+        if isinstance(self._policy, PluggedPolicy):
+            return self._policy.score_node(entry.list_card_states(), MAX_SCORE)
+        if self._links is None:
+            return score_node(self._policy, used_fraction)
+        return self._links.score(entry, used_fraction)

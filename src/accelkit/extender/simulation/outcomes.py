@@ -1,0 +1,191 @@
+"""What a pod meets on each node; nodes that are alike are asked about once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from accelkit.ledger.holding import NodeEntry
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.situations import describe_likeness, take_situation
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.pod import PodRef
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.changes.probe import Probe, finish
+from accelkit.placement.changes.search import search_changes
+from accelkit.placement.changes.situation import Holder, Terms
+from accelkit.placement.fit import CardState
+from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.placement.policies import AnyPolicy
+
+TOO_COMPLEX = Misfit(MisfitReason.TOO_COMPLEX, resolvable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeThen:
+    """A node whose cards are known, as it was when it was judged."""
+
+    entry: NodeEntry
+    states: Sequence[CardState]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing has happened to its cards since."""
+        return self.entry.list_card_states() is self.states
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a pod meets on a node and on those like it.
+
+    Attributes:
+        placed: the cards that bind would choose, or why there are none.
+        node: the first of them; None where its cards are not known.
+        changes: what would let the pod in, on the first node.
+        places: where the pods of these changes stand among the holders, which nodes like it have in the same order.
+        ended: whether there are no further ones.
+    """
+
+    placed: Assignment | Misfit
+    node: NodeThen | None = None
+    changes: list[Change] = field(default_factory=list)
+    places: dict[PodRef, int] = field(default_factory=dict)
+    ended: bool = False
+    _holders: Sequence[Holder] = ()
+    _search: Iterator[Change | None] | None = None
+
+    @property
+    def searching(self) -> bool:
+        """Whether a search for changes is under way."""
+        return self._search is not None and not self.ended
+
+    def begin(self, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget) -> None:
+        """Let the search for changes begin, where the node is still as it was judged."""
+        if self.node is not None and self.node.same:
+            situation = take_situation(self.node.entry)
+            self._holders = situation.holders
+            self._search = search_changes(situation, request, policy, terms, budget)
+
+    def ask(self) -> bool:
+        """Ask one question of the search, and return whether a change was found; `ended` where there are no more."""
+        found = self if self._search is None else next(self._search, self)
+        if isinstance(found, Outcome):
+            self.ended = True
+            return False
+        if found is None:
+            return False
+        self.changes.append(found)
+        named = set(found.pods)
+        self.places |= {each.pod: place for place, each in enumerate(self._holders) if each.pod in named}
+        return True
+
+    def stop(self) -> None:
+        """End the search, and forget what is not needed any more: that is much where nodes are many."""
+        self._search, self._holders = None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One node: what the pod meets there, and the node as it was then; None where its cards are not known."""
+
+    name: str
+    outcome: Outcome
+    node: NodeThen | None
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """The cards of this node that bind would choose; None where the pod does not fit."""
+        placed = self.outcome.placed
+        if isinstance(placed, Misfit):
+            return None
+        names = self._translate_cards()
+        return Assignment(
+            {
+                container: tuple(_rename(share, names) for share in shares)
+                for container, shares in placed.containers.items()
+            }
+        )
+
+    def list_changes(self) -> list[Change]:
+        """Return what would let the pod in on this node; fewer where it is not any more as it was."""
+        if self.node is None or self.node is self.outcome.node:
+            return self.outcome.changes
+        names, pods = self._translate_cards(), self._translate_pods()
+        return [
+            msgspec.structs.replace(
+                change,
+                cards=tuple(names[card] for card in change.cards),
+                taken=tuple(names[card] for card in change.taken),
+                pods=tuple(sorted((pods[pod] for pod in change.pods), key=str)),
+            )
+            for change in self.outcome.changes
+            if pods.keys() >= set(change.pods)
+        ]
+
+    def _translate_cards(self) -> Mapping[str, str]:
+        if self.node is None or self.outcome.node is None:
+            return {}
+        both = zip(self.outcome.node.states, self.node.states, strict=True)
+        return {one.card.id: other.card.id for one, other in both}
+
+    def _translate_pods(self) -> Mapping[PodRef, PodRef]:
+        if self.node is None or not self.node.same or not any(change.pods for change in self.outcome.changes):
+            return {}
+        holders = take_situation(self.node.entry).holders
+        return {pod: holders[place].pod for pod, place in self.outcome.places.items()}
+
+
+class Judge:
+    """Asks for the outcomes of one pod.
+
+    Args:
+        request: what the pod asks for.
+        policy: the cluster's, with which bind chooses cards.
+        budget: what the decisions on all nodes may search together, as in filter.
+    """
+
+    def __init__(self, request: PodRequest, policy: AnyPolicy, budget: Budget) -> None:
+        self._request, self._policy, self._budget = request, policy, budget
+        self._by_likeness: dict[object, Outcome] = {}
+
+    def judge(self, ledger: Ledger, entry: NodeEntry) -> Judged:
+        """Decide on one node, as filter and bind do."""
+        if entry.problem is not None:
+            key: object = (entry.name, entry.problem)
+            node = None
+        else:
+            key, node = describe_likeness(entry, self._request), NodeThen(entry, entry.list_card_states())
+        outcome = self._by_likeness.get(key)
+        if outcome is None:
+            outcome = Outcome(self._place(ledger, entry), node)
+            self._by_likeness[key] = outcome
+        return Judged(entry.name, outcome, node)
+
+    def _place(self, ledger: Ledger, entry: NodeEntry) -> Assignment | Misfit:
+        if entry.problem is None and self._budget.is_spent():
+            return TOO_COMPLEX
+        return ledger.choose(entry, self._request, self._policy, self._budget)
+
+
+def find_change_of_node(
+    entry: NodeEntry, misfit: Misfit, request: PodRequest, policy: AnyPolicy, budget: Budget
+) -> list[Change]:
+    """Return what has to be done on a node that takes no new share, whatever is asked for."""
+    match misfit.reason:
+        case MisfitReason.NO_INVENTORY:
+            return [Change(ChangeKind.SHARED, proven=False)]
+        case MisfitReason.BAD_INVENTORY:
+            return [Change(ChangeKind.INVENTORY, proven=False)]
+        case MisfitReason.UNIT:
+            taken = finish(Probe(policy, budget).ask(entry.list_card_states(), request))
+            return [Change(ChangeKind.UNIT, taken=taken)] if taken else []
+        case _:
+            return []
+
+
+def _rename(share: Share, names: Mapping[str, str]) -> Share:
+    return msgspec.structs.replace(share, card=names.get(share.card, share.card))

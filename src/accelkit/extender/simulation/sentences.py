@@ -1,0 +1,109 @@
+"""Says in words why a card does not do, and what would let a pod in.
+
+What does not fit a node is said by `Dialect.format_misfit` alone, in filter as here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from accelkit.model.card import Card, Health
+from accelkit.model.request import ContainerRequest
+from accelkit.model.units import format_bytes
+from accelkit.placement.card_reasons import CardReason
+from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.fit import CardState
+from accelkit.texts import shorten
+
+_UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
+# Of more pods that would have to end; the answer names them all.
+_MOST_NAMED: Final = 6
+_CONSTRAINTS: Final = {
+    "allowed": "the list of cards that it may have",
+    "denied": "the list of cards that it may not have",
+}
+
+
+def describe_card_reason(reason: CardReason, state: CardState, container: ContainerRequest) -> str:
+    """Return why a container cannot have a card."""
+    card = state.card
+    match reason:
+        case CardReason.CORDONED:
+            sentence = "the card is cordoned"
+        case CardReason.UNHEALTHY:
+            sentence = f"the card is not healthy{_append(card.health_reason)}"
+        case CardReason.MODEL:
+            sentence = f"its model is {shorten(card.model) or 'unknown'}, not {shorten(container.model)}"
+        case CardReason.NOT_ALLOWED:
+            sentence = "the pod's own lists of cards leave it out"
+        case CardReason.IN_USE:
+            sentence = "pods hold some of it, and the whole card is asked for"
+        case CardReason.UNKNOWN_MEMORY:
+            sentence = "its memory is not known, so that it can only be given whole"
+        case CardReason.MEMORY:
+            free = format_bytes(max(0, state.free_bytes))
+            sentence = (
+                f"{free} of {format_bytes(card.capacity_bytes)} free, {format_bytes(container.memory_bytes)} asked for"
+            )
+        case CardReason.COMPUTE:
+            free_percent = max(0, state.free_compute) / 10
+            sentence = f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
+    return sentence
+
+
+def describe_change(change: Change, cards: Mapping[str, Card], detail: str = "") -> str:
+    """Return a change in words.
+
+    Args:
+        change: what is changed.
+        cards: those of its node, by ID.
+        detail: what is wrong with the node, where the change is one of the node.
+    """
+    of = f" for container {change.container}" if change.container else ""
+    match change.kind:
+        case ChangeKind.LESS_MEMORY:
+            less, after, before = map(format_exactly, (change.before - change.after, change.after, change.before))
+            each = f" on each of its {change.on_cards} cards" if change.on_cards > 1 else ""
+            sentence = f"{less} less memory{of}{each} ({after} instead of {before})"
+        case ChangeKind.LESS_COMPUTE:
+            sentence = f"less compute{of} ({change.after / 10:g} % of a card instead of {change.before / 10:g} %)"
+        case ChangeKind.WITHOUT_CONSTRAINT:
+            constraint = _CONSTRAINTS.get(change.constraint, f"the constraint {change.constraint}")
+            sentence = f"without {constraint}{of}"
+        case ChangeKind.FEWER_CARDS:
+            fewer = change.before - change.after
+            sentence = f"{fewer} card{'s' if fewer > 1 else ''} fewer{of} ({change.after} instead of {change.before})"
+        case ChangeKind.CARD_BACK:
+            sentence = " and ".join(_describe_return(cards[each]) for each in change.cards)
+        case ChangeKind.PODS_ENDED:
+            sentence = f"if {_list_pods([str(pod) for pod in change.pods])} ended"
+        case ChangeKind.UNIT:
+            sentence = f"once the node has the cluster's memory unit{_append(detail)}"
+        case ChangeKind.INVENTORY:
+            sentence = f"once its inventory can be read{_append(detail)}; which cards are free is not known before"
+        case ChangeKind.SHARED:
+            sentence = "once the node shares its cards (label accelkit.io/share=true); which it has is not known before"
+    return sentence
+
+
+def format_exactly(amount: int) -> str:
+    """Write bytes as a whole number of the largest unit that divides them: a limit is set by it."""
+    name, scale = next((name, scale) for name, scale in _UNITS if amount % scale == 0)
+    return f"{amount // scale} {name}"
+
+
+def _describe_return(card: Card) -> str:
+    words = [*(["uncordoned"] if card.cordoned else []), *(["mended"] if card.health is Health.UNHEALTHY else [])]
+    return f"card {card.id} {' and '.join(words)}{_append(card.health_reason)}"
+
+
+def _list_pods(names: Sequence[str]) -> str:
+    named = [f"pod {name}" for name in names[:_MOST_NAMED]]
+    if more := len(names) - len(named):
+        named.append(f"{more} more")
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def _append(detail: str) -> str:
+    return f": {shorten(detail)}" if detail else ""

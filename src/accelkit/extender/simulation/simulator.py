@@ -1,0 +1,230 @@
+"""Simulates what filter, prioritize and bind would do with a pod, and changes nothing.
+
+What fits, and which cards bind would choose, is asked of `Ledger.choose`, the scores of prioritize itself. One
+simulation is made at a time, in turns with whatever else the process has to do; what it may search is bounded, for all
+nodes together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import BadArgsError, NotReadyError
+from accelkit.extender.simulation.outcomes import Judge, Judged, Outcome
+from accelkit.extender.simulation.turns import Turns
+from accelkit.extender.simulation.views import NodeViews
+from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
+from accelkit.extender.wire import Args
+from accelkit.inspection.simulation import MAX_WITHOUT, NodeSimulation, SimulationHead, SimulationQuestion
+from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES
+from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.holding import NodeEntry
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.asked_pod import AskedPod
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.situation import Terms, bound_lack
+from accelkit.placement.misfit import Misfit, MisfitReason
+
+# As filter's, for as many nodes as end within seconds; then for the changes, of which each is one search or more.
+_STEPS: Final = 20_000
+_STEPS_PER_NODE: Final = 16
+_MOST_STEPS: Final = 60_000
+_CHANGE_STEPS: Final = 5_000
+_MOST_CHANGE_STEPS: Final = 20_000
+# What one node may take of it for the first change.
+_CHANGE_STEPS_PER_NODE: Final = 2_000
+# Of so many different nodes all kinds of changes are looked for, of the others one.
+_SEARCHED_THROUGH: Final = 16
+_WAIT_SECONDS: Final = 2.0
+# prioritize wants one; a pod that does not exist has none.
+_SOME_UID: Final = "simulated"
+_REFUSED: Final = "Refused"
+
+
+class Simulator:
+    """Answers questions.
+
+    Args:
+        ledger: who holds what.
+        feed: reads requests in the cluster's unit.
+        verbs: whose scores and whose policy count.
+    """
+
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, verbs: Verbs) -> None:
+        self._ledger, self._feed, self._verbs = ledger, feed, verbs
+        self._turn = asyncio.Lock()
+
+    async def simulate(self, question: SimulationQuestion) -> bytes:
+        """Answer one question, with a `Simulation` as JSON.
+
+        Raises:
+            BadArgsError: it asks for too much.
+            NotReadyError: others are being answered.
+        """
+        if len(question.without) > MAX_WITHOUT:
+            raise BadArgsError(f"without names {len(question.without)} pods, at most {MAX_WITHOUT} can be")
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError as exc:
+            raise NotReadyError("another simulation is under way; ask again") from exc
+        try:
+            return msgspec.json.encode(await self._answer(question, Turns()))
+        finally:
+            self._turn.release()
+
+    async def _answer(self, question: SimulationQuestion, turns: Turns) -> _Encoded:
+        gone, absent = await self._find_gone(frozenset(question.without), turns)
+        what_if = _WhatIf(self._ledger, self._ledger.branch(gone))
+        names = await self._list_names(question, turns)
+        pending, uid = self._feed.read_pending(question.pod), question.pod.metadata.uid
+        unit_bytes = self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
+        answer = _Encoded(policy=str(self._verbs.policy), unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
+        if pending is not None and pending.refusal is not None:
+            refusal = cut_reason(str(pending.refusal))
+            refused = (NodeSimulation(name, fits=False, reason=_REFUSED, sentence=refusal) for name in names)
+            return msgspec.structs.replace(answer, refusal=refusal, nodes=await _encode(refused, turns))
+        if pending is None or pending.request is None:
+            fitting = (NodeSimulation(name, fits=True) for name in names)
+            return msgspec.structs.replace(answer, nodes=await _encode(fitting, turns))
+        answer = msgspec.structs.replace(answer, request=pending.request.containers)
+        views = NodeViews(pending.request, pending.pod.dialect, self._verbs.policy)
+        held = None if uid in gone else self._ledger.find_holding(uid)
+        if held is not None and held.node in names:
+            kept = (views.show_held(name, held) for name in names)
+            return msgspec.structs.replace(answer, nodes=await _encode(kept, turns))
+        judged = await self._judge(pending.request, what_if, names, turns)
+        spent = await self._search(pending, pending.request, judged, turns)
+        scores = await self._score(question.pod, what_if, judged, turns)
+        shown = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
+        return msgspec.structs.replace(answer, nodes=await _encode(shown, turns), spent=spent)
+
+    async def _find_gone(self, named: frozenset[str], turns: Turns) -> tuple[dict[str, str], list[str]]:
+        """Return the nodes of the pods that are taken to be gone, by UID, and the names of those that hold no card."""
+        gone: dict[str, str] = {}
+        seen = set[str]()
+        for entry in self._ledger.list_nodes() if named else ():
+            pods = [held.pod for held in entry.holdings.values()] + [pod.pod for pod in entry.unassigned.values()]
+            for pod in pods:
+                if found := {pod.uid, str(pod)} & named:
+                    gone[pod.uid] = entry.name
+                    seen |= found
+            await turns.rest()
+        return gone, sorted(named - seen)
+
+    async def _list_names(self, question: SimulationQuestion, turns: Turns) -> list[str]:
+        if question.nodes is not None:
+            return list(dict.fromkeys(question.nodes))
+        names = []
+        for entry in self._ledger.list_nodes():
+            # Those that share nothing are not shown to readers either.
+            if entry.problem is None or entry.problem.reason not in _BARE:
+                names.append(entry.name)
+            await turns.rest()
+        return names
+
+    async def _judge(self, request: PodRequest, what_if: _WhatIf, names: Sequence[str], turns: Turns) -> list[Judged]:
+        steps = min(_MOST_STEPS, _STEPS + _STEPS_PER_NODE * len(names))
+        judge = Judge(request, self._verbs.policy, Budget(steps))
+        judged = []
+        for name in names:
+            ledger, entry = what_if.find(name)
+            known = None if entry is None else judge.judge(ledger, entry)
+            judged.append(known or Judged(name, Outcome(UNKNOWN, ended=True), None))
+            await turns.rest()
+        return judged
+
+    async def _search(self, pending: Pending, request: PodRequest, judged: Sequence[Judged], turns: Turns) -> bool:
+        """Look for changes, first on the nodes that lack the least; return whether that ended at its limit."""
+        policy = self._verbs.policy
+        steps = min(_MOST_CHANGE_STEPS, _CHANGE_STEPS + _STEPS_PER_NODE * len(judged))
+        budget, terms = Budget(steps), _list_terms(pending, self._ledger.unit_bytes)
+        # Changes are small where little is lacking.
+        lacks: dict[int, tuple[int, int]] = {}
+        outcomes = [each for each in {id(one.outcome): one.outcome for one in judged}.values() if _is_open(each)]
+        for number, outcome in enumerate(outcomes):
+            lacks[id(outcome)] = bound_lack(outcome.node.states if outcome.node else (), request.containers), number
+            await turns.rest()
+        outcomes.sort(key=lambda each: lacks[id(each)])
+        for number, outcome in enumerate(outcomes):
+            if budget.is_spent():
+                break
+            outcome.begin(request, policy, terms, budget)
+            await _go_on(outcome, budget, turns, until=budget.steps - _CHANGE_STEPS_PER_NODE)
+            if number >= _SEARCHED_THROUGH:
+                outcome.stop()
+        for outcome in outcomes[:_SEARCHED_THROUGH]:
+            while outcome.searching and not budget.is_spent():
+                await _go_on(outcome, budget, turns)
+            outcome.stop()
+        return budget.is_spent()
+
+    async def _score(
+        self, pod: AskedPod, what_if: _WhatIf, judged: Iterable[Judged], turns: Turns
+    ) -> Mapping[str, int]:
+        metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or _SOME_UID)
+        named = msgspec.structs.replace(pod, metadata=metadata)
+        fitting = [each.name for each in judged if not isinstance(each.outcome.placed, Misfit)]
+        here = [name for name in fitting if what_if.find(name)[0] is self._ledger]
+        there = [name for name in fitting if what_if.find(name)[0] is not self._ledger]
+        await turns.rest()
+        found = self._verbs.prioritize(Args(named, NodeNames=here))
+        found += Verbs(what_if.branch, self._feed, self._verbs.policy).prioritize(Args(named, NodeNames=there))
+        return {each.Host: each.Score for each in found}
+
+
+class _Encoded(SimulationHead, frozen=True, kw_only=True):
+    """A `Simulation` whose nodes are encoded, each in its turn."""
+
+    nodes: list[msgspec.Raw]
+
+
+class _WhatIf:
+    """The ledger, but for the nodes that some pods are taken to have left."""
+
+    def __init__(self, ledger: Ledger, branch: Ledger) -> None:
+        self._ledger, self.branch = ledger, branch
+
+    def find(self, name: str) -> tuple[Ledger, NodeEntry | None]:
+        """Return a node, and the ledger that knows it."""
+        entry = self.branch.find_node(name)
+        return (self._ledger, self._ledger.find_node(name)) if entry is None else (self.branch, entry)
+
+
+_BARE: Final = frozenset({MisfitReason.NO_INVENTORY, MisfitReason.UNKNOWN_NODE})
+
+
+def _list_terms(pending: Pending, unit_bytes: int | None) -> Terms:
+    dialect = pending.pod.dialect
+    steps = (unit_bytes or DEFAULT_UNIT_BYTES,) if dialect.resources.memory else (2**20, 10**6)
+    return Terms(steps, frozenset({"same_card_as"}) if dialect.one_card_per_pod else frozenset())
+
+
+def _is_open(outcome: Outcome) -> bool:
+    return isinstance(outcome.placed, Misfit) and outcome.node is not None
+
+
+async def _encode(nodes: Iterable[NodeSimulation], turns: Turns) -> list[msgspec.Raw]:
+    encoded, encode = [], msgspec.json.Encoder().encode
+    for node in nodes:
+        encoded.append(msgspec.Raw(encode(node)))
+        await turns.rest()
+    return encoded
+
+
+async def _go_on(outcome: Outcome, budget: Budget, turns: Turns, *, until: int = 0) -> None:
+    """Look for one more change of a node, until the budget has no more than that left."""
+    while outcome.searching and budget.steps > until:
+        found = outcome.ask()
+        if outcome.ended:
+            # Where the budget ended it, nobody knows.
+            outcome.ended = not budget.is_spent()
+            return
+        await turns.rest()
+        if found:
+            return

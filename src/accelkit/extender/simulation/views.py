@@ -1,0 +1,107 @@
+"""Shows what a pod meets on each node, as `POST /simulate` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from accelkit.extender.simulation.outcomes import Judged, find_change_of_node
+from accelkit.extender.simulation.sentences import describe_card_reason, describe_change
+from accelkit.inspection.simulation import (
+    CardRefusal,
+    CardSimulation,
+    ChangeView,
+    NodeSimulation,
+)
+from accelkit.ledger.holding import Holding, NodeEntry
+from accelkit.model.card import Card
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.card_reasons import find_card_reason
+from accelkit.placement.changes.change import Change
+from accelkit.placement.changes.reductions import list_distinct
+from accelkit.placement.fit import CardState
+from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.placement.policies import AnyPolicy
+from accelkit.vendors.dialects import Dialect
+
+# Of a pod whose containers all ask for something else, so many are judged card by card.
+_MOST_CONTAINERS: Final = 8
+# For one question about one node.
+_STEPS: Final = 200
+
+
+class NodeViews:
+    """Shows the nodes of one simulation.
+
+    Args:
+        request: what the pod asks for.
+        dialect: whose sentences its user reads.
+        policy: the cluster's.
+    """
+
+    def __init__(self, request: PodRequest, dialect: Dialect, policy: AnyPolicy) -> None:
+        self._request, self._dialect, self._policy = request, dialect, policy
+        places = list(list_distinct(request))[:_MOST_CONTAINERS]
+        self._distinct = [request.containers[place] for place in places]
+
+    def show(self, judged: Judged, entry: NodeEntry | None, score: int) -> NodeSimulation:
+        """Return one node.
+
+        Args:
+            judged: what the pod meets there.
+            entry: the node now; None where it is not known, or not any more.
+            score: what prioritize gives it.
+        """
+        placed = judged.outcome.placed
+        if not isinstance(placed, Misfit):
+            assignment = judged.assignment
+            containers = None if assignment is None else assignment.containers
+            return NodeSimulation(judged.name, fits=True, score=score, assignment=containers)
+        changes = judged.list_changes()
+        if judged.node is None and entry is not None:
+            changes = find_change_of_node(entry, placed, self._request, self._policy, Budget(_STEPS))
+        states = judged.node.states if judged.node else ()
+        cards = {state.card.id: state.card for state in states}
+        return NodeSimulation(
+            judged.name,
+            fits=False,
+            reason=placed.reason.value,
+            sentence=self._dialect.format_misfit(placed),
+            resolvable=placed.resolvable,
+            cards=tuple(self._show_cards(states)),
+            changes=tuple(_show_change(change, cards, placed.detail) for change in changes),
+            searched=bool(changes) or judged.node is None or judged.outcome.ended,
+        )
+
+    def show_held(self, name: str, held: Holding) -> NodeSimulation:
+        """Return one node, where the pod is held on some node already: filter lets it pass there alone."""
+        if name == held.node:
+            return NodeSimulation(name, fits=True, assignment=held.assignment.containers)
+        misfit = Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node)
+        sentence = self._dialect.format_misfit(misfit)
+        return NodeSimulation(name, fits=False, reason=misfit.reason.value, sentence=sentence, resolvable=True)
+
+    def _show_cards(self, states: Sequence[CardState]) -> Iterator[CardSimulation]:
+        for state in states:
+            refusals = tuple(
+                CardRefusal(container.container, reason.value, describe_card_reason(reason, state, container))
+                for container in self._distinct
+                if (reason := find_card_reason(state, container)) is not None
+            )
+            card = state.card
+            capacity = None if card.memory_bytes is None else card.capacity_bytes
+            yield CardSimulation(card.id, card.model, state.free_bytes, capacity, refusals)
+
+
+def _show_change(change: Change, cards: dict[str, Card], detail: str) -> ChangeView:
+    late, rank, (most, least) = change.order
+    return ChangeView(
+        change.kind.value,
+        describe_change(change, cards, detail),
+        order=(int(late), rank, most, least),
+        **{name: getattr(change, name) for name in _SHOWN},
+    )
+
+
+_SHOWN: Final = tuple(set(ChangeView.__struct_fields__) & set(Change.__struct_fields__) - {"kind"})

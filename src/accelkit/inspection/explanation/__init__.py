@@ -1,0 +1,1 @@
+"""Why a pod is pending, and what would let it in: `accelkit explain`."""

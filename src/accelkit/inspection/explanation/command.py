@@ -1,0 +1,68 @@
+"""The command `accelkit explain`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import click
+
+from accelkit.inspection.explanation.explanation import Explanation, explain_pod
+from accelkit.inspection.explanation.extender import NAMESPACE_OPTION, Extender
+from accelkit.inspection.explanation.pods import read_pod_in_question
+from accelkit.inspection.explanation.table import build_explanation_table
+from accelkit.inspection.extender_client import Address, extender_options, read_address
+from accelkit.kube.client import ApiClient
+from accelkit.kube.connection import load_connection
+from accelkit.output import output_option, print_value
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+# A simulation takes its time, so that kube-scheduler need not.
+_SECONDS = 60.0
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@click.command("explain", short_help="Say why a pod is pending, and what would let it in.")
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
+@click.option("--all", "every", is_flag=True, help="List each node by itself, however many are alike.")
+@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Ask about this node alone; may be repeated.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="[NAMESPACE/]POD",
+    help="As if this pod were gone; its UID will do, too. May be repeated.",
+)
+@click.option("--extender", envvar="ACCELKIT_EXTENDER", help="URL of the extender; default: through the API server.")
+@extender_options
+@click.option(NAMESPACE_OPTION, "house", default="accelkit", show_default=True, help="Where accelkit runs.")
+@click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
+@output_option
+def explain(  # noqa: PLR0917 - click passes options by name
+    pod: str,
+    namespace: str,
+    every: bool,  # noqa: FBT001 - the same
+    nodes: tuple[str, ...],
+    without: tuple[str, ...],
+    extender: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    server_name: str | None,
+    service: str,
+    house: str,
+    kubeconfig: Path | None,
+    output: str,
+) -> None:
+    """Say why a POD is pending: for each node and card the reason, and which smallest change would let it in."""
+    at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
+    gone = [each if "/" in each or _UID.fullmatch(each) else f"{namespace}/{each}" for each in without]
+
+    async def ask(at: Address | None) -> Explanation:
+        async with ApiClient(load_connection(kubeconfig), timeout_seconds=_SECONDS) as api:
+            found = await read_pod_in_question(api, namespace, pod)
+            return await explain_pod(found, Extender(api, at, house, service), nodes=nodes, without=gone)
+
+    explanation = asyncio.run(ask(at))
+    print_value(explanation, output, lambda: build_explanation_table(explanation, every=every))

@@ -1,0 +1,133 @@
+"""Explanations: why a pod is pending, as `accelkit explain -o json` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ServiceError
+from accelkit.inspection.explanation.extender import Extender
+from accelkit.inspection.explanation.pods import PodInQuestion, SchedulerWords
+from accelkit.inspection.explanation.sentences import describe_answer, describe_smallest
+from accelkit.inspection.inspection import NodeView
+from accelkit.inspection.simulation import Simulation, SimulationQuestion
+from accelkit.model.pod import Pod
+from accelkit.model.units import format_bytes
+from accelkit.vendors.dialects import list_dialect_names, load_dialects
+from accelkit.vendors.pod_reading import PodReader
+
+EXPLANATION_VERSION: Final = 1
+
+
+class HeldShare(msgspec.Struct, frozen=True):
+    """What one container of a bound pod holds of a card."""
+
+    container: str
+    card: str
+    model: str
+    memory_bytes: int
+    whole: bool
+    stage: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a pod is pending, or that it is not.
+
+    Attributes:
+        state: `pending`, `bound` or `ended`.
+        answer: the same in a sentence.
+        smallest_change: what would let it in, over all nodes; empty where that is no question.
+        node: where it is bound.
+        shares: what it holds there.
+        scheduler: kube-scheduler's own words; None where it has bound the pod.
+        simulation: what the extender would do with it now; None where it is not pending.
+        without: pods that were taken to be gone.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    state: str
+    answer: str
+    smallest_change: str = ""
+    node: str = ""
+    shares: list[HeldShare] = []
+    scheduler: SchedulerWords | None = None
+    simulation: Simulation | None = None
+    without: list[str] = []
+    version: int = EXPLANATION_VERSION
+
+
+async def explain_pod(
+    found: PodInQuestion, extender: Extender, *, nodes: Sequence[str] = (), without: Sequence[str] = ()
+) -> Explanation:
+    """Ask the extender about a pod.
+
+    Args:
+        found: the pod.
+        extender: who knows what is free.
+        nodes: those that are asked about; all that share cards where there are none.
+        without: pods that are taken to be gone.
+
+    Raises:
+        ServiceError: there is no extender, we lack a right, or it does not answer.
+    """
+    pod = found.pod
+    metadata, who = pod.metadata, f"Pod {pod.ref}"
+    if pod.terminal:
+        answer = f"{who} is not pending: it has ended ({pod.status.phase}), and holds no card."
+        return Explanation(metadata.namespace, metadata.name, metadata.uid, "ended", answer, node=pod.spec.node_name)
+    if pod.spec.node_name:
+        return await _explain_bound(pod, extender)
+    simulation = await extender.simulate(SimulationQuestion(pod, list(nodes) or None, list(without)))
+    return Explanation(
+        *(metadata.namespace, metadata.name, metadata.uid, "pending"),
+        describe_answer(who, simulation, named=bool(nodes), without=without),
+        describe_smallest(simulation),
+        scheduler=found.words,
+        simulation=simulation,
+        without=list(without),
+    )
+
+
+async def _explain_bound(pod: Pod, extender: Extender) -> Explanation:
+    node, metadata = pod.spec.node_name, pod.metadata
+    shares: list[HeldShare] = []
+    if not _asks(pod):
+        answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and asks for no card."
+        return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node)
+    sentence = "the extender knows of no card that it holds"
+    try:
+        inspection = await extender.inspect(node)
+    except ServiceError as exc:
+        sentence = f"which cards it holds is not known ({exc})"
+    else:
+        shares = [share for view in inspection.nodes for share in _list_shares(view, metadata.uid)]
+        unassigned = [each for view in inspection.nodes for each in view.unassigned if each.uid == metadata.uid]
+        if shares:
+            sentence = f"it holds {'; '.join(map(_describe_share, shares))}"
+        elif unassigned:
+            sentence = f"it holds cards, but which is not known: {unassigned[0].problem}"
+    answer = f"Pod {pod.ref} is not pending: it is bound to node {node}, and {sentence}."
+    return Explanation(metadata.namespace, metadata.name, metadata.uid, "bound", answer, node=node, shares=shares)
+
+
+def _asks(pod: Pod) -> bool:
+    found = PodReader(load_dialects(list_dialect_names())).read(pod)
+    return found is not None and found.asks
+
+
+def _list_shares(view: NodeView, uid: str) -> list[HeldShare]:
+    return [
+        HeldShare(share.container, card.id, card.model, share.memory_bytes, share.whole, share.stage)
+        for card in view.cards
+        for share in card.shares
+        if share.uid == uid
+    ]
+
+
+def _describe_share(share: HeldShare) -> str:
+    amount = "the whole of" if share.whole else f"{format_bytes(share.memory_bytes)} of"
+    return f"{amount} card {share.card} in container {share.container}"

@@ -1,0 +1,96 @@
+"""Scores nodes under the policy `topology`, by the best connected cards that they have for a request."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from accelkit.ledger.holding import NodeEntry
+from accelkit.model.request import ContainerRequest, PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.fit import CardState
+from accelkit.placement.likeness import is_large
+from accelkit.placement.policies import Policy, score_node
+from accelkit.placement.topology.links import CardLinks
+from accelkit.placement.topology.ranking import count_steps
+from accelkit.placement.topology.scores import SetRating, rate_set, score_rating
+from accelkit.placement.topology.wanted import Wanted
+
+# What one call may look for among sets that it has not seen: a tenth of a second. Nodes of eight cards that are
+# connected alike have 256 states, which take a fifth of it.
+_STEPS: Final = 5_000
+_MOST_STATES: Final = 50_000
+
+_State: TypeAlias = tuple[CardLinks, int, int]
+
+
+class LinkScores:
+    """The scores of nodes for one request.
+
+    What has been found of a state of cards is kept, since nodes are many and their states few. Where a call has no
+    steps left, a node gets the score of its use for the time being, and the next call looks at it first.
+
+    Args:
+        request: the container that asks for the most cards decides.
+    """
+
+    def __init__(self, request: PodRequest) -> None:
+        self._container = max(request.containers, key=lambda each: (each.cards, each.whole, each.memory_bytes))
+        # Thousands of nodes are scored at once, mostly for nothing but empty cards.
+        bounds = (self._container.model, self._container.min_memory_bytes, self._container.allowed)
+        self._plain = self._container.whole and not any((*bounds, self._container.denied))
+        self._ratings: dict[_State, SetRating | None] = {}
+        self._budget = Budget(_STEPS)
+        self._late = set[int]()
+
+    def begin(self) -> list[int]:
+        """Begin a call; return the rows of the nodes that an earlier one did not come to."""
+        self._budget = Budget(_STEPS)
+        if len(self._ratings) > _MOST_STATES:
+            self._ratings.clear()
+        late, self._late = sorted(self._late), set()
+        return late
+
+    def score(self, entry: NodeEntry, used_fraction: float) -> int:
+        """Score a node 0 to MAX_SCORE.
+
+        Args:
+            entry: the node.
+            used_fraction: how much of its memory is used, 0 to 1.
+        """
+        cards = self._container.cards
+        if not self._budget.is_spent():
+            if not entry.knows_links:
+                self._budget.steps -= 1
+            links = entry.find_links()
+            if links is None:
+                return score_node(Policy.TOPOLOGY, used_fraction)
+            free, empty = self._find_cards(entry)
+            state = (links, free, empty)
+            if state not in self._ratings:
+                wanted = Wanted(cards, free, empty)
+                self._budget.steps -= count_steps(links, wanted)
+                self._ratings[state] = rate_set(links, wanted)
+            return score_rating(self._ratings[state], cards, used_fraction)
+        self._late.add(entry.row)
+        return score_node(Policy.TOPOLOGY, used_fraction)
+
+    def _find_cards(self, entry: NodeEntry) -> tuple[int, int]:
+        """Return the cards that fit and those that nobody holds anything of, as bit masks."""
+        free = empty = 0
+        for index, state in enumerate(entry.list_card_states()):
+            if state.card.placeable:
+                empty |= state.empty << index
+                if not self._plain:
+                    free |= _fits(state, self._container) << index
+        return empty if self._plain else free, empty
+
+
+def _fits(state: CardState, container: ContainerRequest) -> bool:
+    card = state.card
+    if container.model not in ("", card.model) or not is_large(card, container):
+        return False
+    if (container.allowed and card.number not in container.allowed) or card.number in container.denied:
+        return False
+    if container.whole:
+        return state.empty
+    return state.free_bytes >= container.memory_bytes and state.free_compute >= container.compute

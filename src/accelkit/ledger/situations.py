@@ -1,0 +1,56 @@
+"""Shows a node to the search for changes, as it is now."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from operator import itemgetter
+
+import msgspec
+
+from accelkit.ledger.holding import Holding, NodeEntry
+from accelkit.ledger.verdicts import describe_state
+from accelkit.model.request import PodRequest
+from accelkit.placement.changes.situation import Holder, PlacedCharges, Situation
+from accelkit.placement.charges import Charge
+
+
+def take_situation(entry: NodeEntry) -> Situation:
+    """Return a node's cards and who holds them; what happens later does not show.
+
+    On nodes for which `describe_likeness` says the same, what holds the same stands at the same place.
+    """
+    kept = entry.copy_without(())
+    places = {card.id: place for place, card in enumerate(kept.list_cards())}
+    holders = [holder for held in kept.holdings.values() if (holder := _read_holder(held, places)).charges]
+    holders.sort(key=lambda holder: (_rank(holder.charges), str(holder.pod)))
+    unassigned = sorted(kept.unassigned.values(), key=lambda pod: str(pod.pod))
+    holders += [Holder(pod.pod, None, pod.memory_bytes * len(places)) for pod in unassigned]
+    return Situation(kept.list_card_states(), tuple(holders), lambda uids: kept.copy_without(uids).list_card_states())
+
+
+def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
+    """Return a digest of what two nodes have in common where the same changes would let a pod in.
+
+    Only identities differ: of cards, and of pods that hold the same.
+    """
+    if entry.unassigned or entry.inventory is None or entry.inventory.uncounted:
+        return entry.name.encode()
+    places = {card.id: place for place, card in enumerate(entry.list_cards())}
+    charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())
+    # What is kept of thousands of nodes must not be thousands of small objects each.
+    return hashlib.blake2b(msgspec.msgpack.encode((describe_state(entry, request), charges))).digest()
+
+
+def _read_holder(held: Holding, places: Mapping[str, int]) -> Holder:
+    placed = _place(held, places)
+    return Holder(held.pod, placed, sum(charge.memory_bytes for _, charge in placed))
+
+
+def _place(held: Holding, places: Mapping[str, int]) -> tuple[tuple[int, Charge], ...]:
+    placed = ((places[card], charge) for card, charge in held.charges.items() if card in places)
+    return tuple(sorted(placed, key=itemgetter(0)))
+
+
+def _rank(charges: PlacedCharges) -> tuple[tuple[int, int, int, bool], ...]:
+    return tuple((place, charge.memory_bytes, charge.compute, charge.whole) for place, charge in charges or ())

@@ -1,0 +1,47 @@
+"""A pod that waits for a node, with what it says of nodes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.model.pod import Pod, PodSpec
+
+
+class _Preferences(msgspec.Struct, rename="camel"):
+    """What a pod would like to be near to or far from, without insisting; only whether there is any is read."""
+
+    preferred: list[msgspec.Raw] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class _Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: _Preferences | None = None
+    pod_affinity: _Preferences | None = None
+    pod_anti_affinity: _Preferences | None = None
+
+
+class _Spread(msgspec.Struct, rename="camel"):
+    when_unsatisfiable: str = ""
+
+
+class AskedPodSpec(PodSpec, rename="camel"):
+    """spec of a pod that waits, with what it says of nodes."""
+
+    affinity: _Affinity | None = None
+    topology_spread_constraints: list[_Spread] | None = None
+
+    @property
+    def weighs_nodes(self) -> bool:
+        """Whether the pod prefers some nodes to others; which it is that kube-scheduler's own scores say."""
+        affinity = self.affinity or _Affinity()
+        preferences = affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity
+        return any(each is not None and each.preferred for each in preferences) or any(
+            each.when_unsatisfiable == "ScheduleAnyway" for each in self.topology_spread_constraints or ()
+        )
+
+
+class AskedPod(Pod):
+    """A pod as kube-scheduler sends it."""
+
+    spec: AskedPodSpec = msgspec.field(default_factory=AskedPodSpec)

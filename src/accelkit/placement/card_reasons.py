@@ -1,0 +1,48 @@
+"""Says of one card why a container cannot have it, all other cards and containers left aside.
+
+What is decided is `fit.place`'s alone; a property test holds the two together.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from accelkit.model.request import ContainerRequest
+from accelkit.placement.fit import CardState
+
+
+class CardReason(StrEnum):
+    """Closed set of reasons, in the order in which they are looked for."""
+
+    CORDONED = "CardCordoned"
+    UNHEALTHY = "CardUnhealthy"
+    MODEL = "OtherModel"
+    NOT_ALLOWED = "CardNotAllowed"
+    IN_USE = "CardInUse"
+    UNKNOWN_MEMORY = "MemoryUnknown"
+    MEMORY = "InsufficientMemory"
+    COMPUTE = "InsufficientCompute"
+
+
+def find_card_reason(state: CardState, container: ContainerRequest) -> CardReason | None:
+    """Return why a container cannot have a card; None where it can, if nothing else is asked for."""
+    card = state.card
+    if not card.placeable:
+        return CardReason.CORDONED if card.cordoned else CardReason.UNHEALTHY
+    if container.model and card.model != container.model:
+        return CardReason.MODEL
+    if card.number in container.denied or (container.allowed and card.number not in container.allowed):
+        return CardReason.NOT_ALLOWED
+    if container.whole:
+        return None if state.empty else CardReason.IN_USE
+    return _find_lack(state, container)
+
+
+def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | None:
+    if state.card.memory_bytes is None:
+        return CardReason.UNKNOWN_MEMORY
+    if not state.card.capacity_bytes or state.free_bytes < container.memory_bytes:
+        return CardReason.MEMORY
+    if container.compute and state.free_compute < container.compute:
+        return CardReason.COMPUTE
+    return None

@@ -1,0 +1,36 @@
+"""Cards that are out of placement, as if they were not."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.model.card import Health
+from accelkit.model.request import PodRequest
+from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.changes.probe import Probe, Search
+from accelkit.placement.changes.situation import Situation, Terms
+from accelkit.placement.fit import CardState
+
+
+def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
+    """Return which card, or else all, would have to be put back into placement; None where that would not do."""
+    states = node.states
+    out = [place for place, state in enumerate(states) if not state.card.placeable]
+    for chosen in [*((place,) for place in out), *([tuple(out)] if len(out) > 1 else [])]:
+        changed = [_put_back(state) if place in chosen else state for place, state in enumerate(states)]
+        if taken := (yield from probe.ask(changed, request)):
+            cards = tuple(states[place].card.id for place in chosen)
+            return Change(
+                ChangeKind.CARD_BACK,
+                cards=cards,
+                taken=taken,
+                size=(len(cards), 0),
+                # Between one card and all of them there are others.
+                proven=len(cards) <= 2,  # noqa: PLR2004 - two are all that there are, or one
+            )
+    return None
+
+
+def _put_back(state: CardState) -> CardState:
+    card = msgspec.structs.replace(state.card, health=Health.HEALTHY, cordoned=False)
+    return msgspec.structs.replace(state, card=card)

@@ -1,0 +1,122 @@
+"""Other pods of the node, as if some had ended.
+
+One pod and every pair are tried, those that free the least first; pods that hold the same are interchangeable. Where
+more have to end, those of the cards that are freed by the fewest are taken away, or else all, and given back one after
+the other, the small ones first: then none of those that are left can stay, though another set may be smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
+from operator import itemgetter
+from typing import Final
+
+from accelkit.model.request import PodRequest
+from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.changes.probe import Probe, Search
+from accelkit.placement.changes.situation import Holder, Situation, Terms, bound_lack, list_suiting
+
+# Of more kinds of pods, pairs are made of those that hold the most; of more pairs, those that free the least are tried.
+_MOST_CLASSES: Final = 40
+_MOST_PAIRS: Final = 200
+
+
+def find_ended_pods(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:
+    """Return which pods would have to end, the fewest; None where the pod would not fit without any of them."""
+    holders = sorted(node.holders, key=_order)
+    if not (yield from _ask(probe, node, request, holders)):
+        return None
+    classes = _classify(holders)
+    lack = bound_lack(node.states, request.containers)
+    sets = [same[:1] for same in classes]
+    some = len(classes) > _MOST_CLASSES
+    pairs = sorted(_list_pairs(classes[-_MOST_CLASSES:]), key=_sum_up)
+    # Those that free too little are not asked about.
+    sets += [pair for pair in pairs if _sum_up(pair) >= lack][:_MOST_PAIRS]
+    for gone in sets:
+        if _sum_up(gone) >= lack and (taken := (yield from _ask(probe, node, request, gone))):
+            return _name(gone, taken, proven=len(gone) == 1 or not some)
+    fewest = _choose_fewest(node, request)
+    if (yield from _ask(probe, node, request, fewest)):
+        return (yield from _give_back(probe, node, request, fewest))
+    return (yield from _give_back(probe, node, request, holders))
+
+
+def _choose_fewest(node: Situation, request: PodRequest) -> list[Holder]:
+    """Return the pods of the cards that are freed by the fewest; none where that is no question of cards alone."""
+    if len(request.containers) > 1 or any(holder.charges is None for holder in node.holders):
+        return []
+    (container,) = request.containers
+    on_cards: dict[int, list[tuple[int, Holder]]] = {}
+    for holder in node.holders:
+        for place, charge in holder.charges or ():
+            on_cards.setdefault(place, []).append((charge.memory_bytes, holder))
+    suiting = {id(state) for state in list_suiting(node.states, container)}
+    found: list[list[Holder]] = []
+    for place, state in enumerate(node.states):
+        if id(state) in suiting:
+            lack = math.inf if container.whole else container.memory_bytes - state.free_bytes
+            found.append(_free(sorted(on_cards.get(place, ()), key=itemgetter(0), reverse=True), lack))
+    found.sort(key=lambda gone: (len(gone), _sum_up(gone)))
+    chosen = {holder.pod.uid: holder for gone in found[: container.cards] for holder in gone}
+    return sorted(chosen.values(), key=_order)
+
+
+def _free(held: Sequence[tuple[int, Holder]], lack: float) -> list[Holder]:
+    """Return the largest holders of a card, as many as it takes to free so much, or all."""
+    gone = []
+    for memory_bytes, holder in held:
+        if lack <= 0:
+            break
+        lack -= memory_bytes
+        gone.append(holder)
+    return gone
+
+
+def _give_back(probe: Probe, node: Situation, request: PodRequest, holders: Sequence[Holder]) -> Search[Change | None]:
+    gone = list(holders)
+    kept = yield from _ask(probe, node, request, gone)
+    for holder in holders:
+        others = [each for each in gone if each is not holder]
+        if taken := (yield from _ask(probe, node, request, others)):
+            gone, kept = others, taken
+    return _name(gone, kept, proven=False) if kept else None
+
+
+def _ask(probe: Probe, node: Situation, request: PodRequest, gone: Sequence[Holder]) -> Search[tuple[str, ...]]:
+    if not gone:
+        return ()
+    states = node.leave_out({holder.pod.uid for holder in gone})
+    return (yield from probe.ask(states, request))
+
+
+def _classify(holders: Sequence[Holder]) -> list[list[Holder]]:
+    """Return the pods, those that hold the same of the same cards together."""
+    classes: dict[object, list[Holder]] = {}
+    for holder in holders:
+        key = holder.pod.uid if holder.charges is None else holder.charges
+        classes.setdefault(key, []).append(holder)
+    return list(classes.values())
+
+
+def _list_pairs(classes: Sequence[Sequence[Holder]]) -> Iterator[list[Holder]]:
+    for one, other in combinations_with_replacement(classes, 2):
+        if one is not other:
+            yield [one[0], other[0]]
+        elif len(one) > 1:
+            yield [one[0], one[1]]
+
+
+def _name(gone: Sequence[Holder], taken: tuple[str, ...], *, proven: bool) -> Change:
+    pods = tuple(sorted((holder.pod for holder in gone), key=str))
+    return Change(ChangeKind.PODS_ENDED, pods=pods, taken=taken, size=(len(pods), _sum_up(gone)), proven=proven)
+
+
+def _sum_up(holders: Sequence[Holder]) -> int:
+    return sum(holder.memory_bytes for holder in holders)
+
+
+def _order(holder: Holder) -> tuple[int, str]:
+    return holder.memory_bytes, str(holder.pod)

@@ -1,0 +1,131 @@
+"""Smaller requests: less memory, less compute, fewer cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from accelkit.model.request import ContainerRequest, PodRequest
+from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.changes.probe import Probe, Search
+from accelkit.placement.changes.situation import Situation, Terms, list_suiting
+from accelkit.placement.fit import CardState
+
+
+def find_less_memory(
+    probe: Probe, node: Situation, request: PodRequest, terms: Terms, *, large: bool
+) -> Search[Change | None]:
+    """Return by how much less memory of one container the pod would fit; None where that is not found.
+
+    With `large` it is looked for among what is less than half of what is asked for, else among the rest.
+    """
+
+    def list_amounts(container: ContainerRequest) -> range:
+        if container.whole or not container.memory_bytes:
+            return range(0)
+        asked = container.memory_bytes
+        step = next((each for each in terms.memory_steps if asked % each == 0), 1)
+        free = _find_free([each.free_bytes for each in list_suiting(node.states, container)], container)
+        half = -(-asked // (2 * step)) * step
+        return _cut(range(step, min(asked - step, free // step * step) + 1, step), half, large=large)
+
+    found = yield from _find_least(probe, node.states, request, "memory_bytes", list_amounts)
+    return None if found is None else msgspec.structs.replace(found, kind=ChangeKind.LESS_MEMORY)
+
+
+def find_less_compute(
+    probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
+) -> Search[Change | None]:
+    """Return by how much less compute of one container the pod would fit; None where that is not found."""
+
+    def list_amounts(container: ContainerRequest) -> range:
+        asked = container.compute
+        free = _find_free([each.free_compute for each in list_suiting(node.states, container)], container)
+        # A container that asks for compute alone asks for no card without any.
+        least = 0 if container.memory_bytes else 1
+        return _cut(range(least, min(asked - 1, free) + 1), -(-asked // 2), large=large)
+
+    found = yield from _find_least(probe, node.states, request, "compute", list_amounts)
+    return None if found is None else msgspec.structs.replace(found, kind=ChangeKind.LESS_COMPUTE)
+
+
+def find_fewer_cards(
+    probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
+) -> Search[Change | None]:
+    """Return with how many cards fewer of one container the pod would fit; None where that is not found."""
+
+    def list_amounts(container: ContainerRequest) -> range:
+        most = min(container.cards - 1, len(list_suiting(node.states, container)))
+        return _cut(range(1, most + 1), -(-container.cards // 2), large=large)
+
+    found = yield from _find_least(probe, node.states, request, "cards", list_amounts)
+    return None if found is None else msgspec.structs.replace(found, kind=ChangeKind.FEWER_CARDS)
+
+
+def replace_containers(request: PodRequest, places: Sequence[int], **fields: object) -> PodRequest:
+    """Return the request with other fields of the containers at these places."""
+    return PodRequest(
+        tuple(
+            msgspec.structs.replace(container, **fields) if place in places else container
+            for place, container in enumerate(request.containers)
+        )
+    )
+
+
+def list_distinct(request: PodRequest) -> Iterator[int]:
+    """Return the places of the containers, of those that ask for the same the first."""
+    seen = set[ContainerRequest]()
+    for place, container in enumerate(request.containers):
+        asked = msgspec.structs.replace(container, container="")
+        if asked not in seen:
+            seen.add(asked)
+            yield place
+
+
+def _find_least(
+    probe: Probe,
+    states: Sequence[CardState],
+    request: PodRequest,
+    name: str,
+    list_amounts: Callable[[ContainerRequest], range],
+) -> Search[Change | None]:
+    """Return the smallest reduction of a field of one container, over all containers."""
+    best: Change | None = None
+    for place in list_distinct(request):
+        container = request.containers[place]
+        before = getattr(container, name)
+
+        def build(amount: int, place: int = place) -> PodRequest:
+            return replace_containers(request, (place,), **{name: amount})
+
+        found = yield from probe.find_most(states, list_amounts(container), build)
+        if found is None:
+            continue
+        after, taken = found
+        times = 1 if name == "cards" else container.cards
+        change = Change(
+            ChangeKind.LESS_MEMORY,
+            container.container,
+            before=before,
+            after=after,
+            on_cards=times,
+            taken=taken,
+            size=((before - after) * times, place),
+        )
+        if best is None or change.size < best.size:
+            best = change
+    return best
+
+
+def _find_free(amounts: list[int], container: ContainerRequest) -> int:
+    """Return the most that as many cards have as the container asks for; nothing where there are not so many."""
+    return sorted(amounts, reverse=True)[container.cards - 1] if len(amounts) >= container.cards else -1
+
+
+def _cut(amounts: range, half: int, *, large: bool) -> range:
+    """Return what is less than half of what is asked for, else the rest."""
+    if large:
+        return range(amounts.start, min(amounts.stop, half), amounts.step)
+    start = amounts.start
+    return range(start + max(0, -(-(half - start) // amounts.step)) * amounts.step, amounts.stop, amounts.step)

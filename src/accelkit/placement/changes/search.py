@@ -1,0 +1,62 @@
+"""Searches the changes of one node in their order, the smallest kind first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import msgspec
+
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.cards_back import find_card_back
+from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.changes.constraints import find_without_constraint
+from accelkit.placement.changes.ended_pods import find_ended_pods
+from accelkit.placement.changes.probe import Probe, Search
+from accelkit.placement.changes.reductions import find_fewer_cards, find_less_compute, find_less_memory
+from accelkit.placement.changes.situation import Situation, Terms
+from accelkit.placement.policies import AnyPolicy
+
+
+def search_changes(
+    situation: Situation, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget
+) -> Iterator[Change | None]:
+    """Return the changes after which a pod would fit a node, at most one of each kind, the smallest first.
+
+    A None is a question that was asked: between two of them others may have their turn. It ends early where the budget
+    is spent.
+
+    Args:
+        situation: the node, which the pod does not fit.
+        request: what the pod asks for.
+        policy: ranks cards where the pod does not say.
+        terms: how the request can be changed.
+        budget: what is left for this and other nodes; what is asked is taken off.
+    """
+    kinds = set[ChangeKind]()
+    for kind, find in _STAGES:
+        if kind in kinds:
+            continue
+        probe = Probe(policy, budget)
+        found = yield from find(probe, situation, request, terms)
+        if found is not None:
+            kinds.add(kind)
+            yield msgspec.structs.replace(found, proven=found.proven and not probe.unsure)
+        if budget.is_spent():
+            return
+
+
+_Find: TypeAlias = Callable[[Probe, Situation, PodRequest, Terms], Search[Change | None]]
+_STAGES: Final[Sequence[tuple[ChangeKind, _Find]]] = (
+    (ChangeKind.LESS_MEMORY, partial(find_less_memory, large=False)),
+    (ChangeKind.LESS_COMPUTE, partial(find_less_compute, large=False)),
+    (ChangeKind.WITHOUT_CONSTRAINT, find_without_constraint),
+    (ChangeKind.FEWER_CARDS, partial(find_fewer_cards, large=False)),
+    (ChangeKind.CARD_BACK, find_card_back),
+    (ChangeKind.PODS_ENDED, find_ended_pods),
+    (ChangeKind.LESS_MEMORY, partial(find_less_memory, large=True)),
+    (ChangeKind.LESS_COMPUTE, partial(find_less_compute, large=True)),
+    (ChangeKind.FEWER_CARDS, partial(find_fewer_cards, large=True)),
+)

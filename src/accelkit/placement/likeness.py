@@ -1,0 +1,54 @@
+"""What decides whether cards may go to a container together, and whether two cards are one like the other to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accelkit.model.card import Card
+from accelkit.model.request import ContainerRequest
+
+
+def may_be_together(container: ContainerRequest, a: Card, b: Card) -> bool:
+    """Whether a container may have both cards, or one card where they are the same."""
+    if container.numa and (a.numa is None or a.numa != b.numa):
+        return False
+    kind = container.link
+    return not kind or a.id == b.id or _has_link(a, b, kind) or _has_link(b, a, kind)
+
+
+def is_large(card: Card, container: ContainerRequest) -> bool:
+    """Whether a card has as much memory as the container wants of each; unknown memory is not much."""
+    return container.min_memory_bytes <= (card.memory_bytes or 0)
+
+
+def number_looks(
+    cards: Sequence[Card], amounts: Sequence[tuple[object, ...]], containers: Sequence[ContainerRequest]
+) -> list[int]:
+    """Return a number for each card; cards with the same one look alike to these containers.
+
+    Args:
+        cards: those of a node.
+        amounts: what is left of each.
+        containers: those of a pod.
+    """
+    numbered = any(container.allowed or container.denied for container in containers)
+    models, numa = any(container.model for container in containers), any(container.numa for container in containers)
+    memory = any(container.min_memory_bytes for container in containers)
+    # A link may be reported from one end only.
+    ends = (card for other in cards for link in other.links for card in (other.id, link.to))
+    linked = set(ends) if any(container.link for container in containers) else set[str]()
+    each_alone = any(container.groups for container in containers)
+    numbers: dict[object, int] = {}
+    looks = []
+    for index, card in enumerate(cards):
+        look = (
+            *(*amounts[index], card.capacity_bytes, memory and card.memory_bytes),
+            *(models and card.model, numa and card.numa, numbered and card.number),
+            index if each_alone or card.id in linked else -1,
+        )
+        looks.append(numbers.setdefault(look, len(numbers)))
+    return looks
+
+
+def _has_link(card: Card, other: Card, kind: str) -> bool:
+    return any(link.to == other.id and kind in ("any", link.kind) for link in card.links)

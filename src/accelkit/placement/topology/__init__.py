@@ -1,0 +1,1 @@
+"""The policy `topology`: which sets of cards are connected best, and what their use breaks up."""

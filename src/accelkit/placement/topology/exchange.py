@@ -1,0 +1,124 @@
+"""Seeks a well connected set of more cards than all sets can be compared of: it grows sets and exchanges single cards.
+
+The set that is found cannot be bettered by the exchange of one card; there may be a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from accelkit.placement.topology.links import CardLinks
+from accelkit.placement.topology.set_tables import NO_PAIR
+from accelkit.placement.topology.wanted import Wanted, list_cards
+
+_Weights: TypeAlias = npt.NDArray[np.int64]
+_Cards: TypeAlias = npt.NDArray[np.bool_]
+
+# So many cards are tried as the first of a set, those with the strongest connections before others.
+_SEEDS: Final = 8
+# Sums stay far below it, for as many cards as a request may have.
+_SHIFT: Final = 26
+_IMPOSSIBLE: Final = -1
+
+
+def seek_set(links: CardLinks, wanted: Wanted) -> tuple[int, ...] | None:
+    """Return a possible set that no exchange of one card betters; None where none was found."""
+    if wanted.required & ~wanted.free or wanted.required.bit_count() > wanted.count:
+        return None
+    search, best = _Search(links, wanted), None
+    seeds = [list_cards(wanted.required)] if wanted.required else [(card,) for card in search.list_seeds(wanted.count)]
+    for seed in seeds:
+        chosen = search.grow(seed, wanted.count)
+        if chosen is None:
+            continue
+        found = search.exchange(chosen)
+        value = search.measure(found)
+        if value >= 0 and (best is None or (-value, found) < best):
+            best = -value, found
+    return None if best is None else best[1]
+
+
+class _Search:
+    def __init__(self, links: CardLinks, wanted: Wanted) -> None:
+        cards = len(links.weights)
+        self._links = np.array(links.weights, dtype=np.int64)
+        self._candidates, self._kept = _to_array(wanted.free, cards), _to_array(wanted.required, cards)
+        self._empty = _to_array(wanted.empty, cards)
+        # The same, and less than any weight for two cards that may not be together.
+        self._weights = self._links.copy()
+        for one, others in enumerate(wanted.together):
+            apart = ~_to_array(others, cards)
+            apart[one] = False
+            self._weights[one, apart] = self._weights[apart, one] = _IMPOSSIBLE
+
+    def list_seeds(self, count: int) -> list[int]:
+        """Return the cards whose connections to `count` - 1 others are the strongest together."""
+        cards = np.flatnonzero(self._candidates)
+        strongest = np.sort(self._weights[np.ix_(cards, cards)], axis=1)[:, ::-1][:, : max(1, count - 1)].sum(axis=1)
+        return [int(card) for card in cards[np.argsort(-strongest, kind="stable")][:_SEEDS]]
+
+    def grow(self, seed: tuple[int, ...], count: int) -> tuple[int, ...] | None:
+        """Add the card that is connected best to those chosen, until there are `count`; None where none is possible."""
+        chosen = list(seed)
+        while len(chosen) < count:
+            value = self._value_with(chosen)
+            added = int(np.argmax(value))
+            if value[added] < 0:
+                return None
+            chosen.append(added)
+        return tuple(sorted(chosen))
+
+    def exchange(self, chosen: tuple[int, ...]) -> tuple[int, ...]:
+        """Exchange single cards as long as that betters the set."""
+        best = self.measure(chosen)
+        for _ in range(2 * len(chosen)):
+            found = max(
+                (self._replace(chosen, out) for out in chosen if not self._kept[out]), default=(_IMPOSSIBLE, chosen)
+            )
+            if found[0] <= best:
+                break
+            best, chosen = found
+        return chosen
+
+    def measure(self, chosen: Sequence[int]) -> int:
+        """Return what orders sets, as where all are compared; negative where the set is not possible."""
+        block = self._weights[np.ix_(chosen, chosen)]
+        pairs = block[np.triu_indices(len(chosen), 1)]
+        weakest, total = (int(pairs.min()), int(pairs.sum())) if len(pairs) else (0, 0)
+        return _IMPOSSIBLE if weakest < 0 else (weakest << _SHIFT | total) << _SHIFT | self._count_left(chosen)
+
+    def _count_left(self, chosen: Sequence[int]) -> int:
+        rest = self._empty.copy()
+        rest[list(chosen)] = False
+        return int(self._links[np.ix_(rest, rest)].sum()) // 2
+
+    def _replace(self, chosen: tuple[int, ...], out: int) -> tuple[int, tuple[int, ...]]:
+        """Return the best set with another card in the place of one, and its measure."""
+        rest = [card for card in chosen if card != out]
+        added = int(np.argmax(self._value_with(rest)))
+        found = tuple(sorted((*rest, added)))
+        return (self.measure(found), found) if self._candidates[added] and added not in rest else (_IMPOSSIBLE, chosen)
+
+    def _value_with(self, chosen: Sequence[int]) -> _Weights:
+        """Return, for each card, what the set measures with it; negative where that is not possible."""
+        possible, rest = self._candidates.copy(), self._empty.copy()
+        possible[list(chosen)] = rest[list(chosen)] = False
+        # Of two cards as good, the one whose loss the empty cards that are left feel least.
+        value = (1 << _SHIFT) - 1 - np.where(self._empty, self._links[:, rest].sum(axis=1), 0)
+        if chosen:
+            rows = self._weights[list(chosen)]
+            # No card makes the pairs that are there stronger.
+            within = rows[:, list(chosen)][np.triu_indices(len(chosen), 1)]
+            weakest = np.minimum(rows.min(axis=0), within.min(initial=NO_PAIR))
+            value += (weakest << _SHIFT | np.maximum(rows.sum(axis=0), 0)) << _SHIFT
+            possible &= weakest >= 0
+        best: _Weights = np.where(possible, value, _IMPOSSIBLE)
+        return best
+
+
+def _to_array(mask: int, cards: int) -> _Cards:
+    return np.array([mask >> card & 1 for card in range(cards)], dtype=np.bool_)

@@ -1,0 +1,124 @@
+"""Finds cards for a container whose cards must be near each other in groups, some of which share a socket.
+
+Group after group, the set is tried first that the policy `topology` likes best; what leads nowhere is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from accelkit.model.request import CardGroup, Near
+from accelkit.placement.topology.links import SAME_SOCKET, SAME_SWITCH, CardLinks
+from accelkit.placement.topology.ranking import count_steps, rank_sets
+from accelkit.placement.topology.set_tables import MOST_CARDS
+from accelkit.placement.topology.wanted import Wanted, list_cards
+
+# What it may take to find out whether cards are in the groups that were asked for.
+_STEPS: Final = 2_000
+_LEAST_WEIGHTS: Final = {Near.SWITCH: SAME_SWITCH, Near.SOCKET: SAME_SOCKET, Near.ANY: 0}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSearch:
+    """The search on one node.
+
+    Attributes:
+        links: the connections of the node's cards.
+        memory: the memory of each card in bytes, 0 where it is unknown.
+        empty: the cards of which nobody holds anything, as a bit mask.
+        required: those that must be among the chosen.
+        ranks: for each card, how much is left of it over; empty where it is all the same.
+        spend: told of steps; False when there are none left.
+    """
+
+    links: CardLinks
+    memory: Sequence[int]
+    empty: int
+    required: int
+    ranks: Sequence[int]
+    spend: Callable[[int], bool]
+
+    def find(self, groups: Sequence[CardGroup], free: int) -> Iterator[tuple[int, ...]]:
+        """Yield the cards of all groups together; nothing more when the steps are spent.
+
+        Args:
+            groups: what the cards must be.
+            free: those that may be chosen, as a bit mask.
+        """
+        # Those for which there are the fewest choices first.
+        order = sorted(groups, key=lambda group: (-_LEAST_WEIGHTS[group.near], -group.cards, group.socket is None))
+        for chosen in self._fill(order, free, {}):
+            if not self.required & ~chosen:
+                yield list_cards(chosen)
+
+    def _fill(self, groups: Sequence[CardGroup], free: int, sockets: dict[int, int]) -> Iterator[int]:
+        if not groups:
+            yield 0
+            return
+        group, rest = groups[0], groups[1:]
+        socket = 0 if group.socket is None else sockets.get(group.socket, 0)
+        for chosen in self._list_sets(group, self._keep_near(free, socket, SAME_SOCKET)):
+            beside = sockets if group.socket is None else {**sockets, group.socket: socket | chosen}
+            for others in self._fill(rest, free & ~chosen, beside):
+                yield chosen | others
+
+    def _list_sets(self, group: CardGroup, free: int) -> Iterator[int]:
+        mins = group.min_memory_bytes
+        fitting = sum(1 << card for card in list_cards(free) if self.memory[card] >= mins[-1])
+        least = _LEAST_WEIGHTS[group.near]
+        cards = range(len(self.memory)) if least else range(0)
+        together = tuple(self._keep_near(fitting, 1 << card, least) for card in cards)
+        wanted = Wanted(group.cards, fitting, self.empty, together=together)
+        if fitting.bit_count() < group.cards or not self.spend(count_steps(self.links, wanted)):
+            return
+        for chosen in self._enumerate(wanted):
+            if not self.spend(group.cards):
+                return
+            amounts = sorted((self.memory[card] for card in chosen), reverse=True)
+            if all(amount >= least for amount, least in zip(amounts, mins, strict=True)):
+                yield sum(1 << card for card in chosen)
+
+    def _enumerate(self, wanted: Wanted) -> Iterable[tuple[int, ...]]:
+        ranked = rank_sets(self.links, wanted, self.ranks)
+        # Of many cards only one set is ranked, and all others may have to be tried.
+        return ranked if len(self.memory) <= MOST_CARDS else chain(ranked, _list_all(wanted, wanted.free, wanted.count))
+
+    def _keep_near(self, free: int, others: int, least: int) -> int:
+        """Return the free cards that are so near to all others."""
+        weights, cards = self.links.weights, list_cards(others)
+        return sum(1 << card for card in list_cards(free) if all(weights[card][o] >= least for o in cards if o != card))
+
+
+def may_be_groups(links: CardLinks, memory: Sequence[int], groups: Sequence[CardGroup], chosen: int) -> bool:
+    """Whether cards are the groups that are wanted, in some order; True where that takes too long to find out.
+
+    Args:
+        links: the connections of the node's cards.
+        memory: the memory of each card in bytes, 0 where it is unknown.
+        groups: those that are wanted.
+        chosen: the cards, as a bit mask.
+    """
+    left = _STEPS
+
+    def spend(steps: int) -> bool:
+        nonlocal left
+        left -= steps
+        return left > 0
+
+    search = GroupSearch(links, memory, 0, chosen, (), spend)
+    return next(search.find(groups, chosen), None) is not None or left <= 0
+
+
+def _list_all(wanted: Wanted, free: int, missing: int, chosen: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    if not missing:
+        yield chosen
+        return
+    for card in list_cards(free):
+        free &= ~(1 << card)
+        if free.bit_count() < missing - 1:
+            return
+        beside = free & wanted.together[card] if wanted.together else free
+        yield from _list_all(wanted, beside, missing - 1, (*chosen, card))

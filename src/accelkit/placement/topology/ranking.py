@@ -1,0 +1,111 @@
+"""Ranks the sets of cards that a container may have by how they are connected.
+
+A set is measured by its weakest pair first, since a program waits for its slowest connection, then by the sum of all
+its pairs. Of sets that measure the same, the one is taken that leaves the empty cards connected best (the sum of their
+pairs), so that larger groups stay whole; then the one with the least memory left over; then the one of the lowest
+numbers. All sets of up to 16 cards are compared; of more cards, a good set is sought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import comb
+from typing import Final
+
+import numpy as np
+
+from accelkit.placement.topology.exchange import seek_set
+from accelkit.placement.topology.links import CardLinks, restrict
+from accelkit.placement.topology.set_tables import MOST_CARDS, NO_PAIR, Masks, build_tables, list_sets
+from accelkit.placement.topology.wanted import Wanted, list_cards
+
+# So many sets are looked at in the time of one step of a search.
+_SETS_PER_STEP: Final = 256
+_MOST_RANK_BITS: Final = 58
+
+
+def rank_sets(links: CardLinks, wanted: Wanted, ranks: Sequence[int] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the sets that are possible, the best first; of more than 16 cards only one that is good.
+
+    Args:
+        links: the connections of the node's cards.
+        wanted: which sets are possible.
+        ranks: for each card, how much is left of it over; empty where it is all the same.
+    """
+    places = list_cards(wanted.free | wanted.empty)
+    if len(places) > MOST_CARDS:
+        found = seek_set(links, wanted)
+        yield from [] if found is None else [found]
+        return
+    if len(links.weights) > MOST_CARDS:
+        part = _pack(wanted, places)
+        small = tuple(ranks[place] for place in places) if ranks else ()
+        for chosen in rank_sets(restrict(links, places), part, small):
+            yield tuple(places[card] for card in chosen)
+        return
+    if not ranks:
+        first = _find_best(links, wanted)
+        if first is None:
+            return
+        yield list_cards(first)
+    sets = _list_possible(len(links.weights), wanted)
+    values = _measure(links, sets, wanted.empty)
+    if ranks and len(sets):
+        ties = sets[values == values.max()]
+        yield list_cards(int(ties[np.argmin(_sum_ranks(ties, ranks))]))
+    # Whoever goes on after the best one has constraints that it does not meet.
+    for mask in sets[np.lexsort((_sum_ranks(sets, ranks), -values))][1:].tolist():
+        yield list_cards(mask)
+
+
+def count_steps(links: CardLinks, wanted: Wanted) -> int:
+    """Return how many steps of a search it takes to find the best set; the same on every machine and at every time."""
+    cards = min((wanted.free | wanted.empty).bit_count(), len(links.weights))
+    sets = comb(cards, wanted.count) if cards <= MOST_CARDS else cards * cards * wanted.count
+    return wanted.count + sets // _SETS_PER_STEP
+
+
+@lru_cache(maxsize=4096)
+def _find_best(links: CardLinks, wanted: Wanted) -> int | None:
+    sets = _list_possible(len(links.weights), wanted)
+    return int(sets[np.argmax(_measure(links, sets, wanted.empty))]) if len(sets) else None
+
+
+def _list_possible(cards: int, wanted: Wanted) -> Masks:
+    """Return the possible sets in the order of their numbers."""
+    sets: Masks = list_sets(cards, wanted.count)
+    sets = sets[(sets & ~wanted.free == 0) & (sets & wanted.required == wanted.required)]
+    for card, others in enumerate(wanted.together):
+        apart = wanted.free & ~others & ~(1 << card)
+        if apart and wanted.free >> card & 1:
+            sets = sets[(sets >> card & 1 == 0) | (sets & apart == 0)]
+    return sets
+
+
+def _measure(links: CardLinks, sets: Masks, empty: int) -> Masks:
+    """Return a number for each set that orders them; 20 bits hold any sum of 120 pairs."""
+    tables = build_tables(links)
+    weakest = np.where(tables.weakest[sets] == NO_PAIR, 0, tables.weakest[sets]).astype(np.int64)
+    total, left = tables.sums[sets].astype(np.int64), tables.sums[empty & ~sets].astype(np.int64)
+    measured: Masks = (weakest << 20 | total) << 20 | left
+    return measured
+
+
+def _sum_ranks(sets: Masks, ranks: Sequence[int]) -> Masks:
+    total = np.zeros(len(sets), dtype=np.int64)
+    # What an inventory says may be as much as one number holds, and 16 of them are added.
+    beyond = max(0, max(ranks, default=0).bit_length() - _MOST_RANK_BITS)
+    for card, rank in enumerate(ranks):
+        total += (sets >> card & 1) * (rank >> beyond)
+    return total
+
+
+def _pack(wanted: Wanted, places: Sequence[int]) -> Wanted:
+    """Return what is wanted by the numbers that some cards have among themselves."""
+
+    def pack(mask: int) -> int:
+        return sum((mask >> place & 1) << card for card, place in enumerate(places))
+
+    together = tuple(pack(wanted.together[place]) for place in places) if wanted.together else ()
+    return Wanted(wanted.count, pack(wanted.free), pack(wanted.empty), pack(wanted.required), together)

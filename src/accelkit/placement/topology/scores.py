@@ -1,0 +1,82 @@
+"""Scores nodes by the best set of cards that they have, and by what its use breaks up."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from accelkit.placement.policies import MAX_SCORE
+from accelkit.placement.topology.links import LINKED, CardLinks
+from accelkit.placement.topology.ranking import rank_sets
+from accelkit.placement.topology.wanted import Wanted
+
+# Of a score: how good the set is, and how little its use breaks up.
+_QUALITIES: Final = 7
+_UNBROKEN: Final = 3
+
+
+class SetRating(NamedTuple):
+    """How good the best set of a node is, 0 to 7, and how little its use breaks up, 0 to 3.
+
+    One card has no connections, so its quality is 0.
+    """
+
+    quality: int
+    unbroken: int
+
+
+def rate_set(links: CardLinks, wanted: Wanted) -> SetRating | None:
+    """Rate the best set that is possible on a node; None where none is.
+
+    Quality compares the connections of the set with those of NVLink or XGMI between every two. 3 for what is unbroken
+    are for a set whose use leaves no empty card or touches none; 2 where no empty card that is left is as near to all
+    of the set as these are to each other, so that whole groups stay; 1 where a group loses cards of which others are in
+    use already.
+    """
+    chosen = next(rank_sets(links, wanted), None)
+    if chosen is None:
+        return None
+    points = [_bound(links, i, j) for i, j in combinations(chosen, 2)]
+    quality = round(_QUALITIES * sum(points) / (LINKED * len(points))) if points else 0
+    return SetRating(quality, _count_unbroken(links, chosen, wanted.empty))
+
+
+def score_rating(rating: SetRating | None, cards: int, used_fraction: float) -> int:
+    """Score a node 0 to MAX_SCORE by its best set, 0 where it has none.
+
+    Args:
+        rating: of the best set.
+        cards: how many it has; one card is scored by `used_fraction` instead of its connections.
+        used_fraction: how much of the node's memory is used, 0 to 1.
+    """
+    if rating is None:
+        return 0
+    quality = rating.quality
+    if cards == 1 and used_fraction > 0:
+        quality = 1 + round((_QUALITIES - 1) * min(1.0, used_fraction))
+    return min(MAX_SCORE, quality + rating.unbroken)
+
+
+def _count_unbroken(links: CardLinks, chosen: tuple[int, ...], empty: int) -> int:
+    """Return how little the use of a set breaks up: 3 nothing, 0 a group of which no card is used yet."""
+    mask = sum(1 << card for card in chosen)
+    rest = empty & ~mask
+    if not rest or not mask & empty:
+        return _UNBROKEN
+    near = min((_bound(links, i, j) for i, j in combinations(chosen, 2)), default=_find_nearest(links))
+    alike = [
+        card
+        for card in range(len(links.weights))
+        if not mask >> card & 1 and all(_bound(links, card, other) >= near for other in chosen)
+    ]
+    if not any(rest >> card & 1 for card in alike):
+        return _UNBROKEN - 1
+    return 0 if all(empty >> card & 1 for card in alike) else 1
+
+
+def _bound(links: CardLinks, one: int, other: int) -> int:
+    return min(LINKED, links.weights[one][other])
+
+
+def _find_nearest(links: CardLinks) -> int:
+    return min(LINKED, max((max(row) for row in links.weights), default=0))

@@ -1,0 +1,39 @@
+"""Reads the YAML document of a profile or dialect of another distribution."""
+
+from __future__ import annotations
+
+from importlib import resources
+from types import ModuleType
+from typing import TypeVar
+
+import msgspec
+from ruamel.yaml import YAML
+
+from accelkit.plugins.catalogue import Plugin
+
+_Document = TypeVar("_Document")
+
+
+def read_document(plugin: Plugin, type_: type[_Document]) -> _Document:
+    """Load a plug-in and read its document: the file `NAME.yaml` of its package, or what its callable returns.
+
+    Raises:
+        PluginError: it cannot be loaded, or its document is not what it should be.
+    """
+    found = plugin.load()
+    try:
+        document = found() if callable(found) else _read_file(found, f"{plugin.name}.yaml")
+        if isinstance(document, str):
+            document = YAML(typ="safe", pure=True).load(document)
+        fields = msgspec.convert(document, dict[str, object])
+        return msgspec.convert({**fields, "name": plugin.name}, type_)
+    except msgspec.ValidationError as exc:
+        raise plugin.build_error(f"is wrong: {exc}") from exc
+    except (Exception, SystemExit) as exc:
+        raise plugin.build_error(f"cannot be read: {type(exc).__name__}: {exc}") from exc
+
+
+def _read_file(package: object, name: str) -> str:
+    if not isinstance(package, ModuleType):
+        raise TypeError("its entry point names neither a package nor a callable")
+    return (resources.files(package) / name).read_text(encoding="utf-8")

@@ -1,0 +1,32 @@
+"""The interface of plug-ins: the groups of entry points, and the version that whoever writes one promises to follow.
+
+The entry point's name is the plug-in's. What it names differs by group:
+
+`accelkit.profiles`, `accelkit.dialects`
+    A package with the file `NAME.yaml`, or a callable that returns the document, as a mapping or as YAML.
+`accelkit.policies`
+    A module or an object that is a `accelkit.placement.plugged_policies.PolicyPlugin`.
+`accelkit.memory_sources`
+    A subclass of `accelkit.node.discovery.card_sources.CardSource`.
+
+The module or package that it names has the variable `ACCELKIT_INTERFACE`, the version of this interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+PROFILES: Final = "accelkit.profiles"
+DIALECTS: Final = "accelkit.dialects"
+POLICIES: Final = "accelkit.policies"
+MEMORY_SOURCES: Final = "accelkit.memory_sources"
+
+# What people read of each group.
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {PROFILES: "profile", DIALECTS: "dialect", POLICIES: "policy", MEMORY_SOURCES: "memory source"}
+)
+
+INTERFACE: Final = 1
+VARIABLE: Final = "ACCELKIT_INTERFACE"

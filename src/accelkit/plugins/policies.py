@@ -1,0 +1,44 @@
+"""Policies by name: accelkit's own, and those of other distributions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accelkit.model.card import Card
+from accelkit.model.request import ContainerRequest, Kind
+from accelkit.placement.charges import CardTally
+from accelkit.placement.fit import build_empty_states
+from accelkit.placement.plugged_policies import PluggedPolicy, PolicyPlugin
+from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy
+from accelkit.plugins.catalogue import find_plugin, list_plugin_names
+from accelkit.plugins.interface import POLICIES
+
+_OWN: Final = tuple(each.value for each in Policy)
+# What every policy is asked about when it is loaded, so that one that answers nothing sensible is told at the start.
+_NODE: Final = build_empty_states(
+    [Card("a", "example", "example", 2**34, index=0), Card("b", "example", "unknown memory", None, index=1)]
+)
+_REQUEST: Final = ContainerRequest("main", Kind.APP, 1, 2**30)
+
+
+def list_policy_names() -> list[str]:
+    """Return the names of all policies: accelkit's own, then those of other distributions, which stay unloaded."""
+    return list(dict.fromkeys((*_OWN, *list_plugin_names(POLICIES))))
+
+
+def load_policy(name: str) -> AnyPolicy:
+    """Return the policy of this name, which must be one of those listed.
+
+    Raises:
+        PluginError: it is another distribution's, and cannot be used.
+    """
+    plugin = find_plugin(POLICIES, name, _OWN)
+    if plugin is None:
+        return Policy(name)
+    found = plugin.load()
+    if not isinstance(found, PolicyPlugin):
+        raise plugin.build_error(f"lacks rank_card or score_node, which {plugin.reference} has to have")
+    policy = PluggedPolicy(plugin.name, found, plugin.origin)
+    policy.order_cards(range(len(_NODE)), _NODE, [CardTally() for _ in _NODE], _REQUEST)
+    policy.score_node(_NODE, MAX_SCORE)
+    return policy

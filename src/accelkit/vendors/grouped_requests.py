@@ -1,0 +1,210 @@
+"""Reads KubeGPU's nested groups: an annotation that asks for cards by names as `gpugrp1/A/gpugrp0/B/gpu/0/cards`.
+
+Cards of one inner group are below the same PCI switches, those of one outer group on one socket. The names of groups
+and cards mean nothing beside that: two groups may be the same one of the node. Amounts stay those of the limits, which
+is what the kubelet gives; the annotation says which cards, and how large they are at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import RequestError
+from accelkit.model.request import CardGroup, ContainerRequest, Near
+from accelkit.model.units import MAX_AMOUNT
+from accelkit.placement.policies import Policy
+from accelkit.vendors.counted_requests import check_length
+from accelkit.vendors.dialects import GroupNames
+
+# KubeGPU's functions that score a resource: its default, and the one that packs tightly, which is what is done here.
+_SCORERS: Final = frozenset({0, 1})
+_CARDS: Final = "cards"
+_MEMORY: Final = "memory"
+
+# Outer group, inner group and card, as they are named; empty for a group that is not named.
+_Name = tuple[str, str, str]
+
+
+class _Container(msgspec.Struct):
+    requests: dict[str, int] | None = None
+    scorer: dict[str, int] | None = None
+
+
+class _PodInfo(msgspec.Struct):
+    """What a user writes of KubeGPU's PodInfo; what its scheduler adds is not read."""
+
+    requests: dict[str, int] | None = None
+    initcontainer: dict[str, _Container] | None = None
+    runningcontainer: dict[str, _Container] | None = None
+
+    @property
+    def containers(self) -> dict[str, _Container]:
+        return {**(self.initcontainer or {}), **(self.runningcontainer or {})}
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What a container asks for: a number of cards, and the least memory of those that it names."""
+
+    count: int = 0
+    least: dict[_Name, int] = field(default_factory=dict)
+
+    @property
+    def cards(self) -> int:
+        return max(self.count, len(self.least))
+
+
+def apply_groups(
+    annotations: Mapping[str, str], names: GroupNames, requests: Mapping[str, ContainerRequest], own: Collection[str]
+) -> dict[str, ContainerRequest]:
+    """Return the requests with the groups and the least memory that the pod's annotation asks for.
+
+    Args:
+        annotations: those of the pod.
+        names: the annotation's key, and the words in it.
+        requests: by container.
+        own: the containers that ask for whole cards by the limit of this dialect.
+
+    Raises:
+        RequestError: the annotation cannot be read, or asks for what cannot be had as it is written.
+    """
+    key = names.annotation
+    text = annotations.get(key, "{}")
+    check_length(key, text)
+    try:
+        info = msgspec.json.decode(text, type=_PodInfo)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise RequestError(f"{key} cannot be read: {exc}") from exc
+    asked = {name: found for name, each in info.containers.items() if (found := _read(name, each, names)).cards}
+    for name, found in asked.items():
+        limit = requests[name].cards if name in own else 0
+        if found.cards > limit:
+            cards = f"{found.cards} card{'' if found.cards == 1 else 's'}"
+            raise RequestError(
+                f"{key} asks for {cards} for container {name}, whose limit {names.counts[0]} is {limit}",
+                next_step="set the limit to the number of its cards: it is what the kubelet gives",
+            )
+    policy = Policy.TOPOLOGY.value if _read_topology(info, names) else ""
+    return {
+        name: _refine(each, asked.get(name, _Asked()), policy) if name in own else each
+        for name, each in requests.items()
+    }
+
+
+def build_groups(least: Mapping[_Name, int], cards: int) -> tuple[CardGroup, ...]:
+    """Return the groups of a container with so many cards; empty where every set of cards will do.
+
+    Args:
+        least: the least memory of each card that is named, in bytes, by outer group, inner group and card.
+        cards: how many cards; those that are not named may be any.
+    """
+    sockets: dict[_Name, dict[_Name, list[int]]] = {}
+    for (outer, inner, card), memory in sorted(least.items()):
+        # A group or a card that is in no group is in one of its own.
+        socket = (outer, "", "") if outer else ("", inner, "" if inner else card)
+        switch = ("", inner, "" if inner else card)
+        sockets.setdefault(socket, {}).setdefault(switch, []).append(memory)
+    groups: list[CardGroup] = []
+    free = [0] * (cards - len(least))
+    for number, switches in enumerate(sockets.values()):
+        together = [mins for mins in switches.values() if len(mins) > 1]
+        alone = [mins[0] for mins in switches.values() if len(mins) == 1]
+        if len(alone) == 1 and not together:
+            free += alone
+            continue
+        # One group alone is on one socket by itself.
+        socket_number = number if len(together) + bool(alone) > 1 else None
+        groups += [_build_group(Near.SWITCH, mins, socket_number) for mins in together]
+        groups += [_build_group(Near.SOCKET, alone, socket_number)] if alone else []
+    if free and (groups or len(set(free)) > 1):
+        groups.append(_build_group(Near.ANY, free, None))
+    return tuple(groups)
+
+
+def _build_group(near: Near, mins: Iterable[int], socket: int | None) -> CardGroup:
+    return CardGroup(near, tuple(sorted(mins, reverse=True)), socket)
+
+
+def _refine(request: ContainerRequest, asked: _Asked, policy: str) -> ContainerRequest:
+    least = {name: max(memory, request.min_memory_bytes) for name, memory in asked.least.items()}
+    every = min(least.values()) if len(least) == request.cards else request.min_memory_bytes
+    return msgspec.structs.replace(
+        request,
+        policy=request.policy or policy,
+        min_memory_bytes=every,
+        groups=build_groups(least, request.cards),
+    )
+
+
+def _read_topology(info: _PodInfo, names: GroupNames) -> bool:
+    """Return whether the best connected cards are sought, which they are where nothing is said."""
+    lists = (info.requests, *(each.requests for each in info.containers.values()))
+    said = [found[names.topology] for found in lists if found and names.topology in found]
+    for value in said:
+        if value not in {0, 1}:
+            raise RequestError(
+                f"{names.annotation}: {names.topology} is {value}",
+                next_step="set it to 1 for the best connected cards, to 0 for any",
+            )
+    return all(said)
+
+
+def _read(container: str, asked: _Container, names: GroupNames) -> _Asked:
+    """Return what a container asks for; other resources than cards are not looked at."""
+    amounts: dict[_Name, dict[str, int]] = {}
+    found = _Asked()
+    for resource, amount in (asked.requests or {}).items():
+        name = _split(container, resource, names)
+        if name is None and resource not in names.counts:
+            continue
+        if not 0 <= amount <= MAX_AMOUNT:
+            raise _refuse(container, resource, names, f"the impossible amount {amount}")
+        if name is None:
+            found.count = max(found.count, amount)
+        else:
+            amounts.setdefault(name[0], {})[name[1]] = amount
+    for resource, scorer in (asked.scorer or {}).items():
+        if resource.startswith(names.prefixes) and scorer not in _SCORERS:
+            raise _refuse(container, resource, names, f"scorer {scorer}", "leave it out: cards are packed tightly")
+    found.least = {name: each[_MEMORY] for name, each in amounts.items() if _check_card(container, name, each, names)}
+    return found
+
+
+def _check_card(container: str, name: _Name, amounts: dict[str, int], names: GroupNames) -> bool:
+    """Return whether a card that is named is asked for; `amounts` gets its least memory."""
+    shown = "/".join(filter(None, name))
+    if amounts.get(_CARDS, 0) > 1:
+        raise _refuse(container, shown, names, f"{amounts[_CARDS]} of one card", "name each card by itself")
+    if not amounts.get(_CARDS) and amounts.get(_MEMORY):
+        step = f"add {_CARDS}: 1, or ask for accelkit.io/memory on a card that others share"
+        raise _refuse(container, shown, names, "memory without its card", step)
+    amounts.setdefault(_MEMORY, 0)
+    return bool(amounts.get(_CARDS))
+
+
+def _split(container: str, resource: str, names: GroupNames) -> tuple[_Name, str] | None:
+    """Return the groups and the card that a resource names, and what of the card; None for other resources."""
+    prefix = next((each for each in names.prefixes if resource.startswith(each)), None)
+    if prefix is None:
+        return None
+    words = resource.removeprefix(prefix).split("/")
+    groups = ["", ""]
+    for place, word in enumerate((names.socket, names.switch)):
+        if words[0] == word and len(words) > 1:
+            groups[place] = words[1]
+            # An empty name would be none.
+            words = words[2:] if words[1] else []
+            words = words or [""]
+    match words:
+        case [names.card, str(card), ("cards" | "memory") as amount] if card:
+            return (groups[0], groups[1], card), amount
+    known = f"{prefix}[{names.socket}/A/][{names.switch}/B/]{names.card}/0/{_CARDS} or …/{_MEMORY}"
+    raise _refuse(container, resource, names, "what cannot be had here", f"ask for {known}")
+
+
+def _refuse(container: str, resource: str, names: GroupNames, what: str, next_step: str = "") -> RequestError:
+    return RequestError(f"{names.annotation}: container {container} asks for {what}: {resource}", next_step=next_step)

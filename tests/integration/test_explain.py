@@ -1,0 +1,203 @@
+"""`accelkit explain` and `POST /simulate` against what the real kube-scheduler then does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.request
+
+import msgspec
+import pytest
+from conftest import DEADLINE, PODS
+
+from accelkit.model.cordon import CORDON
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+GIB = 2**30
+MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
+NODES = "/api/v1/nodes"
+
+
+def explain(cluster, name, *arguments):
+    """`accelkit explain -o json`."""
+    return json.loads(cluster.sandbox.command("explain", name, "-o", "json", *arguments).stdout)
+
+
+def on(*nodes):
+    return [word for node in nodes for word in ("--node", node)]
+
+
+def simulate(cluster, pod, **question):
+    """`POST /simulate`, as a client of the extender."""
+    body = json.dumps({"pod": pod, **question}).encode()
+    request = urllib.request.Request(f"{cluster.sandbox.facts.extender_url}/simulate", body)  # noqa: S310 - its own URL
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the same
+        return {node["name"]: node for node in json.load(answer)["nodes"]}
+
+
+async def read_event(cluster, name):
+    """The message of kube-scheduler's event, by which users learn why a pod waits."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        events = (await cluster.get(PODS.replace("pods", "events")))["items"]
+        for each in events:
+            if each["reason"] == "FailedScheduling" and each["involvedObject"]["name"] == name:
+                return each["message"]
+        assert time.monotonic() < deadline, f"{name} has no event FailedScheduling"
+        await asyncio.sleep(0.1)
+
+
+async def read_cards(cluster, name):
+    """The shares that bind has written on a pod, by container."""
+    pod = await cluster.until(name, lambda pod: pod["spec"].get("nodeName"))
+    assignment = json.loads(pod["metadata"]["annotations"]["accelkit.io/assignment"])
+    return pod["spec"]["nodeName"], assignment["containers"]
+
+
+async def annotate_node(cluster, node, **annotations):
+    await cluster.api.patch(f"{NODES}/{node}", {"metadata": {"annotations": annotations}})
+
+
+async def test_the_event_has_the_very_sentences_of_each_node(cluster):
+    asked = {"accelkit.io/request": '{"main": {"model": "sim-32g"}}'}
+    await cluster.create_pod("too-large", node=None, memory=40, annotations=asked)
+    event, condition = await read_event(cluster, "too-large"), await cluster.refused("too-large")
+    shown = explain(cluster, "too-large")
+    assert shown["state"] == "pending"
+    assert shown["scheduler"] == {"scheduler": "default-scheduler", "reason": "Unschedulable", "message": condition}
+    sentences = {node["name"]: node["sentence"] for node in shown["simulation"]["nodes"]}
+    assert sentences == {
+        "node-1": "no card of model sim-32g",
+        "node-2": "insufficient accelkit.io/memory in one card",
+    }
+    for sentence in sentences.values():
+        assert f"1 {sentence}" in event
+        assert f"1 {sentence}" in condition
+    # What kube-scheduler knows itself of a node is never asked of the extender.
+    assert "1 Insufficient accelkit.io/memory" in event
+    table = cluster.sandbox.command("explain", "too-large").stdout
+    assert table.startswith("Pod default/too-large is pending: none of the 2 nodes that share cards has room for it.\n")
+    assert (
+        "Smallest change: 8 GiB less memory for container main (32 GiB instead of 40 GiB): card sim-node-2-2" in table
+    )
+    assert f"kube-scheduler (Unschedulable): {condition}" in table
+    bare = explain(cluster, "too-large", *on("node-3"))["simulation"]["nodes"][0]
+    assert (bare["sentence"], bare["changes"][0]["kind"]) == ("node has no accelkit inventory", "node_shared")
+
+
+async def test_with_so_much_less_memory_a_copy_is_bound_to_the_card_that_was_named(cluster):
+    await cluster.create_pod("wants-20", memory=20)
+    assert "1 insufficient accelkit.io/memory in one card" in await read_event(cluster, "wants-20")
+    (change, *_) = explain(cluster, "wants-20", *on("node-1"))["simulation"]["nodes"][0]["changes"]
+    assert (change["kind"], change["after"]) == ("less_memory", 16 * GIB)
+    await cluster.create_pod("wants-less", memory=change["after"] // GIB)
+    node, containers = await read_cards(cluster, "wants-less")
+    assert (node, [share["card"] for share in containers["main"]]) == ("node-1", change["taken"])
+
+
+async def test_when_the_pods_that_were_named_have_ended_it_is_bound(cluster):
+    await cluster.create_pod("holds-half", node="node-2", memory=8)
+    await cluster.create_pod("holds-cards", node="node-2", cards=3)
+    await asyncio.gather(cluster.running("holds-half"), cluster.running("holds-cards"))
+    await cluster.create_pod("wants-card", node="node-2", cards=1)
+    assert "1 insufficient free accelkit.io/cards" in await read_event(cluster, "wants-card")
+    (change,) = explain(cluster, "wants-card", *on("node-2"))["simulation"]["nodes"][0]["changes"]
+    assert [pod["name"] for pod in change["pods"]] == ["holds-half"]
+    assert "if pod default/holds-half ended" in cluster.sandbox.command("explain", "wants-card", *on("node-2")).stdout
+    pod = await cluster.get(f"{PODS}/wants-card")
+    foreseen = simulate(cluster, pod, nodes=["node-2"], without=["default/holds-half"])["node-2"]
+    assert foreseen["fits"]
+    await cluster.api.delete(f"{PODS}/holds-half", {"gracePeriodSeconds": 0})
+    node, containers = await read_cards(cluster, "wants-card")
+    assert (node, containers) == ("node-2", msgspec.json.decode(msgspec.json.encode(foreseen["assignment"])))
+    assert [share["card"] for share in containers["main"]] == change["taken"]
+
+
+async def test_with_so_many_cards_fewer_a_copy_is_bound(cluster):
+    await cluster.create_pod("holds-one", memory=1)
+    await cluster.running("holds-one")
+    await cluster.create_pod("wants-8-cards", cards=8)
+    assert "1 insufficient free accelkit.io/cards" in await read_event(cluster, "wants-8-cards")
+    (change, *_) = explain(cluster, "wants-8-cards", *on("node-1"))["simulation"]["nodes"][0]["changes"]
+    assert (change["kind"], change["before"], change["after"]) == ("fewer_cards", 8, 7)
+    await cluster.create_pod("wants-7-cards", cards=change["after"])
+    _, containers = await read_cards(cluster, "wants-7-cards")
+    assert [share["card"] for share in containers["main"]] == change["taken"]
+
+
+async def test_without_the_constraint_that_was_named_a_copy_is_bound(cluster):
+    asked = {"main": {"model": "sim-64g", "numa": ""}}
+    await cluster.create_pod("wants-model", memory=4, annotations={"accelkit.io/request": json.dumps(asked)})
+    sentence = explain(cluster, "wants-model", *on("node-1"))["simulation"]["nodes"][0]["sentence"]
+    assert f"1 {sentence}" in await read_event(cluster, "wants-model")
+    (change,) = explain(cluster, "wants-model", *on("node-1"))["simulation"]["nodes"][0]["changes"]
+    assert (change["kind"], change["constraint"], change["container"]) == ("without_constraint", "model", "main")
+    del asked["main"]["model"]
+    await cluster.create_pod("wants-any", memory=4, annotations={"accelkit.io/request": json.dumps(asked)})
+    _, containers = await read_cards(cluster, "wants-any")
+    assert [share["card"] for share in containers["main"]] == change["taken"]
+
+
+async def test_when_the_card_that_was_named_is_put_back_it_is_bound(cluster):
+    await annotate_node(cluster, "node-2", **{CORDON: "sim-node-2-3"})
+    try:
+        await cluster.create_pod("wants-4-cards", node="node-2", cards=4)
+        event = await read_event(cluster, "wants-4-cards")
+        node = explain(cluster, "wants-4-cards", *on("node-2"))["simulation"]["nodes"][0]
+        assert f"1 {node['sentence']}" in event
+        assert [card["refusals"][0]["sentence"] for card in node["cards"] if card["refusals"]] == [
+            "the card is cordoned"
+        ]
+        back = next(change for change in node["changes"] if change["kind"] == "card_back")
+        assert (back["cards"], back["sentence"]) == (["sim-node-2-3"], "card sim-node-2-3 uncordoned")
+    finally:
+        await annotate_node(cluster, "node-2", **{CORDON: None})
+    _, containers = await read_cards(cluster, "wants-4-cards")
+    assert [share["card"] for share in containers["main"]] == back["taken"]
+
+
+PODS_ASKED = {
+    "share": {"memory": 5},
+    "another-share": {"memory": 30},
+    "whole": {"cards": 2},
+    "split": {"memory": 8, "annotations": {"accelkit.io/request": '{"main": {"split": 2, "policy": "spread"}}'}},
+    "several": {"containers": {"a": {MEMORY: 6}, "b": {MEMORY: 12}, "c": {CARDS: 1}}, "init": {"i": {MEMORY: 3}}},
+}
+
+
+async def test_what_was_simulated_is_what_bind_then_does(cluster):
+    for number, (name, asked) in enumerate(PODS_ASKED.items()):
+        name = f"foreseen-{name}"  # noqa: PLW2901 - its own
+        # Made and deleted, so that it is asked about as the API server has it.
+        await cluster.create_pod(f"{name}-copy", node=None, schedulerName="nobody", **asked)
+        copy = await cluster.get(f"{PODS}/{name}-copy")
+        await cluster.api.delete(f"{PODS}/{name}-copy", {"gracePeriodSeconds": 0})
+        foreseen = simulate(cluster, copy)
+        # Other pods are there from the second on.
+        assert foreseen.keys() == {"node-1", "node-2"}
+        await cluster.create_pod(name, node=None, **asked)
+        node, containers = await read_cards(cluster, name)
+        assert foreseen[node]["fits"], number
+        assert foreseen[node]["assignment"] == containers
+        await cluster.running(name)
+
+
+async def test_a_bound_pod_is_not_pending(cluster):
+    await cluster.create_pod("runs", memory=4)
+    await cluster.running("runs")
+    shown = cluster.sandbox.command("explain", "runs").stdout
+    assert shown == (
+        "Pod default/runs is not pending: it is bound to node node-1, and it holds 4 GiB of card sim-node-1-0 in "
+        "container main.\n"
+    )
+
+
+async def test_a_pod_that_is_not_there_is_an_error(cluster):
+    done = cluster.sandbox.command("explain", "nobody", "-n", "kube-system", check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: there is no pod 'nobody' in namespace 'kube-system'; name its namespace with -n; "
+        "`kubectl get pods -A` lists all\n"
+    )

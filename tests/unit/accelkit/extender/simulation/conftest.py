@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+from simulated_cluster import SimulatedCluster
+
+from accelkit.extender.simulation import turns
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A cluster whose simulations do not pause longer than they work."""
+    monkeypatch.setattr(turns, "_REST_RATIO", 0)
+    return SimulatedCluster()

@@ -1,0 +1,267 @@
+"""What a simulation says of a pod on each node, against what the verbs and bind then do."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_cluster import GIB, SimulatedCluster, make_pod, ref
+
+from accelkit.errors import BadArgsError, InventoryError, NotReadyError
+from accelkit.extender.simulation import simulator as module
+from accelkit.extender.wire import Args
+from accelkit.inspection.simulation import SimulationQuestion
+from accelkit.ledger.holding import UnassignedPod
+from accelkit.model.asked_pod import AskedPod
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import Pod
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+
+FULL = "insufficient accelkit.io/memory in one card"
+
+
+async def test_a_node_with_room_has_the_cards_that_bind_would_choose(cluster):
+    cluster.node("n", 6)
+    node = await cluster.look(make_pod(4), "n")
+    assert (node.fits, node.score, node.cards, node.changes) == (True, 3, (), ())
+    (share,) = node.assignment["c"]
+    assert (share.card, share.memory_bytes) == ("n.0", 4 * GIB)
+    pending = cluster.feed.read_pending(msgspec.convert(make_pod(4), Pod))
+    assert cluster.ledger.reserve(ref("p"), "n", pending.request, Policy.BINPACK).containers == node.assignment
+
+
+async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(cluster):
+    cluster.node("n", 10, 12)
+    node = await cluster.look(make_pod(8), "n")
+    assert (node.fits, node.sentence, node.reason, node.resolvable) == (False, FULL, "InsufficientMemory", True)
+    assert [(card.id, card.model, card.free_bytes, card.capacity_bytes) for card in node.cards] == [
+        ("n.0", "m", 6 * GIB, 16 * GIB),
+        ("n.1", "m", 4 * GIB, 16 * GIB),
+    ]
+    assert [refusal.sentence for card in node.cards for refusal in card.refusals] == [
+        "6 GiB of 16 GiB free, 8 GiB asked for",
+        "4 GiB of 16 GiB free, 8 GiB asked for",
+    ]
+    assert [(change.sentence, change.taken, change.proven) for change in node.changes] == [
+        ("2 GiB less memory for container c (6 GiB instead of 8 GiB)", ("n.0",), True),
+        ("if pod d/n-0 ended", ("n.0",), True),
+    ]
+    assert node.searched
+
+
+async def test_nothing_is_changed_nothing_is_logged_and_no_shape_of_filter_is_forgotten(cluster, caplog):
+    caplog.set_level("DEBUG")
+    cluster.node("n", 10)
+    await cluster.filter(make_pod(3), ["n"])
+    caplog.clear()
+    before, shapes = cluster.ledger.table.tick, list(cluster.verbs._verdicts._shapes)
+    for memory in range(1, 17):
+        await cluster.ask(make_pod(memory, request={"c": {"numa": "single"}}), without=("d/n-0",))
+    assert (cluster.ledger.table.tick, len(cluster.ledger)) == (before, 1)
+    assert list(cluster.verbs._verdicts._shapes) == shapes
+    assert caplog.records == []
+
+
+async def test_without_names_all_nodes_that_share_cards_are_judged_and_no_others_are_shown(cluster):
+    for name in ("b", "a"):
+        cluster.node(name)
+    cluster.ledger.put_node("bare", None)
+    cluster.ledger.put_node("odd", InventoryError("garbled"))
+    cluster.node("gone", 4)
+    cluster.ledger.drop_node("gone")
+    assert [node.name for node in (await cluster.ask(make_pod(4))).nodes] == ["a", "b", "odd"]
+
+
+async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
+    cluster.ledger.put_node("bare", None)
+    cluster.ledger.put_node("odd", InventoryError("garbled"))
+    cluster.ledger.put_node("fine", Inventory(GIB // 4, (Card("x", "v", "m", 16 * GIB),)))
+    cluster.ledger.put_node("small", Inventory(GIB // 4, (Card("y", "v", "m", 2 * GIB),)))
+    nodes = (await cluster.ask(make_pod(4), ["bare", "odd", "fine", "small", "stranger"])).nodes
+    assert [(node.name, node.sentence, [change.kind for change in node.changes]) for node in nodes] == [
+        ("bare", "node has no accelkit inventory", ["node_shared"]),
+        ("odd", "node's accelkit inventory is unknown", ["inventory_readable"]),
+        ("fine", "node does not use the cluster's memory unit: it still has 256MiB", ["unit_of_the_cluster"]),
+        ("small", "node does not use the cluster's memory unit: it still has 256MiB", []),
+        ("stranger", "node is not known to accelkit", []),
+    ]
+    assert [node.changes[0].taken for node in nodes[:3]] == [(), (), ("x",)]
+    assert "garbled" in nodes[1].changes[0].sentence
+    assert nodes[0].changes[0].sentence.startswith("once the node shares its cards (label accelkit.io/share=true)")
+
+
+async def test_a_request_that_cannot_be_granted_is_refused_in_the_words_of_filter(cluster):
+    cluster.node("n")
+    pod = make_pod(limits={"accelkit.io/memory": 4, "accelkit.io/cards": 1})
+    simulation = await cluster.ask(pod)
+    failed = (await cluster.filter(pod, ["n"])).FailedNodes
+    assert {node.name: node.sentence for node in simulation.nodes} == failed
+    assert simulation.refusal == failed["n"]
+
+
+async def test_a_pod_without_cards_fits_everywhere(cluster):
+    cluster.node("n", 16, 16)
+    simulation = await cluster.ask(make_pod(limits={"cpu": 1}))
+    assert ([(node.name, node.fits) for node in simulation.nodes], simulation.request) == ([("n", True)], ())
+
+
+async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(cluster):
+    cluster.node("n")
+    cluster.node("m")
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 16 * GIB),))
+    cluster.ledger.reserve(ref("p"), "n", request, Policy.BINPACK)
+    nodes = (await cluster.ask(make_pod(16))).nodes
+    assert [(node.name, node.fits, node.sentence) for node in nodes] == [
+        ("m", False, "pod is held on node n, whose binding is undecided"),
+        ("n", True, ""),
+    ]
+    # As if it were not there itself.
+    assert [node.fits for node in (await cluster.ask(make_pod(16), without=("d/p",))).nodes] == [True, True]
+
+
+async def test_a_pod_that_does_not_exist_is_simulated_too(cluster):
+    cluster.node("n", 4)
+    node = await cluster.look(make_pod(4, uid=""), "n")
+    assert (node.fits, node.score) == (True, 2)
+
+
+@pytest.mark.parametrize("named", ["d/n-0", "uid-n-0"])
+async def test_pods_that_are_taken_to_be_gone_leave_their_cards(cluster, named):
+    cluster.node("n", 14, 16)
+    cluster.node("m", 16, 16)
+    simulation = await cluster.ask(make_pod(12), without=(named, "d/nobody"))
+    assert [(node.name, node.fits, node.score) for node in simulation.nodes] == [("m", False, 0), ("n", True, 5)]
+    assert simulation.absent == ("d/nobody",)
+    assert not (await cluster.look(make_pod(12), "n")).fits
+
+
+async def test_a_pod_without_an_assignment_can_be_gone(cluster):
+    cluster.node("n")
+    asked = PodRequest((ContainerRequest("c", Kind.APP, 1, 16 * GIB),))
+    cluster.ledger.confirm_unassigned(UnassignedPod(ref("lost"), "n", asked, "it has none"))
+    assert [change.sentence for change in (await cluster.look(make_pod(8), "n")).changes] == ["if pod d/lost ended"]
+    assert (await cluster.look(make_pod(8), "n", without=("d/lost",))).fits
+
+
+async def test_nodes_alike_are_searched_once_and_each_is_told_its_own_cards_and_pods(cluster, monkeypatch):
+    asked = []
+    search = module.Outcome.begin
+    monkeypatch.setattr(module.Outcome, "begin", lambda self, *of: (asked.append(self), search(self, *of)))
+    for name in ("a", "b", "c"):
+        cluster.node(name, 10, 12)
+    cluster.node("d", 10, cordoned=True)
+    nodes = (await cluster.ask(make_pod(8))).nodes
+    assert len(asked) == 2
+    for node in nodes[:3]:
+        less, ended = node.changes
+        assert (less.taken, ended.taken) == ((f"{node.name}.0",), (f"{node.name}.0",))
+        assert ended.sentence == f"if pod d/{node.name}-0 ended"
+    assert nodes[3].changes[1].sentence == "card d.0 uncordoned"
+
+
+async def test_nodes_alike_are_given_their_own_cards(cluster):
+    for name in ("a", "b"):
+        cluster.node(name, 10, 4)
+    nodes = (await cluster.ask(make_pod(8))).nodes
+    assert [node.assignment["c"][0].card for node in nodes] == ["a.1", "b.1"]
+
+
+async def test_constraints_of_another_system_are_those_that_its_pods_have(cluster):
+    cluster.node("n", 10, 12)
+    gcu = make_pod(limits={"enflame.com/gcu-memory": 6}, containers={"e": {"enflame.com/gcu-memory": 4}})
+    node = await cluster.look(gcu, "n")
+    assert node.sentence == "insufficient GCU Memory in one gcu device"
+    # GCUShare's pods share one card, whatever their writer says.
+    assert "without_constraint" not in [change.kind for change in node.changes]
+    intel = make_pod(limits={"gpu.intel.com/i915": 1, "gpu.intel.com/memory.max": "8500M"})
+    change = (await cluster.look(intel, "n")).changes[0]
+    assert change.sentence == "2058 MB less memory for container c (6442 MB instead of 8500 MB)"
+
+
+async def test_a_container_is_named_where_several_ask_for_something_else(cluster):
+    cluster.node("n", 10, 12)
+    pod = make_pod(6, containers={"big": {"accelkit.io/memory": 8}, "same": {"accelkit.io/memory": 6}})
+    node = await cluster.look(pod, "n")
+    first, second = node.cards
+    assert [refusal.container for refusal in first.refusals] == ["big"]
+    assert [refusal.container for refusal in second.refusals] == ["c", "big"]
+
+
+async def test_too_many_pods_are_not_taken_to_be_gone(cluster):
+    with pytest.raises(BadArgsError, match="without names 257 pods, at most 256 can be"):
+        await cluster.ask(make_pod(4), without=tuple(f"d/{number}" for number in range(257)))
+
+
+async def test_one_is_answered_at_a_time_and_the_next_is_told_to_come_again(cluster, monkeypatch):
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
+    cluster.node("n")
+    await cluster.simulator._turn.acquire()
+    with pytest.raises(NotReadyError, match="another simulation is under way"):
+        await cluster.ask(make_pod(4))
+    cluster.simulator._turn.release()
+    assert (await cluster.ask(make_pod(4))).nodes[0].fits
+
+
+async def test_a_simulation_that_is_given_up_leaves_its_place(cluster):
+    cluster.node("n")
+    question = SimulationQuestion(msgspec.convert(make_pod(4), Pod))
+    asking = asyncio.create_task(cluster.simulator.simulate(question))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert (await cluster.ask(make_pod(4))).nodes[0].fits
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_fits_words_scores_and_cards_are_those_of_the_verbs_and_of_bind(data):
+    draw = data.draw
+    cluster = SimulatedCluster(draw(st.sampled_from(Policy)))
+    names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
+    for name in names:
+        kind = draw(st.sampled_from(["cards", "cards", "cards", "bare", "odd", "unit"]))
+        if kind == "cards":
+            held = draw(st.lists(st.integers(1, 8), max_size=4))
+            cordoned, numa = draw(st.booleans()), draw(st.sampled_from([None, 0]))
+            cluster.node(name, *held, cards=draw(st.integers(2, 3)), cordoned=False, numa=numa)
+            if cordoned:
+                entry = cluster.ledger.find_node(name)
+                first, *others = entry.inventory.cards
+                cards = (msgspec.structs.replace(first, cordoned=True), *others)
+                cluster.ledger.put_node(name, msgspec.structs.replace(entry.inventory, cards=cards))
+        elif kind == "unit":
+            cluster.ledger.put_node(name, Inventory(1, ()))
+        else:
+            cluster.ledger.put_node(name, None if kind == "bare" else InventoryError("garbled"))
+    refinement = draw(st.sampled_from([{}, {"numa": "single"}, {"model": "n"}, {"split": 2}, {"compute": 400}]))
+    memory = draw(st.integers(0, 20))
+    pod = make_pod(memory, cards=draw(st.integers(0, 3)), **({"request": {"c": refinement}} if refinement else {}))
+    names.append("stranger")
+
+    async def compare():
+        simulation = await cluster.ask(copy.deepcopy(pod), names)
+        result = await cluster.filter(pod, names)
+        assert [node.name for node in simulation.nodes if node.fits] == (result.NodeNames or [])
+        assert {node.name: node.sentence for node in simulation.nodes if not node.fits} == (result.FailedNodes or {})
+        if simulation.refusal or not simulation.request:
+            return
+        never = result.FailedAndUnresolvableNodes or {}
+        assert {node.name for node in simulation.nodes if not (node.fits or node.resolvable)} == never.keys()
+        scores = cluster.verbs.prioritize(Args(msgspec.convert(pod, AskedPod), NodeNames=result.NodeNames))
+        assert [(node.name, node.score) for node in simulation.nodes if node.fits] == [
+            (each.Host, each.Score) for each in scores
+        ]
+        request = cluster.feed.read_pending(msgspec.convert(pod, AskedPod)).request
+        for node in simulation.nodes:
+            if node.fits:
+                placed = cluster.ledger.reserve(ref("p"), node.name, request, cluster.verbs.policy)
+                assert placed.containers == node.assignment
+                cluster.ledger.release(ref("p").uid)
+
+    asyncio.run(compare())

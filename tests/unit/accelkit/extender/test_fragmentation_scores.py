@@ -1,0 +1,99 @@
+"""Scores of the policy that looks at what other pods could use."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.extender.node_scores import NodeScores
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.host_amounts import HostAmounts
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.mix import TaskMix, describe_task
+from accelkit.placement.policies import Policy
+
+HOST = HostAmounts(1000, 10)
+
+
+def share(memory):
+    return PodRequest((ContainerRequest("c", Kind.APP, 1, memory),))
+
+
+WHOLE = PodRequest((ContainerRequest("c", Kind.APP, 1, whole=True),))
+
+
+class World:
+    def __init__(self):
+        self.ledger, self.mix = Ledger(unit_bytes=1), TaskMix()
+        self.scores = NodeScores(self.ledger, self.mix)
+
+    def node(self, name, *, cards=2, cpu=16_000.0):
+        self.ledger.put_node(name, Inventory(1, tuple(Card(f"{name}-{i}", "v", "m", 100) for i in range(cards))))
+        self.ledger.note_host(name, HostAmounts(cpu, 1000))
+
+    def hold(self, name, memory):
+        uid = f"{name}-{memory}"
+        self.ledger.reserve(PodRef("d", uid, uid), name, share(memory), Policy.BINPACK)
+
+    def learn(self, *requests, host=HOST):
+        for request in requests:
+            self.mix.observe(describe_task(request, host))
+
+    def score(self, *names, request=None):
+        asked = request or share(40)
+        found = self.scores.rank(list(names), asked, Policy.FRAGMENTATION, describe_task(asked, HOST))
+        return {each.Host: each.Score for each in found}
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_card_that_is_filled_by_it_is_best(world):
+    for name in "abc":
+        world.node(name)
+    world.hold("a", 60)
+    world.hold("b", 30)
+    world.learn(*[WHOLE, share(40), share(60)] * 10)
+    scores = world.score("a", "b", "c")
+    assert scores["a"] == 10
+    assert min(scores.values()) == 0
+    assert scores["a"] > scores["b"]
+
+
+def test_a_node_without_cpu_for_others_is_used_by_who_needs_little(world):
+    world.node("rich")
+    world.node("poor", cpu=1000.0)
+    world.learn(*[share(50)] * 10, host=HostAmounts(4000, 10))
+    assert world.score("rich", "poor") == {"rich": 0, "poor": 10}
+
+
+def test_only_one_of_many_nodes_has_the_full_score_where_they_differ(world):
+    for number in range(20):
+        world.node(f"n{number}")
+        world.hold(f"n{number}", 1 + number)
+    world.learn(*[share(40), WHOLE] * 10)
+    scores = world.score(*(f"n{number}" for number in range(20)))
+    assert sorted(scores.values()).count(10) == 1
+    assert min(scores.values()) == 0
+
+
+def test_equal_nodes_score_the_same_and_unknown_ones_nothing(world):
+    world.node("a")
+    world.node("b")
+    assert world.score("a", "b", "x") == {"a": 10, "b": 10, "x": 0}
+    assert world.score("x") == {"x": 0}
+
+
+def test_a_node_that_comes_later_is_scored(world):
+    world.node("a")
+    world.learn(*[share(40)] * 4)
+    assert world.score("a") == {"a": 10}
+    for number in range(40):
+        world.node(f"n{number}")
+    world.hold("n39", 60)
+    scores = world.score("a", *(f"n{number}" for number in range(40)))
+    assert max(scores, key=scores.get) == "n39"

@@ -1,0 +1,126 @@
+"""Filter leaves the nodes that the policy likes best, where more fit."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.extender.verbs import Verbs
+from accelkit.extender.wire import Args
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.asked_pod import AskedPod
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialects
+
+NODES = 20
+PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+TRIED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+
+
+def pod(memory=10, *, spec=None, status=None):
+    limits = {"accelkit.io/memory": str(memory)}
+    containers = [{"name": "c", "resources": {"limits": limits}}]
+    whole = {
+        "metadata": {"name": "p", "namespace": "d", "uid": "u"},
+        "spec": {"containers": containers, **(spec or {})},
+        "status": status or {},
+    }
+    return msgspec.json.decode(msgspec.json.encode(whole), type=AskedPod)
+
+
+class World:
+    """Nodes n0, n1… of which each has one unit more in use than the one before."""
+
+    def __init__(self, most, policy=Policy.BINPACK):
+        self.ledger = Ledger(unit_bytes=1)
+        self.names = [f"n{number}" for number in range(NODES)]
+        for number, name in enumerate(self.names):
+            self.ledger.put_node(name, Inventory(1, (Card(f"{name}-0", "v", "m", 100),)))
+            if number:
+                request = PodRequest((ContainerRequest("c", Kind.APP, 1, number),))
+                self.ledger.reserve(PodRef("d", name, name), name, request, Policy.BINPACK)
+        self.verbs = Verbs(self.ledger, LedgerFeed(self.ledger, load_dialects(["native"])), policy, most_nodes=most)
+
+    async def filter(self, asked, names=None):
+        return await self.verbs.filter(Args(asked, NodeNames=names or self.names))
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"), [(Policy.BINPACK, ["n19", "n18", "n17"]), (Policy.SPREAD, ["n0", "n1", "n2"])]
+)
+async def test_the_best_are_left(policy, left):
+    found = await World(3, policy).filter(pod())
+    assert (found.NodeNames, found.FailedNodes) == (left, None)
+
+
+@pytest.mark.parametrize("policy", Policy)
+async def test_every_policy_leaves_so_many_and_all_of_them_fit(policy):
+    found = await World(4, policy).filter(pod(85))
+    assert len(found.NodeNames) == 4
+    assert {int(name[1:]) for name in found.NodeNames} <= set(range(16))
+
+
+async def test_of_equals_those_known_longest_are_left():
+    world = World(3)
+    for name in world.names:
+        world.ledger.release(name)
+    assert (await world.filter(pod(), world.names[::-1])).NodeNames == ["n0", "n1", "n2"]
+
+
+async def test_all_are_left_where_no_more_fit_or_none_is_to_be_cut():
+    assert len((await World(NODES).filter(pod())).NodeNames) == NODES
+    assert len((await World(0).filter(pod())).NodeNames) == NODES
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": {"nodeAffinity": PREFERRED}},
+        {"affinity": {"podAffinity": PREFERRED}},
+        {"affinity": {"podAntiAffinity": PREFERRED}},
+        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+    ],
+)
+async def test_all_are_left_to_a_pod_that_weighs_nodes(spec):
+    assert len((await World(3).filter(pod(spec=spec))).NodeNames) == NODES
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": {"nodeAffinity": REQUIRED}},
+        {"affinity": None},
+        {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+    ],
+)
+async def test_what_a_pod_insists_on_leaves_nothing_to_weigh(spec):
+    assert len((await World(3).filter(pod(spec=spec))).NodeNames) == 3
+
+
+async def test_all_are_left_to_a_pod_that_was_tried_before_with_the_reasons_of_the_others():
+    found = await World(3).filter(pod(85, status=TRIED))
+    assert len(found.NodeNames) == 16
+    assert found.FailedNodes.keys() == {"n16", "n17", "n18", "n19"}
+
+
+async def test_reasons_are_said_where_none_is_left_and_not_beside_those_that_are():
+    world = World(3)
+    assert (await world.filter(pod(85))).FailedNodes is None
+    found = await world.filter(pod(101))
+    assert found.NodeNames == []
+    assert found.FailedNodes.keys() == set(world.names)
+
+
+async def test_whole_nodes_are_left_as_they_came():
+    world = World(2)
+    nodes = {"items": [{"metadata": {"name": name}, "x": name} for name in world.names]}
+    body = msgspec.json.encode({"Pod": msgspec.to_builtins(pod()), "Nodes": nodes})
+    found = await world.verbs.filter(msgspec.json.decode(body, type=Args))
+    kept = msgspec.json.decode(msgspec.json.encode(found))["Nodes"]["items"]
+    assert sorted(each["x"] for each in kept) == ["n18", "n19"]

@@ -1,0 +1,298 @@
+"""What `accelkit explain` prints for people and programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from accelkit.cli import main
+from accelkit.kube.paths import build_pod_path
+from accelkit.ledger.holding import UnassignedPod
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+
+FULL = "insufficient accelkit.io/memory in one card"
+SAID = f"0/2 nodes are available: 2 {FULL}."
+LESS = "1 GiB less memory for container main (7 GiB instead of 8 GiB): card node-2-card-0 of node-2 would take it"
+ROOM = "have room for it: what keeps it is in kube-scheduler's own words."
+GIB = 2**30
+
+
+@pytest.fixture
+def run(explained):
+    def run(*arguments, **environ):
+        given = {"KUBECONFIG": str(explained.kubeconfig), **environ}
+        return CliRunner().invoke(main, ["explain", "p", "-n", "d", *arguments], env=given, catch_exceptions=False)
+
+    return run
+
+
+def test_people_read_the_answer_first_then_the_nodes_that_are_alike(explained, run):
+    explained.node("node-1", 10, 12)
+    explained.node("node-2", 9, 15)
+    explained.pod(8, said=SAID)
+    result = run()
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "Pod d/p is pending: none of the 2 nodes that share cards has room for it.",
+        f"Smallest change: {LESS}.",
+        f"kube-scheduler (Unschedulable): {SAID}",
+        "Container main asks for 8 GiB of one card.",
+        "",
+        f"2 nodes: {FULL} (node-2, node-1)",
+        f"  smallest change: {LESS}",
+        "  or: if pod team/node-2-0 ended: card node-2-card-0 of node-2 would take it",
+        "  cards of node-2:",
+        "    node-2-card-0  7 GiB of 16 GiB free, 8 GiB asked for",
+        "    node-2-card-1  1 GiB of 16 GiB free, 8 GiB asked for",
+    ]
+
+
+def test_each_node_is_listed_where_all_are_asked_for(explained, run):
+    explained.node("node-1", 10, 12)
+    explained.node("node-2", 9, 15)
+    explained.node("node-3")
+    explained.pod(8, said=SAID)
+    shown = run("--all").stdout.splitlines()
+    assert [line for line in shown if not line.startswith(" ")][3:] == [
+        *("", f"node-1: {FULL}", "", f"node-2: {FULL}", "", "node-3: room for it")
+    ]
+    assert "  change: 2 GiB less memory for container main (6 GiB instead of 8 GiB): card node-1-card-0 of node-1 " in (
+        next(line for line in shown if line.startswith("  change: 2"))
+    )
+
+
+def test_where_there_is_room_the_reason_is_kube_schedulers(explained, run):
+    explained.node("node-1", 10, 12)
+    explained.node("node-2")
+    explained.node("node-3", 4)
+    explained.pod(8, said="0/3 nodes are available: 3 node(s) were unschedulable.")
+    shown = run().stdout.splitlines()
+    assert shown[:2] == [
+        f"Pod d/p is pending, but 2 of 3 nodes that share cards {ROOM}",
+        "kube-scheduler (Unschedulable): 0/3 nodes are available: 3 node(s) were unschedulable.",
+    ]
+    assert shown[4:6] == [
+        "2 nodes: room for it (node-3, node-2)",
+        "  node-3, score 2: container main would get node-3-card-0",
+    ]
+
+
+def test_a_pod_that_nobody_has_tried_yet(explained, run):
+    explained.node("node-1")
+    explained.pod(8)
+    line = run().stdout.splitlines()[1]
+    assert line == "kube-scheduler has not said anything of it yet; the pod's schedulerName is default-scheduler."
+
+
+def test_one_node_of_many_is_asked_about(explained, run):
+    for number in range(9):
+        explained.node(f"node-{number}", 16, 16)
+    explained.ledger.put_node("bare", None)
+    explained.pod(8, said=SAID)
+    assert "9 nodes: " in run().stdout
+    assert f"9 nodes: {FULL} (node-0, node-1, node-2, node-3, node-4, node-5 and 3 more)" in run().stdout
+    shown = run("--node", "node-3", "--node", "bare").stdout.splitlines()
+    assert shown[0] == "Pod d/p is pending: none of the 2 nodes that were named has room for it."
+    assert shown[1].startswith("Smallest change: if pod team/node-3-")
+    assert "1 node: node has no accelkit inventory (bare)" in shown
+    assert explained.questions[-1]["nodes"] == ["node-3", "bare"]
+    alone = run("--node", "bare").stdout.splitlines()
+    assert alone[0] == "Pod d/p is pending: the only node that was named has no room for it."
+    assert alone[1].startswith("Smallest change: once the node shares its cards")
+
+
+def test_what_would_be_without_some_pods(explained, run):
+    explained.node("node-1", 10, 12)
+    explained.pod(8, said=SAID)
+    answer = run("--without", "team/node-1-0").stdout.splitlines()[0]
+    assert answer == "Without team/node-1-0, 1 of 1 node that shares cards would have room for pod d/p."
+    shown = run("--without", "team/other").stdout
+    assert shown.startswith("Even without team/other, pod d/p would be pending: the only node that shares cards has no")
+    assert "Pod team/other holds no card, so nothing is free without it." in shown
+
+
+def test_a_pod_without_a_namespace_is_one_beside_it(explained, run):
+    explained.node("node-1")
+    explained.pod(8)
+    uid = "0a1b2c3d-0000-4000-8000-00000000000f"
+    run("--without", "other", "--without", "team/x", "--without", uid)
+    assert explained.questions[-1]["without"] == ["d/other", "team/x", uid]
+
+
+def test_programs_read_json_or_yaml(explained, run):
+    explained.node("node-1", 10, 12)
+    explained.pod(8, said=SAID)
+    shown = json.loads(run("-o", "json").stdout)
+    assert (shown["state"], shown["scheduler"]["message"], shown["version"]) == ("pending", SAID, 1)
+    (node,) = shown["simulation"]["nodes"]
+    assert (node["sentence"], node["changes"][0]["after"]) == (FULL, 6 * GIB)
+    assert YAML(typ="safe").load(run("-o", "yaml").stdout) == shown
+
+
+def test_only_what_filter_reads_of_the_pod_is_sent(explained, run):
+    explained.node("node-1")
+    explained.pod(8, request={"main": {"numa": "single"}})
+    assert run().exit_code == 0
+    assert explained.questions == [
+        {
+            "pod": {
+                "metadata": {
+                    "name": "p",
+                    "namespace": "d",
+                    "uid": "uid-p",
+                    "annotations": {"accelkit.io/request": '{"main": {"numa": "single"}}'},
+                },
+                "spec": {"containers": [{"name": "main", "resources": {"limits": {"accelkit.io/memory": 8}}}]},
+                "status": {"phase": "Pending"},
+            }
+        }
+    ]
+
+
+def test_a_bound_pod_is_not_pending_and_has_these_cards(explained, run):
+    explained.node("node-1", 10)
+    request = PodRequest(
+        (ContainerRequest("main", Kind.APP, 1, 4 * GIB), ContainerRequest("w", Kind.APP, 1, whole=True))
+    )
+    explained.ledger.reserve(PodRef("d", "p", "uid-p"), "node-1", request, "binpack")
+    explained.pod(4, node="node-1")
+    result = run()
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "Pod d/p is not pending: it is bound to node node-1, and it holds 4 GiB of card node-1-card-0 in container "
+        "main; the whole of card node-1-card-1 in container w.\n"
+    )
+    shown = json.loads(run("-o", "json").stdout)
+    assert (shown["state"], shown["node"]) == ("bound", "node-1")
+    assert shown["shares"][0] == {
+        "container": "main",
+        "card": "node-1-card-0",
+        "model": "m",
+        "memory_bytes": 4 * GIB,
+        "whole": False,
+        "stage": "reserved",
+    }
+    assert explained.questions == []
+
+
+def test_a_bound_pod_whose_cards_nobody_knows(explained, run):
+    explained.node("node-1")
+    explained.pod(4, node="node-1")
+    assert run().stdout.endswith("bound to node node-1, and the extender knows of no card that it holds.\n")
+    request = PodRequest((ContainerRequest("main", Kind.APP, 1, 4 * GIB),))
+    explained.ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "uid-p"), "node-1", request, "it has none"))
+    assert run().stdout.endswith("and it holds cards, but which is not known: it has none.\n")
+    explained.pod(4, node="stranger")
+    assert run().stdout.endswith("and which cards it holds is not known (there is no node 'stranger').\n")
+
+
+def test_a_bound_pod_that_asks_for_nothing_is_no_question_for_the_extender(explained, run):
+    explained.pod(limits={"cpu": "1"}, node="node-1")
+    assert run().stdout == "Pod d/p is not pending: it is bound to node node-1, and asks for no card.\n"
+    assert not [each for each in explained.server.requests if "proxy" in each.path]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_not_pending(explained, run, phase):
+    explained.pod(4, node="node-1", phase=phase)
+    assert run().stdout == f"Pod d/p is not pending: it has ended ({phase}), and holds no card.\n"
+
+
+def test_a_pod_that_asks_for_no_card_is_kept_by_others(explained, run):
+    explained.node("node-1")
+    explained.pod(limits={"cpu": "1"}, said="0/1 nodes are available: 1 Insufficient cpu.")
+    assert run().stdout.splitlines() == [
+        "Pod d/p is pending, but it asks for no card: accelkit keeps it from no node.",
+        "kube-scheduler (Unschedulable): 0/1 nodes are available: 1 Insufficient cpu.",
+    ]
+
+
+def test_a_request_that_cannot_be_granted_is_the_answer(explained, run):
+    explained.node("node-1")
+    explained.pod(limits={"accelkit.io/memory": 1, "accelkit.io/cards": 1})
+    answer = run().stdout.splitlines()[0]
+    assert answer.startswith("Pod d/p is pending: what it asks for cannot be granted: container main asks for accelkit")
+
+
+def test_without_nodes_that_share_cards_the_next_step_is_told(explained, run):
+    explained.pod(4)
+    assert run().stdout.splitlines()[0] == (
+        "Pod d/p is pending: no node shares cards; label nodes accelkit.io/share=true, and run the agent on them."
+    )
+
+
+def test_a_pod_that_is_not_there_is_an_error_with_a_next_step(explained, run):
+    path = build_pod_path("d", "p")
+    explained.server.on("GET", path, lambda _: web.json_response({"reason": "NotFound", "message": "x"}, status=404))
+    result = run()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Error: there is no pod 'p' in namespace 'd'; name its namespace with -n; `kubectl get pods -A` lists all\n"
+    )
+
+
+def test_who_may_not_read_the_pod_is_told_what_he_lacks(explained, run):
+    refusal = {"reason": "Forbidden", "message": 'pods "p" is forbidden: User "ann" cannot get resource'}
+    explained.server.on("GET", build_pod_path("d", "p"), lambda _: web.json_response(refusal, status=403))
+    result = run()
+    assert result.exit_code == 1
+    assert result.stderr.startswith('Error: the pod may not be read: pods "p" is forbidden: User "ann" cannot get')
+    assert "have a Role with get of pods in namespace d bound to you" in result.stderr
+
+
+def test_a_pod_that_cannot_be_read_is_an_error(explained, run):
+    explained.server.on("GET", build_pod_path("d", "p"), lambda _: web.Response(body=b"<html>"))
+    assert "Error: pod d/p cannot be read" in run().stderr
+
+
+def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, run, monkeypatch):
+    explained.pod(4)
+    answer = {"reason": "NotFound", "message": 'serviceaccounts "accelkit-inspector" not found'}
+    explained.server.on("POST", ".*", lambda _: web.json_response(answer, status=404))
+    monkeypatch.setattr("accelkit.inspection.explanation.extender.is_loopback", lambda _: False)
+    result = run("--accelkit-namespace", "x")
+    assert result.exit_code == 1
+    assert "the cluster has no extender to ask in namespace x" in result.stderr
+    assert (
+        "name its place with --accelkit-namespace and --service, or `accelkit inspect --from-api` shows"
+        in result.stderr
+    )
+
+
+def test_where_the_cluster_is_this_machine_and_has_no_service_the_extender_of_this_host_is_asked(
+    explained, run, monkeypatch
+):
+    explained.node("node-1")
+    explained.pod(4)
+    explained.server.on("POST", ".*/token", lambda _: web.json_response({"reason": "NotFound"}, status=404))
+    monkeypatch.setattr("accelkit.inspection.explanation.extender.HOST_EXTENDER", explained.server.url)
+    assert run().stdout.startswith("Pod d/p is pending, but 1 of 1 node that shares cards has room for it")
+    assert len(explained.questions) == 1
+
+
+def test_an_extender_is_asked_at_the_url_that_is_given(explained, run):
+    explained.node("node-1")
+    explained.pod(4)
+    assert run("--extender", explained.server.url).exit_code == 0
+    assert [each.path for each in explained.server.requests] == [build_pod_path("d", "p"), "/simulate"]
+    explained.pod(4, node="node-1")
+    assert run(ACCELKIT_EXTENDER=explained.server.url).exit_code == 0
+    result = run("--extender", "http://127.0.0.1:1")
+    assert "which cards it holds is not known (the extender at http://127.0.0.1:1 does not answer" in result.stdout
+    explained.pod(4)
+    result = run("--extender", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "Error: the extender at http://127.0.0.1:1 does not answer" in result.stderr
+    assert "give its URL with --extender, or `accelkit inspect --from-api` shows what is free" in result.stderr
+
+
+def test_what_an_extender_refuses_is_told_in_its_words(explained, run):
+    explained.pod(4)
+    explained.server.on("POST", "/simulate", lambda _: web.json_response({"error": "ask again"}, status=503))
+    result = run("--extender", explained.server.url)
+    assert (result.exit_code, result.stderr) == (1, "Error: ask again\n")

@@ -1,0 +1,142 @@
+"""What people read of simulations that a command does not easily bring about."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from accelkit.inspection.explanation.explanation import Explanation
+from accelkit.inspection.explanation.groups import group_nodes
+from accelkit.inspection.explanation.pods import SchedulerWords
+from accelkit.inspection.explanation.sentences import describe_answer, describe_request, describe_smallest
+from accelkit.inspection.explanation.table import build_explanation_table
+from accelkit.inspection.simulation import CardRefusal, CardSimulation, ChangeView, NodeSimulation, Simulation
+from accelkit.model.request import ContainerRequest, Kind
+
+REQUEST = (ContainerRequest("c", Kind.APP, 1, 4 * 2**30),)
+
+
+def change(kind="less_memory", order=(0, 0, 1, 0), *, taken=("a",), proven=True, sentence=""):
+    return ChangeView(kind, sentence or f"{kind} {order[2]}", "c", "", 0, 0, (), (), taken, order, proven)
+
+
+def refused(name, *changes, sentence="full", searched=True, cards=()):
+    return NodeSimulation(
+        name, fits=False, sentence=sentence, cards=tuple(cards), changes=tuple(changes), searched=searched
+    )
+
+
+def simulation(*nodes, request=REQUEST, **more):
+    return Simulation(request=request, policy="binpack", unit_bytes=2**30, nodes=nodes, **more)
+
+
+def draw(found, *, every=False):
+    explanation = Explanation("d", "p", "u", "pending", "Answer.", scheduler=SchedulerWords("s"), simulation=found)
+    console = Console(file=io.StringIO(), highlight=False, soft_wrap=True)
+    console.print(build_explanation_table(explanation, every=every))
+    return console.file.getvalue().splitlines()
+
+
+def test_nodes_are_grouped_by_reason_and_kind_of_change_those_of_the_smallest_first():
+    nodes = [
+        refused("a"),
+        refused("b", change("pods_ended", (0, 5, 1, 8))),
+        refused("c", change(order=(0, 0, 3, 0))),
+        refused("d", change(order=(0, 0, 2, 0)), change("pods_ended", (0, 5, 1, 1))),
+        refused("e", change(order=(0, 0, 1, 0)), sentence="other"),
+        refused("f", searched=False),
+        NodeSimulation("g", fits=True),
+        refused("h"),
+    ]
+    groups = [[node.name for node in group.nodes] for group in group_nodes(nodes)]
+    assert groups == [["e"], ["d", "c"], ["b"], ["a", "h"], ["f"]]
+
+
+def test_thousands_of_nodes_are_few_lines():
+    nodes = [refused(f"n{number}", change(order=(0, 0, number, 0))) for number in range(1, 5001)]
+    shown = draw(simulation(*nodes, spent=True))
+    assert "5,000 nodes: full (n1, n2, n3, n4, n5, n6 and 4,994 more)" in shown
+    assert "  smallest change: less_memory 1: card a of n1 would take it" in shown
+    assert len(shown) < 12
+    assert shown[-1].startswith("The search for changes ended at its limit; nodes that lack the least came first.")
+    assert len(draw(simulation(*nodes), every=True)) > 10_000
+
+
+def test_what_is_not_proven_or_not_searched_is_told():
+    shown = draw(simulation(refused("a", change(proven=False)), refused("b"), refused("c", searched=False)))
+    assert "  (not all were tried: there may be smaller ones)" in shown
+    assert "  no single change would let it in" in shown
+    assert "  no change was looked for to the end" in shown
+
+
+def test_containers_are_named_on_a_card_where_several_cannot_have_it():
+    one, other = CardRefusal("p", "r", "too small"), CardRefusal("q", "r", "too old")
+    cards = [CardSimulation("x", "m", 1, 1, each) for each in ((one,), (one, other), ())]
+    assert draw(simulation(refused("a", cards=cards)))[-3:] == [
+        "    x  too small",
+        "    x  p: too small; q: too old",
+        "    x  would do for each container by itself",
+    ]
+
+
+def test_a_change_on_many_cards_names_some_of_them():
+    found = simulation(refused("a", change(taken=tuple(f"c{number}" for number in range(16)))))
+    assert describe_smallest(found) == (
+        "less_memory 1: cards c0, c1, c2, c3, c4, c5, c6, c7 and 8 more of a would take it"
+    )
+    assert describe_smallest(simulation(refused("a", change(taken=())))) == "less_memory 1 (node a)"
+
+
+def test_of_all_nodes_the_smallest_change_is_named_and_of_equal_ones_the_first():
+    found = simulation(
+        refused("a"), refused("b", change(order=(0, 0, 2, 0))), refused("c", change()), refused("d", change())
+    )
+    assert describe_smallest(found) == "less_memory 1: card a of c would take it"
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (simulation(refused("a")), "none was found: no single one would let it in"),
+        (simulation(refused("a"), spent=True), "none was found before the search ended at its limit"),
+        (simulation(), ""),
+        (simulation(NodeSimulation("a", fits=True), refused("b", change())), ""),
+        (simulation(NodeSimulation("a", fits=True), request=()), ""),
+    ],
+)
+def test_without_a_change_it_is_said_why(found, sentence):
+    assert describe_smallest(found) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"memory_bytes": 2**30}, "1 GiB of one card"),
+        ({"memory_bytes": 2**30, "cards": 2, "compute": 300}, "1 GiB and 30 % of the compute of each of 2 cards"),
+        ({"whole": True}, "one whole card"),
+        ({"whole": True, "cards": 4, "link": "any"}, "4 whole cards (link any)"),
+        (
+            {"compute": 500, "model": "H200", "numa": "single"},
+            "50 % of the compute of one card (model H200, numa single)",
+        ),
+        ({"allowed": frozenset({1})}, "a share of one card (not all cards allowed)"),
+    ],
+)
+def test_what_a_container_asks_for(asked, words):
+    assert describe_request(ContainerRequest(**{"container": "c", "kind": Kind.APP, "cards": 1, **asked})) == words
+
+
+def test_the_answer_counts_nodes():
+    full, free = refused("a"), NodeSimulation("b", fits=True)
+    many = simulation(*(refused(str(number)) for number in range(1200)))
+    assert describe_answer("Pod d/p", many, named=False) == (
+        "Pod d/p is pending: none of the 1,200 nodes that share cards has room for it."
+    )
+    assert describe_answer("Pod d/p", simulation(full, free), named=True).startswith(
+        "Pod d/p is pending, but 1 of 2 nodes that were named has room for it"
+    )
+    assert describe_answer("Pod d/p", simulation(full), named=True, without=["d/x", "d/y"]) == (
+        "Even without d/x and d/y, pod d/p would be pending: the only node that was named has no room for it."
+    )

@@ -1,0 +1,84 @@
+"""What hosts have free."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from accelkit.ledger.host_rooms import HostRooms
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.host_amounts import HostAmounts
+from accelkit.model.inventory import Inventory
+
+
+class Rooms(HostRooms):
+    """With what the ledger's table shows."""
+
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        super().__init__(self.ledger)
+
+    def join(self, name):
+        self.ledger.put_node(name, Inventory(1, (Card(f"{name}-0", "v", "m", 16),)))
+        self.put_node(name, HostAmounts(4000, 100))
+
+    def free(self, name):
+        columns, row = self.ledger.table.get_columns(), self.ledger.find_row(name)
+        return columns.cpu[row], columns.host_bytes[row]
+
+
+@pytest.fixture
+def rooms():
+    rooms = Rooms()
+    rooms.join("a")
+    return rooms
+
+
+def test_pods_take_and_give_back(rooms):
+    rooms.put_pod("p", "a", HostAmounts(1000, 10))
+    rooms.put_pod("q", "a", HostAmounts(500, 20))
+    assert rooms.free("a") == (2500, 70)
+    rooms.put_pod("p", "a", HostAmounts(2000, 10))
+    assert rooms.free("a") == (1500, 70)
+    rooms.end_pod("p")
+    rooms.end_pod("p")
+    assert rooms.free("a") == (3500, 80)
+    rooms.end_pod("q")
+    assert rooms.free("a") == (4000, 100)
+
+
+def test_what_a_list_does_not_show_is_given_back(rooms):
+    for uid in "pqr":
+        rooms.put_pod(uid, "a", HostAmounts(1000, 10))
+    rooms.keep_pods({"q"})
+    assert rooms.free("a") == (3000, 90)
+
+
+def test_pods_that_are_known_before_their_node_count(rooms):
+    rooms.put_pod("p", "b", HostAmounts(1000, 10))
+    rooms.join("b")
+    assert rooms.free("b") == (3000, 90)
+
+
+def test_a_node_that_returns_is_counted_anew(rooms):
+    rooms.put_pod("p", "a", HostAmounts(1000, 10))
+    rooms.keep_nodes([])
+    rooms.ledger.drop_node("a")
+    rooms.join("a")
+    assert rooms.free("a") == (3000, 90)
+
+
+def test_a_node_that_says_nothing_has_no_bound(rooms):
+    rooms.ledger.put_node("b", Inventory(1, (Card("b-0", "v", "m", 16),)))
+    rooms.put_pod("p", "b", HostAmounts(1000, 10))
+    assert rooms.free("b") == (math.inf, math.inf)
+
+
+def test_an_event_that_changes_nothing_has_no_verdict_made_anew(rooms):
+    rooms.put_pod("p", "a", HostAmounts(1000, 10))
+    tick = rooms.ledger.table.tick
+    rooms.put_pod("p", "a", HostAmounts(1000, 10))
+    rooms.put_node("a", HostAmounts(4000, 100))
+    assert rooms.ledger.table.tick == tick

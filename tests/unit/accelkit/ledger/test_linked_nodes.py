@@ -1,0 +1,165 @@
+"""How the cards of nodes are connected: which are reserved, what is said of them, and which nodes fit and score."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.link_scores import LinkScores
+from accelkit.ledger.verdicts import ShapeVerdicts
+from accelkit.model.assignment import MOVING, Assignment, Share
+from accelkit.model.card import Card, Health
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import CardGroup, ContainerRequest, Kind, Near, PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.misfit import MisfitReason
+from accelkit.placement.policies import MAX_SCORE, Policy
+
+ROWS = {
+    "quads": ["D" if a // 4 == b // 4 else "C" for a in range(8) for b in range(8)],
+    "switched": ["W"] * 64,
+    "flat": ["?"] * 64,
+}
+
+
+def inventory(kind, *, memory=16, **changes):
+    rows = tuple("".join(ROWS[kind][8 * row : 8 * row + 8]) for row in range(8))
+    facts = {"vendor": "v", "model": "m", "memory_bytes": memory}
+    cards = tuple(Card(name, **facts | changes.get(name, {})) for name in "abcdefgh")
+    return Inventory(1, cards, topology=rows)
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(unit_bytes=1)
+    for name in ROWS:
+        ledger.put_node(name, inventory(name))
+    return ledger
+
+
+def whole(cards, **more):
+    return PodRequest((ContainerRequest("c", Kind.APP, cards, whole=True, **more),))
+
+
+def reserve(ledger, name, node, request, policy=Policy.TOPOLOGY):
+    found = ledger.reserve(PodRef("d", name, f"uid-{name}"), node, request, policy)
+    return "".join(share.card for share in found.containers["c"])
+
+
+def score(ledger, node, request):
+    entry = ledger.find_node(node)
+    return LinkScores(request).score(entry, float(ledger.table.used_fraction[entry.row]))
+
+
+def test_linked_cards_are_reserved_where_the_cluster_or_the_pod_asks_for_them(ledger):
+    reserve(ledger, "p", "quads", whole(1))
+    assert reserve(ledger, "q", "quads", whole(4)) == "efgh"
+    ledger.release("uid-q")
+    assert reserve(ledger, "q", "quads", whole(4), Policy.BINPACK) == "bcde"
+    ledger.release("uid-q")
+    assert reserve(ledger, "q", "quads", whole(4, policy="topology"), Policy.BINPACK) == "efgh"
+
+
+def test_what_connects_the_cards_of_a_pod_is_described(ledger):
+    reserve(ledger, "p", "quads", whole(5))
+    assert ledger.describe_holding("uid-p")["links"] == {"c": {"link": 6, "other NUMA node": 4}}
+    reserve(ledger, "q", "flat", whole(1))
+    assert set(ledger.describe_holding("uid-q")) == {"containers"}
+    assert ledger.describe_holding("uid-nobody") == {"containers": {}}
+
+
+def test_cards_that_no_inventory_names_are_connected_to_nothing(ledger):
+    shares = tuple(Share(card, 1) for card in ("a", "gone", "b"))
+    assignment = Assignment({"c": shares, MOVING: shares})
+    assert ledger.find_node("quads").describe_links(assignment) == {"c": {"link": 1}}
+    ledger.put_node("none", None)
+    assert ledger.find_node("none").describe_links(assignment) == {}
+
+
+def test_connections_change_with_the_inventory(ledger):
+    before = ledger.find_node("quads").find_links()
+    reserve(ledger, "p", "quads", whole(1))
+    assert ledger.find_node("quads").find_links() is before
+    ledger.put_node("quads", inventory("switched"))
+    assert ledger.find_node("quads").find_links() is ledger.find_node("switched").find_links() is not before
+
+
+def judge(ledger, request):
+    verdicts = ShapeVerdicts(ledger)
+    verdict = verdicts.judge(request, Policy.TOPOLOGY)
+    for _ in verdicts.judge_stale(verdict, list(verdict.stale), Budget(10**6)):
+        pass
+    return verdict.fits, {name: verdict.reasons[number] for name, number in verdict.failing.items()}
+
+
+def test_nodes_that_differ_in_their_connections_alone_are_judged_apart(ledger):
+    near = whole(4, groups=(CardGroup(Near.SWITCH, (0,) * 4),))
+    reserve(ledger, "p", "quads", whole(1))
+    fits, failing = judge(ledger, near)
+    assert fits == {"quads", "switched"}
+    assert (failing["flat"].reason, failing["flat"].resolvable) == (MisfitReason.CONSTRAINT, False)
+    reserve(ledger, "q", "quads", near)
+    fits, failing = judge(ledger, near)
+    assert fits == {"switched"}
+    assert failing["quads"].resolvable
+
+
+def test_cards_that_are_too_small_are_told_from_those_that_are_taken(ledger):
+    ledger.put_node("large", inventory("flat", memory=32))
+    fits, failing = judge(ledger, whole(8, min_memory_bytes=32))
+    assert fits == {"large"}
+    assert {(each.reason, each.detail) for each in failing.values()} == {(MisfitReason.CARD_MEMORY, "32 B")}
+    reserve(ledger, "p", "large", whole(1))
+    assert judge(ledger, whole(8, min_memory_bytes=32))[1]["large"].reason is MisfitReason.WHOLE_CARDS
+
+
+def test_a_request_for_the_best_connected_cards_is_as_simple_as_any_other(ledger):
+    verdict = ShapeVerdicts(ledger).judge(whole(4, policy="topology"), Policy.TOPOLOGY)
+    assert (verdict.fits, verdict.stale) == (set(ROWS), set())
+
+
+def test_nodes_score_by_the_cards_that_fit_the_request(ledger):
+    assert score(ledger, "switched", whole(4)) > score(ledger, "flat", whole(4))
+    ledger.put_node("other", inventory("quads", b={"model": "x"}, c={"cordoned": True}))
+    best = score(ledger, "quads", whole(4))
+    assert score(ledger, "other", whole(4)) == best
+    assert score(ledger, "other", whole(1, model="x")) > 0
+    assert score(ledger, "other", whole(2, model="x")) == 0
+    ledger.put_node("ill", inventory("quads", **{name: {"health": Health.UNHEALTHY} for name in "aefgh"}))
+    assert score(ledger, "ill", whole(4)) == 0
+    assert score(ledger, "ill", whole(3)) == MAX_SCORE
+
+
+@pytest.mark.parametrize(
+    ("more", "fits"),
+    [({"min_memory_bytes": 17}, False), ({"allowed": frozenset({9})}, False), ({"denied": frozenset({1})}, True)],
+)
+def test_a_node_whose_cards_are_all_ruled_out_scores_nothing(ledger, more, fits):
+    assert (score(ledger, "quads", whole(2, **more)) > 0) is fits
+
+
+def test_shares_of_memory_score_by_the_cards_with_room_for_them(ledger):
+    def wants(memory, cards=2, **more):
+        return PodRequest((ContainerRequest("c", Kind.APP, cards, memory, **more),))
+
+    assert score(ledger, "quads", wants(8)) > 0
+    assert score(ledger, "quads", wants(17)) == 0
+    assert score(ledger, "quads", wants(8, compute=1001)) == 0
+    before = score(ledger, "quads", wants(4, cards=1))
+    reserve(ledger, "p", "quads", wants(4, cards=1))
+    assert score(ledger, "quads", wants(4, cards=1)) > before
+
+
+def test_the_container_with_the_most_cards_decides(ledger):
+    small = ContainerRequest("s", Kind.APP, 1, 4)
+    both = PodRequest((small, *whole(4).containers))
+    assert score(ledger, "switched", both) == score(ledger, "switched", whole(4))
+
+
+def test_a_node_whose_connections_nobody_knows_scores_by_its_use():
+    ledger = Ledger()
+    ledger.put_node("n", Inventory(1, tuple(Card(f"{number}", "v", "m", 16) for number in range(200))))
+    assert score(ledger, "n", whole(2)) == 0
+    reserve(ledger, "p", "n", whole(100))
+    assert score(ledger, "n", whole(2)) > 0

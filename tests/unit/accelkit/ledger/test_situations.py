@@ -1,0 +1,115 @@
+"""Nodes as the search for changes sees them, and as they would be without some pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelkit.ledger.holding import UnassignedPod
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.situations import describe_likeness, take_situation
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.policies import Policy
+
+
+def asks(memory, cards=1):
+    return PodRequest((ContainerRequest("c", Kind.APP, cards, memory, whole=not memory),))
+
+
+def pod(name):
+    return PodRef("d", name, f"uid-{name}")
+
+
+def put(ledger, node, *pods):
+    """A node of two cards, with pods that hold so much, or a whole card for 0."""
+    ledger.put_node(node, Inventory(1, tuple(Card(f"{node}-{card}", "v", "m", 16, index=card) for card in range(2))))
+    for name, memory in pods:
+        ledger.reserve(pod(name), node, asks(memory), Policy.BINPACK)
+    return ledger.find_node(node)
+
+
+@pytest.fixture
+def ledger():
+    return Ledger(unit_bytes=1)
+
+
+def free(states):
+    return [(state.free_bytes, state.empty) for state in states]
+
+
+def test_a_node_without_some_of_its_pods(ledger):
+    entry = put(ledger, "n", ("x", 10), ("y", 4), ("z", 0))
+    assert free(entry.list_card_states()) == [(2, False), (0, False)]
+    assert free(entry.copy_without({"uid-x"}).list_card_states()) == [(12, False), (0, False)]
+    assert free(entry.copy_without({"uid-y", "uid-z", "nobody"}).list_card_states()) == [(6, False), (16, True)]
+    assert free(entry.list_card_states()) == [(2, False), (0, False)]
+
+
+def test_a_copy_does_not_show_what_happens_later(ledger):
+    entry = put(ledger, "n", ("x", 10))
+    copy, situation = entry.copy_without(()), take_situation(entry)
+    ledger.reserve(pod("y"), "n", asks(6), Policy.BINPACK)
+    ledger.release("uid-x")
+    assert free(copy.list_card_states()) == free(situation.states) == [(6, False), (16, True)]
+    assert free(situation.leave_out({"uid-x"})) == [(16, True), (16, True)]
+
+
+def test_holders_are_in_an_order_that_nodes_alike_have_in_common(ledger):
+    one = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0))
+    other = put(ledger, "m", ("q", 4), ("r", 10), ("v", 0))
+    assert describe_likeness(one, asks(8)) == describe_likeness(other, asks(8))
+    pairs = zip(take_situation(one).holders, take_situation(other).holders, strict=True)
+    assert [(each.pod.name, twin.pod.name) for each, twin in pairs] == [("b", "q"), ("a", "r"), ("w", "v")]
+
+
+@pytest.mark.parametrize("pods", [[("q", 4), ("r", 9), ("v", 0)], [("q", 14), ("v", 0)], [("q", 4), ("r", 10)]])
+def test_nodes_whose_pods_hold_something_else_are_not_alike(ledger, pods):
+    one, other = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0)), put(ledger, "m", *pods)
+    assert describe_likeness(one, asks(8)) != describe_likeness(other, asks(8))
+
+
+def test_a_pod_whose_cards_are_not_known_makes_its_node_like_no_other(ledger):
+    one, other = put(ledger, "n"), put(ledger, "m")
+    for name in ("n", "m"):
+        ledger.confirm_unassigned(UnassignedPod(pod(name), name, asks(4), "it has none"))
+    assert describe_likeness(one, asks(8)) != describe_likeness(other, asks(8))
+    (holder,) = take_situation(one).holders
+    assert (holder.pod, holder.charges) == (pod("n"), None)
+    assert free(take_situation(one).leave_out({"uid-n"})) == [(16, True), (16, True)]
+
+
+def test_what_is_held_of_a_card_that_is_not_there_frees_nothing(ledger):
+    entry = put(ledger, "n")
+    ledger.confirm(pod("x"), "n", Assignment({"c": (Share("gone", 8),)}), [("c", Kind.APP)])
+    assert take_situation(entry).holders == ()
+
+
+def test_a_branch_knows_the_nodes_that_pods_have_left_and_changes_nothing(ledger):
+    put(ledger, "n", ("x", 10), ("y", 4))
+    put(ledger, "m", ("z", 16))
+    lost = UnassignedPod(pod("lost"), "m", asks(4), "it has none")
+    ledger.confirm_unassigned(lost)
+    before = ledger.table.tick
+    branch = ledger.branch({"uid-x": "n"})
+    assert (branch.find_node("m"), branch.unit_bytes) == (None, 1)
+    assert free(branch.find_node("n").list_card_states()) == [(12, False), (16, True)]
+    assert [held.pod.name for held in branch.find_node("n").holdings.values()] == ["y"]
+    assert branch.table.used_fraction[branch.find_node("n").row] == 4 / 32
+    both = ledger.branch({"uid-z": "m", "uid-x": "n"})
+    assert list(both.find_node("m").unassigned) == ["uid-lost"]
+    assert not ledger.branch({"uid-lost": "m"}).find_node("m").unassigned
+    assert ledger.table.tick == before
+    assert len(ledger) == 4
+
+
+def test_a_branch_keeps_what_is_wrong_with_a_node(ledger):
+    ledger.put_node("n", Inventory(2, (Card("a", "v", "m", 16),)))
+    ledger.confirm(pod("x"), "n", Assignment({"c": (Share("a", 8),)}), [("c", Kind.APP)])
+    assert ledger.branch({"uid-x": "n"}).find_node("n").problem == ledger.find_node("n").problem
+
+
+def test_a_branch_of_nodes_that_are_not_there_is_empty(ledger):
+    assert list(ledger.branch({"uid-x": "nowhere"}).list_nodes()) == []

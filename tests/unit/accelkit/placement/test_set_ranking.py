@@ -1,0 +1,176 @@
+"""Which set of cards is connected best: the search over all sets against a plain one, and the one for many cards."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import PAIRS, QUADS, SWITCHED, connect, draw_rows, draw_tree
+
+from accelkit.placement.topology.exchange import seek_set
+from accelkit.placement.topology.links import CardLinks, restrict
+from accelkit.placement.topology.ranking import count_steps, rank_sets
+from accelkit.placement.topology.wanted import Wanted, list_cards
+
+LINKS = st.sampled_from([0, 0, 1, 3, 5, 8, 16])
+
+
+def mask(cards):
+    return sum(1 << card for card in cards)
+
+
+@st.composite
+def machines(draw, most=7):
+    cards = draw(st.integers(1, most))
+    weights = [[0] * cards for _ in range(cards)]
+    for a, b in combinations(range(cards), 2):
+        weights[a][b] = weights[b][a] = draw(LINKS)
+    names = tuple(("",) * cards for _ in range(cards))
+    return CardLinks(tuple(map(tuple, weights)), names)
+
+
+@st.composite
+def wishes(draw, cards):
+    together = ()
+    if draw(st.booleans()):
+        apart = [pair for pair in combinations(range(cards), 2) if draw(st.integers(0, 4)) == 0]
+        all_cards = (1 << cards) - 1
+        together = tuple(
+            all_cards & ~mask(b for a, b in [*apart, *((b, a) for a, b in apart)] if a == c) for c in range(cards)
+        )
+    free = draw(st.integers(0, (1 << cards) - 1))
+    empty = draw(st.integers(0, (1 << cards) - 1))
+    required = free & draw(st.integers(0, (1 << cards) - 1)) & draw(st.integers(0, (1 << cards) - 1))
+    return Wanted(draw(st.integers(1, cards)), free, empty, required, together)
+
+
+def measure(links, chosen, empty):
+    """The weakest pair, the sum of all, and the sum of all pairs of the cards that stay empty."""
+    pairs = [links.weights[a][b] for a, b in combinations(chosen, 2)]
+    rest = [card for card in list_cards(empty) if card not in chosen]
+    return min(pairs, default=0), sum(pairs), sum(links.weights[a][b] for a, b in combinations(rest, 2))
+
+
+def is_possible(chosen, wanted):
+    apart = (wanted.together and not wanted.together[a] >> b & 1 for a, b in combinations(chosen, 2))
+    return set(chosen) >= set(list_cards(wanted.required)) and not any(apart)
+
+
+def list_plainly(links, wanted, ranks=()):
+    """All possible sets, one after the other, in the order that they should have."""
+    found = [each for each in combinations(list_cards(wanted.free), wanted.count) if is_possible(each, wanted)]
+    left = {each: sum(ranks[card] for card in each) if ranks else 0 for each in found}
+    return sorted(found, key=lambda each: (*(-value for value in measure(links, each, wanted.empty)), left[each], each))
+
+
+@given(st.data(), machines())
+def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
+    wanted = data.draw(wishes(len(links.weights)))
+    ranks = data.draw(
+        st.just(()) | st.lists(st.integers(0, 3), min_size=len(links.weights), max_size=len(links.weights))
+    )
+    assert list(rank_sets(links, wanted, ranks)) == list_plainly(links, wanted, ranks)
+
+
+@given(st.data(), machines())
+def test_a_card_by_another_number_changes_nothing_but_the_number(data, links):
+    wanted = data.draw(wishes(len(links.weights)))
+    order = tuple(data.draw(st.permutations(range(len(links.weights)))))
+    places = {card: place for place, card in enumerate(order)}
+
+    def move(cards):
+        return mask(places[card] for card in list_cards(cards))
+
+    together = tuple(move(wanted.together[card]) for card in order) if wanted.together else ()
+    moved = Wanted(wanted.count, move(wanted.free), move(wanted.empty), move(wanted.required), together)
+    one, other = next(rank_sets(links, wanted), None), next(rank_sets(restrict(links, order), moved), None)
+    assert (one is None) == (other is None)
+    if one is not None:
+        named = tuple(sorted(order[place] for place in other))
+        assert measure(links, named, wanted.empty) == measure(links, one, wanted.empty)
+        assert is_possible(named, wanted)
+
+
+@given(st.data(), machines(most=10))
+def test_the_search_among_many_cards_finds_what_no_exchange_of_one_card_betters(data, links):
+    wanted = data.draw(wishes(len(links.weights)))
+    found = seek_set(links, wanted)
+    plainly = list_plainly(links, wanted)
+    if found is None:
+        # It may miss the few sets that are possible, and then says so.
+        assert not plainly or wanted.together or wanted.required.bit_count() > wanted.count
+        return
+    assert found in plainly
+    neighbours = [each for each in plainly if len(set(each) & set(found)) == len(found) - 1]
+    best = max((measure(links, each, wanted.empty) for each in neighbours), default=(0, 0, 0))
+    assert best <= measure(links, found, wanted.empty)
+
+
+@pytest.mark.parametrize(("count", "most"), [(2, 8), (4, 8), (8, 8), (12, 3)])
+def test_of_many_cards_the_linked_ones_are_found(count, most):
+    links = connect(draw_rows(24, lambda a, b: "D" if a // 8 == b // 8 else "H"))
+    # Each first card of eight is held, and the first eight are short of three.
+    free = mask(card for card in range(24) if card % 8 and card not in {1, 2})
+    chosen = next(rank_sets(links, Wanted(count, free, free)))
+    assert len(chosen) == count
+    weakest, _, _ = measure(links, chosen, free)
+    assert weakest >= (most if count <= 7 else 3)
+
+
+def test_few_free_cards_of_many_are_compared_in_all_sets():
+    links = connect(draw_rows(26, lambda a, b: "D" if abs(a - b) == 13 else "C"))
+    free = mask((3, 9, 15, 22, 24))
+    assert next(rank_sets(links, Wanted(2, free, free))) == (9, 22)
+    assert len(list(rank_sets(links, Wanted(2, free, free), range(26)))) == 10
+
+
+@pytest.mark.parametrize(
+    ("rows", "free", "count", "chosen"),
+    [
+        (QUADS, range(8), 4, (0, 1, 2, 3)),
+        (QUADS, range(1, 8), 4, (4, 5, 6, 7)),
+        (QUADS, range(1, 8), 2, (1, 2)),
+        (QUADS, (0, 1, 2, 4, 5, 6, 7), 3, (0, 1, 2)),
+        (QUADS, (1, 2, 3, 5, 6, 7), 4, (1, 2, 3, 5)),
+        (QUADS, (0, 4, 5, 6, 7), 1, (0,)),
+        (PAIRS, range(8), 2, (0, 1)),
+        (PAIRS, range(1, 8), 1, (1,)),
+        (PAIRS, range(1, 8), 2, (2, 3)),
+        (PAIRS, range(8), 3, (0, 1, 2)),
+        (draw_tree([2, 4]), range(6), 2, (0, 1)),
+        (draw_tree([4, 2]), range(6), 2, (4, 5)),
+        (SWITCHED, (2, 3, 5), 2, (2, 3)),
+    ],
+)
+def test_linked_cards_are_taken_and_larger_groups_left_whole(rows, free, count, chosen):
+    assert next(rank_sets(connect(rows), Wanted(count, mask(free), mask(free)))) == chosen
+
+
+def test_two_links_are_better_than_one():
+    links = [(a, b, "NVLink", 2 if b - a == 1 else 1) for a in range(4) for b in range(a + 1, 4)]
+    found = connect(draw_rows(4, lambda _a, _b: "D"), links)
+    assert next(rank_sets(found, Wanted(2, 0b1101, 0b1101))) == (2, 3)
+    assert found.describe((2, 3)) == {"2 NVLink": 1}
+
+
+def test_of_cards_that_are_alike_the_smaller_are_taken():
+    assert next(rank_sets(connect(SWITCHED), Wanted(2, 255, 255), [9, 9, 9, 5, 9, 9, 5, 9])) == (3, 6)
+    # The sum of what two inventories may say at most is no number of 64 bits.
+    assert next(rank_sets(connect(SWITCHED), Wanted(2, 15, 15), [2**63 - 1, 2**63 - 1, 2**62, 2**62, *[0] * 4])) == (
+        2,
+        3,
+    )
+
+
+def test_a_search_among_more_sets_is_more_steps_whatever_was_found_before():
+    links = connect(SWITCHED)
+    wanted = Wanted(4, 255, 255)
+    first = count_steps(links, wanted)
+    next(rank_sets(links, wanted))
+    assert count_steps(links, wanted) == first == 4
+    large = connect(draw_rows(16, lambda _a, _b: "W"))
+    assert count_steps(large, Wanted(8, 2**16 - 1, 2**16 - 1)) == 8 + 12870 // 256
+    huge = connect(draw_rows(26, lambda _a, _b: "W"))
+    assert count_steps(huge, Wanted(8, 2**26 - 1, 2**26 - 1)) == 8 + 26 * 26 * 8 // 256
