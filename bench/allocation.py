@@ -2,7 +2,7 @@
 
 Takes the folder with the lists from `--traces` or ACCELKIT_TRACES. Prints JSON: for each list and policy the mean over
 the seeds, the least and the most, and how far the mean is from the published one; how far `fragmentation` is above FGD
-as published; and its decision times.
+as published; its decision times; and for one list the curves of all policies, which bench/plots.py draws.
 
 With `--departures LOADS` tasks leave again, after the lifetimes of the list (of the default one where a list has none):
 for each list, load and policy the allocation by time, the pods that waited, and how long; how far `fragmentation` is
@@ -26,6 +26,7 @@ from accelkit.simulator.stays import draw_lifetimes
 from accelkit.simulator.trace import read_lifetimes, read_nodes, read_tasks
 from accelkit.simulator.turnover import Turnover, replay_turnover
 
+LISTS = "default,cpu100,gpushare40,gpushare80,gpuspec20,multigpu30"
 PUBLISHED = {"random": "Random", "bestfit": "BestFit", "fgd": "FGD"}
 AIM_OF_DIFFERENCE = 0.5
 AIM_ABOVE_FGD = 0.5
@@ -60,21 +61,33 @@ def summarize(replays: list[Replay], published: float | None) -> dict[str, objec
     return found
 
 
-def measure(folder: Path, policies: list[str], seeds: int) -> dict[str, object]:
+def average_curves(replays: list[Replay]) -> list[tuple[float, float]]:
+    """Return the means of curves whose points are at the same loads but for one task."""
+    points = zip(*(each.curve for each in replays), strict=False)
+    return [(round(mean(one for one, _ in each), 5), round(mean(two for _, two in each), 5)) for each in points]
+
+
+def find_lists(folder: Path, names: str) -> list[Path]:
+    return [folder / f"openb_pod_list_{name}.csv" for name in names.split(",")]
+
+
+def measure(folder: Path, lists_of: list[Path], policies: list[str], seeds: int) -> dict[str, object]:
     nodes, published = read_nodes(folder / "openb_node_list_gpu_node.csv"), read_published(folder)
-    lists, above, slowest = {}, {}, 0.0
-    for path in sorted(folder.glob("openb_pod_list_*.csv")):
+    lists, curves, above, slowest = {}, {}, {}, 0.0
+    for path in lists_of:
         tasks, found = read_tasks(path), {}
         for policy in policies:
             replays = [replay(nodes, tasks, policy, seed=42 + number, load=1.3) for number in range(seeds)]
             found[policy] = summarize(replays, published.get((path.stem, PUBLISHED.get(policy, ""))))
+            if path == lists_of[0]:
+                curves[policy] = average_curves(replays)
             if policy == "fragmentation":
                 allocated = mean(each.gpu_allocation_percent for each in replays)
                 above[path.stem] = Figure(round(allocated - published[path.stem, "FGD"], 3), 0.0, at_least=True)
                 slowest = max(slowest, *(each.decision_p99_ms for each in replays))
             print(path.stem, policy, found[policy], file=sys.stderr)
         lists[path.stem] = found
-    result: dict[str, object] = {"seeds": seeds, "lists": lists}
+    result: dict[str, object] = {"seeds": seeds, "lists": lists, "curves of": lists_of[0].stem, "policies": curves}
     if above:
         result["fragmentation above FGD as published"] = above
         of_all = mean(each.figure for each in above.values())
@@ -95,12 +108,12 @@ def summarize_turnovers(turnovers: list[Turnover]) -> dict[str, float]:
 
 
 def measure_departures(
-    folder: Path, policies: list[str], seeds: int, loads: list[float], arrivals: int
+    folder: Path, lists_of: list[Path], policies: list[str], seeds: int, *, loads: list[float], arrivals: int
 ) -> dict[str, object]:
     nodes = read_nodes(folder / "openb_node_list_gpu_node.csv")
     lists: dict[str, object] = {}
     above: dict[str, Figure] = {}
-    for path in sorted(folder.glob("openb_pod_list_*.csv")):
+    for path in lists_of:
         tasks = read_tasks(path)
         lifetimes = read_or_draw_lifetimes(path, len(tasks))
         for load in loads:
@@ -124,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=os.environ.get("ACCELKIT_TRACES"))
     parser.add_argument("--policies", default="random,bestfit,fgd,binpack,fragmentation")
+    parser.add_argument("--lists", default=LISTS, help="names after openb_pod_list_; the curves are of the first")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--departures", metavar="LOADS", help="have tasks leave; loads, as 0.8,0.95,1.1")
     parser.add_argument("--arrivals", type=int, default=5000, help="with --departures: how many come")
@@ -132,11 +146,12 @@ def main() -> None:
         print("allocation: skipped, since neither --traces nor ACCELKIT_TRACES names the lists", file=sys.stderr)
         return
     folder, policies = Path(options.traces) / "openb", options.policies.split(",")
+    lists = find_lists(folder, options.lists)
     if options.departures:
         loads = [float(load) for load in options.departures.split(",")]
-        report(measure_departures(folder, policies, options.seeds, loads, options.arrivals))
+        report(measure_departures(folder, lists, policies, options.seeds, loads=loads, arrivals=options.arrivals))
     else:
-        report(measure(folder, policies, options.seeds))
+        report(measure(folder, lists, policies, options.seeds))
 
 
 if __name__ == "__main__":
