@@ -1,7 +1,7 @@
 """Whether `fragmentation` allocates no less than FGD and BestFit on lists that it was not made for.
 
-Each variant is drawn from the lists of openb: tasks with other frequencies, with other shares, with more or less CPU and
-memory beside them, on other models; on nodes of other frequencies and of larger or smaller hosts. Prints JSON: for each
+Each variant is drawn from the lists of openb: tasks with other frequencies, other shares, and more or less CPU and
+memory beside them; on nodes of other frequencies and of larger or smaller hosts. Prints JSON: for each
 variant what each policy allocates, and how far `fragmentation` is above the best of the others; the least and the mean
 of that. The folder with the lists is `--traces` or ACCELKIT_TRACES.
 """
