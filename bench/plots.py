@@ -6,8 +6,7 @@ RESULTS is the folder that `make bench` fills, OUT gets a file for each of these
     filter.json      latency.svg: filter and prioritize together, against the number of nodes, by policy
     scheduler.json   pods-per-second.svg: each round of each way, with their medians
 
-allocation.json is {"policies": {NAME: [[arrived, allocated], ...]}}, both as fractions of all cards. `make bench` does
-not write it.
+Of allocation.json, {"policies": {NAME: [[arrived, allocated], ...]}} is drawn, both as fractions of all cards.
 
 matplotlib draws. It is among the tools of this checkout (`make .venv/dev`), and no dependency of accelkit:
 `pip install matplotlib` anywhere else.
@@ -36,7 +35,9 @@ def draw_allocation(axes: Axes, results: Results) -> None:
     axes.plot([0, 1, max(1.0, most)], [0, 1, 1], color="grey", linestyle="--", linewidth=0.8, label="all that fits")
     for name, points in curves.items():
         axes.plot([each[0] for each in points], [each[1] for each in points], label=name)
-    axes.set(xlabel="load that has arrived, of all cards", ylabel="allocated, of all cards")
+    # Before the first refusals all policies are one line.
+    axes.set(xlabel="load that has arrived, of all cards", ylabel="allocated, of all cards", xlim=(0.7, None))
+    axes.set_ylim(0.7, 1.01)
     axes.legend()
 
 

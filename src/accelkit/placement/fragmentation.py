@@ -63,7 +63,10 @@ class Columns(NamedTuple):
 
 
 class _Levels(NamedTuple):
-    """What cards are to each amount that some type asks for: float32 by row (and card) and amount."""
+    """What cards are to each amount that some type asks for: float32 by amount, (card,) and row.
+
+    Rows come last, here and below: there are many, so each step is one long loop.
+    """
 
     cards: Floats  # with room for one task
     tasks: Floats  # that fit one after the other
@@ -92,38 +95,42 @@ class _Types:
         self._by_host = _invert([task.host_bytes for task, _ in mix])
 
     def count_levels(self, free: Ints, capacity: Ints, empty: Flags) -> _Levels:
-        """Return what cards are to each amount; all arguments by row (and card)."""
-        share = np.maximum(self.amounts, 1.0)
-        left = np.maximum(free, 0).astype(np.float64)[..., None]
+        """Return what cards are to each amount; all arguments by (card and) row."""
+        share = np.maximum(self.amounts, 1.0).reshape(-1, *(1 for _ in free.shape))
+        left = np.maximum(free, 0).astype(np.float64)
         # Exact, since bytes of a card and their quotients are far from what a double cannot tell apart.
         tasks = np.floor(left / share).astype(np.float32)
         cards = (tasks > 0).astype(np.float32)
-        size = np.maximum(capacity, 1).astype(np.float32)[..., None]
+        size = np.maximum(capacity, 1).astype(np.float32)
         filled = tasks * (share.astype(np.float32) / size)
         rest = cards * (left.astype(np.float32) / size)
         if len(share) and not self.amounts[0]:
             # Amount 0 are whole cards: each serves one task, and serves it wholly.
             for each in (tasks, cards, filled, rest):
-                each[..., 0] = empty
+                each[0] = empty
         return _Levels(cards, tasks, filled, rest)
 
     def measure(self, levels: _Levels, cpu: Doubles, host: Doubles) -> Floats:
-        """Return what each row has for each type, in cards."""
-        level, several = self._level, self._needed > 1
-        tasks = np.where(several, levels.cards[:, level] / self._needed, levels.tasks[:, level])
-        filled = np.where(several, levels.free[:, level], levels.filled[:, level])
-        fits = levels.cards[:, level] >= self._needed
-        in_tasks = np.float32(_FILLED) * filled * fits
-        beside = np.float32(1 - _FILLED) * levels.free[:, level] * fits
+        """Return what each row has for each type, in cards, by row and type."""
+        level, several, needed = self._level, self._needed > 1, self._needed[:, None]
+        cards, free = levels.cards[level], levels.free[level]
+        tasks, filled = levels.tasks[level], levels.filled[level]
+        tasks[several], filled[several] = cards[several] / needed[several], free[several]
+        np.maximum(tasks, 1e-6, out=tasks)
+        fits = cards >= needed
+        filled *= np.float32(_FILLED)
+        filled *= fits
+        free *= np.float32(1 - _FILLED)
+        free *= fits
         # From here on by type: how many tasks the host carries, and so which part of those that the cards take.
-        carried: Floats = cpu.astype(np.float32)[:, None] * self._by_cpu
-        np.minimum(carried, host.astype(np.float32)[:, None] * self._by_host, out=carried)
-        usable: Floats = np.divide(carried, np.maximum(tasks, 1e-6)[:, self._size], dtype=np.float32)
+        carried: Floats = self._by_cpu[:, None] * cpu.astype(np.float32)
+        np.minimum(carried, self._by_host[:, None] * host.astype(np.float32), out=carried)
+        usable: Floats = carried / tasks[self._size]
         np.minimum(usable, np.float32(1.0), out=usable)
-        usable *= in_tasks[:, self._size]
-        usable += beside[:, self._size]
+        usable *= filled[self._size]
+        usable += free[self._size]
         usable *= carried >= 1 - _ROUNDING
-        return usable
+        return usable.T.copy()
 
 
 class Usability:
@@ -139,7 +146,7 @@ class Usability:
     def learn(self, mix: Sequence[tuple[TaskType, float]], columns: Columns) -> None:
         """Take a new mix, and measure every row."""
         types = self._types = _Types(mix)
-        self._levels = types.count_levels(columns.free, columns.capacity, columns.empty).sum_cards()
+        self._levels = types.count_levels(*_list_by_card(columns)).sum_cards()
         usable = types.measure(self._levels, columns.cpu, columns.host_bytes)
         sizes = columns.capacity[columns.capacity > 0]
         typical = float(sizes.mean()) if len(sizes) else 1.0
@@ -161,9 +168,9 @@ class Usability:
         """
         if len(rows) and (most := int(rows.max()) + 1) > len(self._worth):
             self._grow(max(most, 2 * len(self._worth)) - len(self._worth))
-        levels = self._types.count_levels(columns.free, columns.capacity, columns.empty).sum_cards()
+        levels = self._types.count_levels(*_list_by_card(columns)).sum_cards()
         for kept, new in zip(self._levels, levels, strict=True):
-            kept[rows] = new
+            kept[:, rows] = new
         self._worth[rows] = self._types.measure(levels, columns.cpu, columns.host_bytes) @ self._weights
 
     def measure_losses(self, task: TaskType, rows: Ints, columns: Columns) -> Doubles:
@@ -177,14 +184,17 @@ class Usability:
             columns: these rows alone.
         """
         cpu, host = columns.cpu - task.cpu_milli, columns.host_bytes - task.host_bytes
-        levels = [each[rows] for each in self._levels]
+        levels = [each.take(rows, axis=1) for each in self._levels]
         index, taken = np.arange(len(rows)), np.zeros(len(rows))
         for place in _find_tightest(columns, task):
             free, capacity = columns.free[index, place], columns.capacity[index, place]
             before = self._types.count_levels(free, capacity, columns.empty[index, place])
             left = np.zeros_like(free) if task.whole else free - task.memory_bytes
-            after = self._types.count_levels(left, capacity, np.zeros(len(rows), dtype=np.bool_))
-            levels = [level + new - old for level, old, new in zip(levels, before, after, strict=True)]
+            if not task.whole:
+                # Of a whole card nothing is left.
+                after = self._types.count_levels(left, capacity, np.zeros(len(rows), dtype=np.bool_))
+                levels = [level + new for level, new in zip(levels, after, strict=True)]
+            levels = [level - old for level, old in zip(levels, before, strict=True)]
             taken += (free - left) / np.maximum(capacity, 1)
         worth = self._types.measure(_Levels(*levels), cpu, host) @ self._weights
         # How much of everything is left, each as a part of what the largest node has.
@@ -197,8 +207,14 @@ class Usability:
 
     def _grow(self, more: int) -> None:
         self._worth = np.concatenate([self._worth, np.zeros(more, dtype=np.float32)])
-        kept = ((each, np.zeros((more, each.shape[1]), dtype=np.float32)) for each in self._levels)
-        self._levels = _Levels(*map(np.concatenate, kept))
+        kept = (np.pad(each, ((0, 0), (0, more))) for each in self._levels)
+        self._levels = _Levels(*kept)
+
+
+def _list_by_card(columns: Columns) -> tuple[Ints, Ints, Flags]:
+    """Return free bytes, capacity and emptiness by card and row."""
+    free, capacity = (np.ascontiguousarray(each.T) for each in (columns.free, columns.capacity))
+    return free, capacity, np.ascontiguousarray(columns.empty.T)
 
 
 def _invert(amounts: Sequence[int]) -> Floats:

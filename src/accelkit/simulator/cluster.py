@@ -24,7 +24,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class Cluster:
-    """Nodes with cards and hosts; tasks that were placed stay.
+    """Nodes with cards and hosts; tasks that were placed stay until they are removed.
 
     Attributes:
         ledger: the nodes by their rows, which are in the trace's order.
@@ -60,16 +60,25 @@ class Cluster:
             self._allowed[task.models] = np.isin(self._models, sorted(task.models)) if task.models else every
         return self._allowed[task.models]
 
-    def place(self, task: Task, row: int, policy: Policy) -> None:
-        """Put a task on a node that it fits; the ledger chooses the cards, as at a bind."""
+    def place(self, task: Task, row: int, policy: Policy) -> str:
+        """Put a task on a node that it fits, and return its UID; the ledger chooses the cards, as at a bind."""
         self._placed += 1
+        ref = PodRef("trace", f"task-{self._placed}", str(self._placed))
         if task.cards:
-            ref = PodRef("trace", f"task-{self._placed}", str(self._placed))
             self.ledger.reserve(ref, self._names[row], make_request(task), policy)
             self.ledger.accept(ref.uid)
             self.used_milli += task.demand_milli
         self._cpu[row] -= task.cpu_milli
         self._host[row] -= task.memory_mib
+        self._note_host(row)
+        return ref.uid
+
+    def remove(self, uid: str, task: Task, row: int) -> None:
+        """Have a task leave the node on which it was placed."""
+        if self.ledger.release(uid):
+            self.used_milli -= task.demand_milli
+        self._cpu[row] += task.cpu_milli
+        self._host[row] += task.memory_mib
         self._note_host(row)
 
     def measure_host(self, rows: Rows) -> tuple[Rows, Rows]:

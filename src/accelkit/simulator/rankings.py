@@ -25,11 +25,21 @@ Costs = npt.NDArray[np.float64]
 class Ranking(Protocol):
     """One policy at work."""
 
+    def note(self, task: Task) -> None:
+        """Take note of a task that has come, whether it fits or not."""
+
     def rank(self, task: Task, rows: Rows) -> Costs:
         """Return the cost of each of these rows, all of which the task fits."""
 
 
-class _Random:
+class _Heedless:
+    """A policy that learns nothing."""
+
+    def note(self, task: Task) -> None:
+        """Take no note."""
+
+
+class _Random(_Heedless):
     def __init__(self, random: Random) -> None:
         self._generator = np.random.default_rng(random.getrandbits(64))
 
@@ -37,7 +47,7 @@ class _Random:
         return self._generator.random(len(rows))
 
 
-class _BestFit:
+class _BestFit(_Heedless):
     """The node with least left of CPU and cards together, each as a part of what the largest node has."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -53,7 +63,7 @@ class _BestFit:
         return left
 
 
-class _UsedFraction:
+class _UsedFraction(_Heedless):
     """Our `binpack` and `spread`, which look at the cards alone."""
 
     def __init__(self, cluster: Cluster, sign: float) -> None:
@@ -68,10 +78,19 @@ class _Fragmentation:
         self._mix = TaskMix()
         self._costs = FragmentationCosts(cluster.ledger.table, self._mix)
 
+    def note(self, task: Task) -> None:
+        self._mix.observe(make_type(task))
+
     def rank(self, task: Task, rows: Rows) -> Costs:
-        kind = make_type(task)
-        self._mix.observe(kind)
-        return self._costs.measure(kind, rows)
+        return self._costs.measure(make_type(task), rows)
+
+
+class _Fgd(_Heedless):
+    def __init__(self, cluster: Cluster, tasks: Sequence[Task]) -> None:
+        self._costs = FgdCosts(cluster, tasks)
+
+    def rank(self, task: Task, rows: Rows) -> Costs:
+        return self._costs.rank(task, rows)
 
 
 _MAKERS: Final[dict[str, Callable[[Cluster, Sequence[Task], Random], Ranking]]] = {
@@ -80,7 +99,7 @@ _MAKERS: Final[dict[str, Callable[[Cluster, Sequence[Task], Random], Ranking]]] 
     "fragmentation": lambda cluster, _tasks, _random: _Fragmentation(cluster),
     "random": lambda _cluster, _tasks, random: _Random(random),
     "bestfit": lambda cluster, _tasks, _random: _BestFit(cluster),
-    "fgd": lambda cluster, tasks, _random: FgdCosts(cluster, tasks),
+    "fgd": lambda cluster, tasks, _random: _Fgd(cluster, tasks),
 }
 RANKINGS: Final = tuple(_MAKERS)
 

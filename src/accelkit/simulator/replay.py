@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from accelkit.errors import ConfigurationError
-from accelkit.ledger.table import FITS
-from accelkit.simulator.cluster import Cluster, Rows, make_request
-from accelkit.simulator.rankings import find_card_policy, make_ranking
+from accelkit.simulator.cluster import Cluster
+from accelkit.simulator.decisions import Decisions
+from accelkit.simulator.rankings import make_ranking
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.workload import make_arrivals
 
@@ -62,28 +60,19 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
     Raises:
         ConfigurationError: the load is no load.
     """
-    if not 0 < load <= _MOST_LOAD:
-        raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="give a part of all cards: 1.3")
+    check_load(load)
     random = Random(seed)  # noqa: S311 - a workload is no secret
     cluster = Cluster(nodes)
     arrivals = make_arrivals(tasks, cluster.cards, load, random)
-    ranking = make_ranking(policy, cluster, tasks, random)
-    card_policy, taken = find_card_policy(policy), list[float]()
+    decisions = Decisions(cluster, policy, make_ranking(policy, cluster, tasks, random))
     arrived, placed, curve = 0, 0, [(0.0, 0.0)]
     total = cluster.cards * WHOLE_MILLI
     for task in arrivals:
-        started = time.perf_counter()
-        rows = _find_rows(cluster, task)
-        if len(rows):
-            # The first of equals: nodes are in the trace's order.
-            cluster.place(task, int(rows[np.argmin(ranking.rank(task, rows))]), card_policy)
-            placed += 1
-        if task.cards:
-            taken.append(time.perf_counter() - started)
+        placed += decisions.decide(task) is not None
         arrived += task.demand_milli
         if arrived >= len(curve) * load * total / _POINTS:
             curve.append((round(arrived / total, 5), round(cluster.used_milli / total, 5)))
-    seconds = np.array(taken)
+    times = decisions.measure_times()
     return Replay(
         policy=policy,
         seed=seed,
@@ -95,14 +84,18 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
         refused=len(arrivals) - placed,
         gpu_allocation_percent=round(100 * cluster.used_milli / total, 3),
         gpu_arrived_percent=round(100 * arrived / total, 3),
-        decisions_per_second=round(len(seconds) / float(seconds.sum()), 1),
-        decision_p50_ms=round(1000 * float(np.percentile(seconds, 50)), 4),
-        decision_p99_ms=round(1000 * float(np.percentile(seconds, 99)), 4),
+        decisions_per_second=times.per_second,
+        decision_p50_ms=times.p50_ms,
+        decision_p99_ms=times.p99_ms,
         curve=tuple(curve),
     )
 
 
-def _find_rows(cluster: Cluster, task: Task) -> Rows:
-    """Return the rows that a task fits: what the extender does for a pod, with rows in place of names."""
-    rows, table = cluster.find_rows(task), cluster.ledger.table
-    return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows
+def check_load(load: float) -> None:
+    """Refuse what is no load.
+
+    Raises:
+        ConfigurationError: it is not above 0, or too much.
+    """
+    if not 0 < load <= _MOST_LOAD:
+        raise ConfigurationError(f"a load of {load:g} cannot be replayed", next_step="give a part of all cards: 1.3")

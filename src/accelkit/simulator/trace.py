@@ -16,6 +16,7 @@ from accelkit.model.request import MAX_CARDS
 WHOLE_MILLI: Final = 1000
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _TASK_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_TIME_COLUMNS: Final = ("creation_time", "deletion_time")
 _MOST: Final = 2**40
 
 
@@ -80,6 +81,23 @@ def read_tasks(path: Path) -> list[Task]:
     return tasks
 
 
+def read_lifetimes(path: Path) -> list[int]:
+    """Read how long each task was there, in seconds.
+
+    Raises:
+        ConfigurationError: the file cannot be read or lacks a column, a time is wrong, or there is no task.
+    """
+    lifetimes = []
+    for where, row in _read_rows(path, _TIME_COLUMNS, "--lifetimes takes a list that has them"):
+        created, deleted = (_read_number(where, row, key) for key in _TIME_COLUMNS)
+        if deleted < created:
+            raise ConfigurationError(f"{where}: the task is deleted before it is created")
+        lifetimes.append(deleted - created)
+    if not lifetimes:
+        raise ConfigurationError(f"{path} has no task", next_step="give a list of tasks with their times")
+    return lifetimes
+
+
 def _read_task(where: str, row: dict[str, str]) -> Task:
     cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
@@ -92,16 +110,15 @@ def _read_task(where: str, row: dict[str, str]) -> Task:
     return Task(cpu, memory, cards, share, models)
 
 
-def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+def _read_rows(
+    path: Path, columns: tuple[str, ...], elsewhere: str = "see https://github.com/alibaba/clusterdata for the form"
+) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             missing = [each for each in columns if each not in (reader.fieldnames or ())]
             if missing:
-                raise ConfigurationError(
-                    f"{path} has no column {', '.join(missing)}",
-                    next_step="see https://github.com/alibaba/clusterdata for the form of openb's lists",
-                )
+                raise ConfigurationError(f"{path} has no column {', '.join(missing)}", next_step=elsewhere)
             for row in reader:
                 where = f"{path}, line {reader.line_num}"
                 if any(row.get(each) is None for each in columns):

@@ -77,7 +77,7 @@ def test_fragmentation_keeps_whole_cards_and_fills_what_is_begun():
     cluster.place(HALF, 1, "binpack")
     ranking = make_ranking("fragmentation", cluster, [HALF, WHOLE], drawn(1))
     for task in (WHOLE, HALF, WHOLE, HALF):
-        ranking.rank(task, cluster.find_rows(task))
+        ranking.note(task)
     costs = ranking.rank(HALF, cluster.find_rows(HALF))
     assert costs.argmin() == 1
 

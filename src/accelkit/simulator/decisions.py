@@ -1,0 +1,70 @@
+"""What an extender does for each pod, in a replay: filter, rank, reserve; and how long each of that took."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from accelkit.ledger.table import FITS
+from accelkit.simulator.cluster import Cluster, Rows, make_request
+from accelkit.simulator.rankings import Ranking, find_card_policy
+from accelkit.simulator.trace import Task
+
+
+class Times(NamedTuple):
+    """Of the decisions for tasks that ask for cards."""
+
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+
+
+class Placed(NamedTuple):
+    """Where a task went."""
+
+    uid: str
+    row: int
+
+
+class Decisions:
+    """Decides for one task after the other, by one policy.
+
+    Args:
+        cluster: where tasks go.
+        policy: its name.
+        ranking: the same at work.
+    """
+
+    def __init__(self, cluster: Cluster, policy: str, ranking: Ranking) -> None:
+        self._cluster, self._ranking = cluster, ranking
+        self._card_policy = find_card_policy(policy)
+        self._taken: list[float] = []
+
+    def decide(self, task: Task) -> Placed | None:
+        """Place a task on the node of least cost; None where it fits nowhere."""
+        started = time.perf_counter()
+        self._ranking.note(task)
+        rows, placed = self._find_rows(task), None
+        if len(rows):
+            # The first of equals: nodes are in the trace's order.
+            placed = self.place(task, int(rows[np.argmin(self._ranking.rank(task, rows))]))
+        if task.cards:
+            self._taken.append(time.perf_counter() - started)
+        return placed
+
+    def place(self, task: Task, row: int) -> Placed:
+        """Place a task on the only node that it fits."""
+        return Placed(self._cluster.place(task, row, self._card_policy), row)
+
+    def measure_times(self) -> Times:
+        """Return how long the decisions took so far."""
+        seconds = np.array(self._taken or [0.0])
+        p50, p99 = (round(1000 * float(np.percentile(seconds, part)), 4) for part in (50, 99))
+        return Times(round(len(self._taken) / max(1e-9, float(seconds.sum())), 1), p50, p99)
+
+    def _find_rows(self, task: Task) -> Rows:
+        """Return the rows that a task fits: what the extender does for a pod, with rows in place of names."""
+        rows, table = self._cluster.find_rows(task), self._cluster.ledger.table
+        return rows[table.judge(make_request(task), rows) == FITS] if task.cards else rows

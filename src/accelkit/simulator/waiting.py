@@ -1,0 +1,77 @@
+"""Keeps the tasks that fit nowhere, in the order in which they came, until a departure lets one in.
+
+As in kube-scheduler's queue, what waits is tried again when a pod leaves, the oldest first, and who does not fit lets
+others pass. A departure changes one node, and nobody who waits fits another one, so that is where they are tried.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from accelkit.simulator.cluster import Cluster, make_type
+from accelkit.simulator.stays import Stay
+from accelkit.simulator.trace import Task
+
+_NOBODY: Final = np.iinfo(np.int64).max
+
+
+class WaitingTasks:
+    """Those that wait, by what they ask for.
+
+    Args:
+        cluster: where they want to go.
+        tasks: all that may come.
+    """
+
+    def __init__(self, cluster: Cluster, tasks: Iterable[Task]) -> None:
+        self._cluster = cluster
+        self._kinds = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
+        self._queues: list[deque[tuple[int, Stay]]] = [deque() for _ in self._kinds]
+        # The number of the oldest of each kind.
+        self._oldest = np.full(len(self._kinds), _NOBODY, dtype=np.int64)
+        amounts = [[each.cpu_milli, each.memory_mib] for each in self._kinds]
+        self._host = np.array(amounts, dtype=np.int64).reshape(-1, 2)
+        types = [make_type(task) for task in self._kinds]
+        # Of a card that is shared, a task takes one; whole cards are empty ones.
+        self._share = np.array([each.memory_bytes for each in types], dtype=np.int64)
+        self._whole = np.array([each.cards if each.whole else 0 for each in types], dtype=np.int64)
+        self._allowed = np.array([cluster.allows(task) for task in self._kinds]).T
+        self._put = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, stay: Stay) -> None:
+        """Have a task wait that fits nowhere."""
+        kind = self._kinds[stay.task]
+        if not self._queues[kind]:
+            self._oldest[kind] = self._put
+        self._queues[kind].append((self._put, stay))
+        self._put += 1
+        self._count += 1
+
+    def list_all(self) -> Iterator[Stay]:
+        """Yield all that wait."""
+        return (stay for queue in self._queues for _, stay in queue)
+
+    def take_fitting(self, row: int) -> Stay | None:
+        """Take out the oldest task that fits a row; None where there is none."""
+        if not self._count:
+            return None
+        (cpu,), (host,) = self._cluster.measure_host(np.array([row]))
+        columns = self._cluster.ledger.table.get_columns().take(np.array([row]))
+        fits = (self._oldest < _NOBODY) & self._allowed[row] & (self._host <= (cpu, host)).all(axis=1)
+        fits &= (self._share <= max(0, columns.free.max())) & (self._whole <= columns.empty.sum())
+        if not fits.any():
+            return None
+        kind = int(np.argmin(np.where(fits, self._oldest, _NOBODY)))
+        queue = self._queues[kind]
+        _, stay = queue.popleft()
+        self._oldest[kind] = queue[0][0] if queue else _NOBODY
+        self._count -= 1
+        return stay
