@@ -28,7 +28,7 @@ from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.labelled_nodes.labels import list_disabled_cards
-from accelkit.vendors.labelled_nodes.offer import NodeOffer, add_amounts, build_inventory, read_offer
+from accelkit.vendors.labelled_nodes.offer import NodeOffer, add_offer, build_inventory, read_offer
 from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ class LedgerFeed:
             if seen.text is None:
                 inventory = build_inventory(seen.offer, self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
             else:
-                inventory = add_amounts(decode_inventory(seen.text), seen.offer)
+                inventory = add_offer(decode_inventory(seen.text), seen.offer)
             return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, self._withheld_cards(node)))
         except InventoryError as exc:
             self._unknown.report(node, f"inventory of node {node} is unknown: {exc}")

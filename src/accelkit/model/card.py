@@ -53,6 +53,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         cordoned: taken out of placement by somebody, whatever its health.
         fault: what took it out of placement until it is mended, for the agent to remember; empty for nothing.
         enforcement: what keeps shares of this card within their memory (`mps`, `dmem`); empty where they are advisory.
+        preferred: to be taken before the other cards of its node, where it fits; a label of the node says so.
         amounts: what it has of resources that are numbers and nothing else; its node's status says it, not its agent.
     """
 
@@ -75,6 +76,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     enforcement: str = ""
     fault: str = ""
     amounts: Amounts = ()
+    preferred: bool = False
 
     @property
     def placeable(self) -> bool:

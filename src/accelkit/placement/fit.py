@@ -278,7 +278,10 @@ class _Search:
         policy = self._policy_of(container)
         if isinstance(policy, PluggedPolicy):
             return policy.order_cards(fitting, self._states, self._tallies, container)
-        return sorted(fitting, key=lambda i: rank_card(policy, self._rank_bytes(container, i), i))
+        return sorted(
+            fitting,
+            key=lambda i: (not self._states[i].card.preferred, rank_card(policy, self._rank_bytes(container, i), i)),
+        )
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
         # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -98,7 +98,10 @@ class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pod annotations that bound the choice of cards: lists of card names, and of containers that share one card."""
+    """Pod annotations that bound the choice of cards: lists of card names, and of containers that share one card.
+
+    One that is not read is empty.
+    """
 
     allow: str
     deny: str
@@ -169,6 +172,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         pod_rules: annotations that bound the choice of cards.
         groups: an annotation with nested groups of cards; None where it has none.
         card_labels: labels of nodes from which cards are read where no agent of ours tells of them; None for none.
+        preferred_card: how labels of nodes end whose value names the card that is taken first.
         disabled_cards: what stands before a card's name in labels of nodes that take it out of placement.
         unhealthy_cards: where it lists the bad cards of nodes; None where it does not.
         extender_path: the path below which its extender answered; empty for none.
@@ -189,6 +193,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: GroupNames | None = None
     card_labels: CardLabels | None = None
     disabled_cards: str = ""
+    preferred_card: str = ""
     unhealthy_cards: UnhealthyCards | None = None
     extender_path: str = ""
     inspect: InspectFormat | None = None
@@ -211,6 +216,13 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bounds = (rules.allow, rules.deny, rules.same_card) if rules else ()
         groups = (self.groups.annotation,) if self.groups else ()
         return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds, *groups))
+
+    def without(self, annotations: Collection[str]) -> Dialect:
+        """Return the dialect without the rules of pods in these annotations."""
+        if (rules := self.pod_rules) is None or not annotations:
+            return self
+        kept = {name: "" if key in annotations else key for name, key in msgspec.structs.asdict(rules).items()}
+        return msgspec.structs.replace(self, pod_rules=PodRules(**kept))
 
     def format_misfit(self, misfit: Misfit) -> str:
         """Return the sentence a user reads for a misfit; what users wrote is shortened, since each node repeats it."""

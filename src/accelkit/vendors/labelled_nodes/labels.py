@@ -62,6 +62,12 @@ def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) 
     return frozenset(found)
 
 
+def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:
+    """Return the name of the card that a label of a node prefers, as `card3`; empty where none does."""
+    suffix = dialect.preferred_card
+    return next((value for key, value in sorted(labels.items()) if suffix and key.endswith(suffix)), "")
+
+
 def _find_group(labels: Mapping[str, str], key: str, name: str) -> set[str]:
     """Return the names of the cards of one PCI group with a card; the groups are written `0.1_2.3`."""
     groups = ({f"card{number}" for number in group.split(".")} for group in join_label(labels, key).split("_"))

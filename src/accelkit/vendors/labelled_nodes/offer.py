@@ -18,7 +18,7 @@ from accelkit.model.pod import Node
 from accelkit.model.units import MAX_AMOUNT, parse_quantity
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
-from accelkit.vendors.labelled_nodes.labels import read_card_numbers
+from accelkit.vendors.labelled_nodes.labels import find_preferred_card, read_card_numbers
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -31,6 +31,7 @@ class NodeOffer(msgspec.Struct, frozen=True):
         numbers: theirs, by its labels; none where these say nothing.
         amounts: of all its cards together.
         memory_bytes: the same of memory; None where nothing says it.
+        preferred: name of the card that is taken first, as `card3`; empty for none.
         problem: why the labels cannot be read, as a sentence; empty where they can.
     """
 
@@ -38,6 +39,7 @@ class NodeOffer(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...] = ()
     amounts: Amounts = ()
     memory_bytes: int | None = None
+    preferred: str = ""
     problem: str = ""
 
 
@@ -57,12 +59,14 @@ def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
     found |= {key: capacity[key] for key in found.keys() & set(ours) & capacity.keys()}
     amounts = {key: _read(text) for key, text in found.items() if names.is_amount(key)}
     memory = _read(found[names.bytes]) if names.bytes in found else None
+    labels = node.metadata.labels or _NO_LABELS
+    preferred = find_preferred_card(labels, dialect)
     numbers, problem = tuple[int, ...](), ""
     try:
-        numbers = read_card_numbers(node.metadata.labels or _NO_LABELS, dialect.card_labels)
+        numbers = read_card_numbers(labels, dialect.card_labels)
     except InventoryError as exc:
         problem = str(exc)
-    return NodeOffer(dialect.card_labels.vendor, numbers, build_amounts(amounts), memory, problem)
+    return NodeOffer(dialect.card_labels.vendor, numbers, build_amounts(amounts), memory, preferred, problem)
 
 
 def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
@@ -79,17 +83,20 @@ def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
         Card(f"card{number}", offer.vendor, "", memory_bytes, index=number, minor=number, memory_source="status")
         for number in offer.numbers
     )
-    return add_amounts(Inventory(unit_bytes, tuple(found)), offer)
+    return add_offer(Inventory(unit_bytes, tuple(found)), offer)
 
 
-def add_amounts(inventory: Inventory, offer: NodeOffer) -> Inventory:
-    """Return an inventory whose cards have their part of the node's amounts."""
+def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
+    """Return an inventory whose cards have their part of the node's amounts, and of which one may be preferred."""
     count = len(offer.numbers) or len(inventory.cards)
-    if not offer.amounts or not count:
+    if not (offer.amounts or offer.preferred) or not count:
         return inventory
     parts = ((name, amount // count) for name, amount in offer.amounts)
     each = tuple((name, part) for name, part in parts if part > 0)
-    cards = tuple(msgspec.structs.replace(card, amounts=each) for card in inventory.cards)
+    cards = tuple(
+        msgspec.structs.replace(card, amounts=each, preferred=f"card{card.number}" == offer.preferred)
+        for card in inventory.cards
+    )
     return msgspec.structs.replace(inventory, cards=cards)
 
 

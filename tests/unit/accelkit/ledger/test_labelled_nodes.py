@@ -1,4 +1,4 @@
-"""Nodes whose cards labels and status tell, and the amounts that pods take of them, from the API server to the ledger."""
+"""Nodes whose cards labels and status tell, and the amounts that pods take of them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ def test_the_cards_of_labels_follow_labels_status_and_agent():
 def test_pods_are_charged_by_their_limits_whatever_they_write():
     world = World()
     world.node(i915=20, foo=20)
-    lie = '{"version": 1, "containers": {"c": [{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}]}}'
+    share = '{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}'
+    lie = f'{{"version": 1, "containers": {{"c": [{share}]}}}}'
     world.feed.take_pod_event(
         "ADDED", world.read("a", node="n", annotations={"accelkit.io/assignment": lie}, i915=1, foo=9)
     )
