@@ -22,6 +22,7 @@ _COMMANDS = {
     "examples": "accelkit.examples.command:examples",
     "explain": "accelkit.inspection.explanation.command:explain",
     "extender": "accelkit.extender.command:extender",
+    "gas-extender": "accelkit.extender.gas.command:gas_extender",
     "host-files": "accelkit.node.host_files:host_files",
     "hardware-check": "accelkit.node.hardware_check.command:hardware_check",
     "inspect": "accelkit.inspection.command:inspect",

@@ -15,7 +15,7 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Holding, NodeEntry, Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.assignment import MOVING
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 
 _PLAIN = frozenset(map(str, range(1, 17)))
 

@@ -14,7 +14,8 @@ from fuzzing.values import GIB, LEAVES, NUMBERS, TEXTS, Json, Values
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, MOVING
 from accelkit.model.cordon import CORDON
 from accelkit.model.inventory import INVENTORY_ANNOTATION
-from accelkit.vendors.dialects import Dialect, GroupNames, list_dialect_names, load_dialect
+from accelkit.vendors.dialect import Dialect, GroupNames
+from accelkit.vendors.dialects import list_dialect_names, load_dialect
 from accelkit.vendors.requests import REQUEST_ANNOTATION
 
 CARDS: Final = tuple(f"GPU-{number}" for number in range(8))

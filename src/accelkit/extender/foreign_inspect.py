@@ -14,7 +14,8 @@ from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.model.card import Card
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.charges import Charge
-from accelkit.vendors.dialects import Dialect, list_own_dialect_names, load_dialects, load_own_dialect
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.dialects import list_own_dialect_names, load_dialects, load_own_dialect
 from accelkit.vendors.inspect_formats import InspectFormat
 
 Json = dict[str, Any]

@@ -67,6 +67,7 @@ class ExtenderOptions:
     certificates: Path | None = None
     container_limits: bool = False
     most_nodes: int = MOST_NODES
+    unread_annotations: frozenset[str] = frozenset()
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -92,7 +93,7 @@ class _Service:
     """The parts of one extender, wired together."""
 
     def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
-        dialects = load_dialects(options.dialects)
+        dialects = [each.without(options.unread_annotations) for each in load_dialects(options.dialects)]
         ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None

@@ -23,7 +23,7 @@ from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy, choose_policy
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 

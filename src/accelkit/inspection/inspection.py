@@ -18,12 +18,8 @@ from accelkit.model.card import Card, Health
 from accelkit.model.inventory import FormerUnit
 from accelkit.model.pod import Node, Pod, find_address
 from accelkit.placement.misfit import MisfitReason
-from accelkit.vendors.dialects import (
-    ADVERTISED_ANNOTATION,
-    Dialect,
-    list_served_dialects,
-    load_own_dialect,
-)
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_served_dialects, load_own_dialect
 
 INSPECTION_VERSION = 1
 

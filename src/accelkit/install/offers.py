@@ -9,7 +9,7 @@ from accelkit.install.owned_metadata import read_share_label
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import format_unit
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.profiles import is_plugin_resource, list_presence_labels
 
 

@@ -9,7 +9,8 @@ from typing import Final
 from accelkit.model.inventory import FREED_AT_ANNOTATION, INVENTORY_ANNOTATION
 from accelkit.model.label_record import LABELS_ANNOTATION, find_owned_labels
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, Dialect, list_dialect_names, load_dialect, load_own_dialect
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_dialect_names, load_dialect, load_own_dialect
 
 SHARE_LABEL: Final = "accelkit.io/share"
 TABLES: Final = ("capacity", "allocatable")

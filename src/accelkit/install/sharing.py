@@ -30,7 +30,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.model.inventory import INVENTORY_ANNOTATION
 from accelkit.model.pod import Node
-from accelkit.vendors.dialects import Dialect, load_own_dialect
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.dialects import load_own_dialect
 
 NATIVE: Final = load_own_dialect("native")
 

@@ -26,7 +26,9 @@ from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.reporting import OnceReporter
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.labelled_nodes.labels import list_disabled_cards
+from accelkit.vendors.labelled_nodes.offer import NodeOffer, add_offer, build_inventory, read_offer
 from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,14 @@ class Pending:
     task: TaskType | None = None
 
 
+class _Sight(msgspec.Struct, frozen=True):
+    """What was seen of a node: its inventory as written, None without one; the cards that are out; what else is."""
+
+    text: str | None
+    cordoned: frozenset[str]
+    offer: NodeOffer
+
+
 class LedgerFeed:
     """Keeps a ledger up to date with nodes and pods, and remembers the pods that wait.
 
@@ -71,7 +81,7 @@ class LedgerFeed:
         self._ledger = ledger
         self._dialects = dialects
         self._reader = PodReader(dialects)
-        self._inventories: dict[str, tuple[str, frozenset[str]]] = {}
+        self._inventories: dict[str, _Sight] = {}
         self._withheld: dict[str, frozenset[str]] = {}
         self._errors = OnceReporter(log, logging.ERROR)
         self._unknown = OnceReporter(log)
@@ -137,7 +147,7 @@ class LedgerFeed:
         else:
             del self._withheld[name]
         if (seen := self._inventories.get(name)) is not None:
-            self._ledger.put_node(name, self._read_inventory(name, seen[0]))
+            self._ledger.put_node(name, self._read_inventory(name, seen))
 
     def trim_pod(self, pod: Pod) -> None:
         """Take from a pod what is not read of it here."""
@@ -196,31 +206,33 @@ class LedgerFeed:
     def _put_inventory(self, node: Node) -> bool:
         """Take over a node's cards; False where nothing has changed."""
         name, text = node.metadata.name, node.find_annotation(INVENTORY_ANNOTATION)
-        if text is None:
+        offer = read_offer(node, self._dialects)
+        if text is None and not offer.numbers and not offer.problem:
             known = self._inventories.pop(name, None)
             self._ledger.put_node(name, None)
             return known is not None
-        if self._inventories.get(name) != (seen := (text, self._cordon(node))):
+        if self._inventories.get(name) != (seen := _Sight(text, self._cordon(node), offer)):
             self._inventories[name] = seen
-            self._ledger.put_node(name, self._read_inventory(name, text))
+            self._ledger.put_node(name, self._read_inventory(name, seen))
             return True
         return False
 
-    def _read_inventory(self, node: str, text: str) -> Inventory | InventoryError:
+    def _read_inventory(self, node: str, seen: _Sight) -> Inventory | InventoryError:
         try:
-            inventory = decode_inventory(text)
+            if seen.text is None:
+                inventory = build_inventory(seen.offer, self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
+            else:
+                inventory = add_offer(decode_inventory(seen.text), seen.offer)
             return msgspec.structs.replace(inventory, cards=apply_cordon(inventory.cards, self._withheld_cards(node)))
         except InventoryError as exc:
             self._unknown.report(node, f"inventory of node {node} is unknown: {exc}")
             return exc
 
     def _cordon(self, node: Node) -> frozenset[str]:
-        labels = node.metadata.labels or {}
-        prefixes = [dialect.disabled_cards for dialect in self._dialects if dialect.disabled_cards]
-        return read_cordon(node) | {key.partition(prefix)[2] for key in labels for prefix in prefixes if prefix in key}
+        return read_cordon(node) | list_disabled_cards(node.metadata.labels or {}, self._dialects)
 
     def _withheld_cards(self, name: str) -> frozenset[str]:
-        return self._inventories[name][1] | self._withheld.get(name, frozenset())
+        return self._inventories[name].cordoned | self._withheld.get(name, frozenset())
 
     def _put_pod(self, pod: Pod, stage: Stage = Stage.CONFIRMED) -> None:
         try:

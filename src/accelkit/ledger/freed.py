@@ -73,4 +73,5 @@ def _more(before: CardState | None, now: CardState) -> bool:
         or now.free_bytes > before.free_bytes
         or now.free_compute > before.free_compute
         or now.empty > before.empty
+        or any(amount > dict(before.free_amounts).get(name, 0) for name, amount in now.free_amounts)
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from accelkit.model.amounts import Amounts, add_amounts, take_off
 from accelkit.model.assignment import MOVING, Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
@@ -65,6 +66,14 @@ class UnassignedPod:
         return sum(container.compute for container in self.request.containers)
 
     @property
+    def amounts(self) -> Amounts:
+        """The most it can hold on one card of what is counted beside memory and compute."""
+        most: Amounts = ()
+        for container in self.request.containers:
+            most = add_amounts(most, tuple((name, amount * container.cards) for name, amount in container.amounts))
+        return most
+
+    @property
     def whole(self) -> bool:
         """Whether it may hold whole cards."""
         return any(container.whole for container in self.request.containers)
@@ -81,6 +90,7 @@ class CardUse:
     used_compute: int = 0
     holders: int = 0
     whole_holders: int = 0
+    used_amounts: Amounts = ()
 
     @property
     def whole(self) -> bool:
@@ -93,6 +103,7 @@ class CardUse:
         self.used_compute += sign * charge.compute
         self.holders += sign
         self.whole_holders += sign * charge.whole
+        self.used_amounts = add_amounts(self.used_amounts, charge.amounts, sign)
 
 
 @dataclass(slots=True)
@@ -169,7 +180,7 @@ class NodeEntry:
         if more:
             use = CardUse() if use is None else replace(use)
             for share in more:
-                use.add(Charge(share.memory_bytes, share.compute, share.whole), +1)
+                use.add(Charge(share.memory_bytes, share.compute, share.whole, share.amounts), +1)
         return use
 
     def copy_without(self, uids: Collection[str]) -> NodeEntry:
@@ -194,15 +205,19 @@ class NodeEntry:
 
 def _state(card: Card, use: CardUse | None, unassigned: Sequence[UnassignedPod]) -> CardState:
     if use is None and not unassigned:
-        return CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True)
+        return CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True, free_amounts=card.amounts)
     taken = any(pod.whole for pod in unassigned) if use is None else use.whole
     if taken:
         return CardState(card, 0, 0, empty=False)
     held = use or CardUse()
     unassigned_bytes = sum(pod.memory_bytes for pod in unassigned)
+    free_amounts = take_off(card.amounts, held.used_amounts)
+    for pod in unassigned if free_amounts else ():
+        free_amounts = take_off(free_amounts, pod.amounts)
     return CardState(
         card,
         card.capacity_bytes - held.used_bytes - unassigned_bytes,
         WHOLE_COMPUTE - held.used_compute - sum(pod.compute for pod in unassigned),
         empty=False,
+        free_amounts=free_amounts,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from accelkit.ledger.holding import NodeEntry
+from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.fit import CardState
@@ -93,4 +94,8 @@ def _fits(state: CardState, container: ContainerRequest) -> bool:
         return False
     if container.whole:
         return state.empty
-    return state.free_bytes >= container.memory_bytes and state.free_compute >= container.compute
+    return (
+        state.free_bytes >= container.memory_bytes
+        and state.free_compute >= container.compute
+        and not find_lack(state.free_amounts, container.amounts, container.counted_by)
+    )

@@ -52,5 +52,7 @@ def _place(held: Holding, places: Mapping[str, int]) -> tuple[tuple[int, Charge]
     return tuple(sorted(placed, key=itemgetter(0)))
 
 
-def _rank(charges: PlacedCharges) -> tuple[tuple[int, int, int, bool], ...]:
-    return tuple((place, charge.memory_bytes, charge.compute, charge.whole) for place, charge in charges or ())
+def _rank(charges: PlacedCharges) -> tuple[tuple[object, ...], ...]:
+    return tuple(
+        (place, charge.memory_bytes, charge.compute, charge.whole, charge.amounts) for place, charge in charges or ()
+    )

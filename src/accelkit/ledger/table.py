@@ -33,7 +33,7 @@ def is_simple(request: PodRequest) -> bool:
         return False
     container = request.containers[0]
     constraints = (container.model, container.same_card_as, container.link, container.numa, container.compute)
-    rest = (container.allowed, container.denied, container.min_memory_bytes, container.groups)
+    rest = (container.allowed, container.denied, container.min_memory_bytes, container.groups, container.amounts)
     return not any((*constraints, *rest))
 
 

@@ -199,6 +199,8 @@ def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
         links = [tuple((places.get(link.to), link.kind) for link in card.links) for card in entry.list_cards()]
     if any(container.groups for container in request.containers):
         links.append(entry.find_links())
+    if any(container.amounts for container in request.containers):
+        links += [(state.free_amounts, state.card.amounts) for state in entry.list_card_states()]
     return (
         *links,
         *(

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import AssignmentError
+from accelkit.model.amounts import Amounts
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 from accelkit.texts import shorten
 
@@ -24,6 +25,7 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_bytes: int
     compute: int = 0
     whole: bool = False
+    amounts: Amounts = ()
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from accelkit.model.amounts import Amounts
+
 # The kubelet takes device IDs of up to 63 characters, of which the number of a unit needs some.
 MAX_CARD_ID = 48
 
@@ -51,6 +53,8 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         cordoned: taken out of placement by somebody, whatever its health.
         fault: what took it out of placement until it is mended, for the agent to remember; empty for nothing.
         enforcement: what keeps shares of this card within their memory (`mps`, `dmem`); empty where they are advisory.
+        preferred: to be taken before the other cards of its node, where it fits; a label of the node says so.
+        amounts: what it has of resources that are numbers and nothing else; its node's status says it, not its agent.
     """
 
     id: str
@@ -71,6 +75,8 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     cordoned: bool = False
     enforcement: str = ""
     fault: str = ""
+    amounts: Amounts = ()
+    preferred: bool = False
 
     @property
     def placeable(self) -> bool:

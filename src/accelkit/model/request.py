@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from accelkit.model.amounts import Amounts
+
 # More cards than any machine has; beyond it a request is a mistake, and its combinations a trap.
 MAX_CARDS: Final = 128
 # Each holds a card of its own or shares one: more is a mistake too, and what is compared with each other many.
@@ -74,6 +76,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         policy: overrides the cluster's policy for this container's choice of cards; empty for the cluster's.
         min_memory_bytes: what each card has at least, whether it can be shared or not.
         groups: cards that must be near each other, all cards in one group or another; empty where none must.
+        amounts: on each of the cards, of resources that are numbers and nothing else.
+        counted_by: the one of them that counts cards; a card of which nobody told how many it is has no limit.
     """
 
     container: str
@@ -91,6 +95,8 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     denied: frozenset[int] = frozenset()
     min_memory_bytes: int = 0
     groups: tuple[CardGroup, ...] = ()
+    amounts: Amounts = ()
+    counted_by: str = ""
 
 
 class PodRequest(msgspec.Struct, frozen=True):

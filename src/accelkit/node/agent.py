@@ -44,7 +44,8 @@ from accelkit.node.reconciliation.observed_config_map import AllocationsWriter
 from accelkit.node.reconciliation.reconciler import Reconciler
 from accelkit.plugins.catalogue import describe_plugins
 from accelkit.plugins.interface import DIALECTS, PROFILES
-from accelkit.vendors.dialects import Dialect, load_dialect
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.dialects import load_dialect
 from accelkit.vendors.profiles import load_usable_profiles
 
 log = logging.getLogger(__name__)

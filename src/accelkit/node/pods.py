@@ -20,7 +20,7 @@ from accelkit.node.node_cards import NodeCards
 from accelkit.node.static_pods import STATIC_ANNOTATIONS, StaticPods
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.checked_assignments import check_assignment, describe_difference, list_compute
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod, PodReader
 
 log = logging.getLogger(__name__)

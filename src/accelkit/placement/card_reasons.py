@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest
 from accelkit.placement.fit import CardState
 
@@ -22,6 +23,7 @@ class CardReason(StrEnum):
     UNKNOWN_MEMORY = "MemoryUnknown"
     MEMORY = "InsufficientMemory"
     COMPUTE = "InsufficientCompute"
+    AMOUNT = "InsufficientAmount"
 
 
 def find_card_reason(state: CardState, container: ContainerRequest) -> CardReason | None:
@@ -39,10 +41,13 @@ def find_card_reason(state: CardState, container: ContainerRequest) -> CardReaso
 
 
 def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | None:
-    if state.card.memory_bytes is None:
+    others = bool(container.amounts and not container.memory_bytes)
+    if state.card.memory_bytes is None and not others:
         return CardReason.UNKNOWN_MEMORY
-    if not state.card.capacity_bytes or state.free_bytes < container.memory_bytes:
+    if not (state.card.capacity_bytes or others) or state.free_bytes < container.memory_bytes:
         return CardReason.MEMORY
     if container.compute and state.free_compute < container.compute:
         return CardReason.COMPUTE
+    if find_lack(state.free_amounts, container.amounts, container.counted_by):
+        return CardReason.AMOUNT
     return None

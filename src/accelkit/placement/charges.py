@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from accelkit.model.amounts import Amounts, add_amounts, take_up_to
 from accelkit.model.assignment import Share
 from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What one pod takes of one card: bytes, thousandths of compute, or the whole card."""
+    """What one pod takes of one card: bytes, thousandths of compute, or the whole card; and other amounts."""
 
     memory_bytes: int
     compute: int
     whole: bool
+    amounts: Amounts = ()
 
 
 @dataclass(slots=True)
@@ -35,9 +37,13 @@ class CardTally:
     memory_pool: int = 0
     compute_pool: int = 0
     whole_pool: bool = False
+    amounts: Amounts = ()
+    amounts_pool: Amounts = ()
 
     def take(self, share: Share, kind: Kind) -> None:
         """Add a container's share, from the pool first; whole cards and memory are pools of two resources."""
+        if share.amounts:
+            self._take_amounts(share.amounts, kind)
         if share.whole:
             if not self.whole_pool:
                 self.memory_bytes += share.memory_bytes
@@ -59,12 +65,21 @@ class CardTally:
     def copy(self) -> CardTally:
         """Return the same tally, to be changed for itself."""
         return CardTally(
-            self.memory_bytes, self.compute, self.whole, self.memory_pool, self.compute_pool, self.whole_pool
+            *(self.memory_bytes, self.compute, self.whole, self.memory_pool, self.compute_pool, self.whole_pool),
+            *(self.amounts, self.amounts_pool),
         )
 
     def sum_charge(self) -> Charge:
         """Return what the pod costs the card so far."""
-        return Charge(self.memory_bytes, self.compute, self.whole)
+        return Charge(self.memory_bytes, self.compute, self.whole, self.amounts)
+
+    def _take_amounts(self, amounts: Amounts, kind: Kind) -> None:
+        reused = take_up_to(self.amounts_pool, amounts)
+        self.amounts = add_amounts(add_amounts(self.amounts, amounts), reused, -1)
+        if kind is Kind.INIT:
+            self.amounts_pool = add_amounts(add_amounts(self.amounts_pool, amounts), reused, -1)
+        else:
+            self.amounts_pool = add_amounts(self.amounts_pool, reused, -1)
 
 
 def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bool:

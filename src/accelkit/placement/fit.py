@@ -17,13 +17,15 @@ from itertools import chain, combinations_with_replacement
 
 import msgspec
 
+from accelkit.model.amounts import Amounts
 from accelkit.model.assignment import Assignment, Share
 from accelkit.model.card import Card
 from accelkit.model.request import MAX_CONTAINERS, ContainerRequest, PodRequest
-from accelkit.model.units import WHOLE_COMPUTE, format_bytes
+from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.budget import Budget, limit_steps
 from accelkit.placement.charges import CardTally, is_predictable
 from accelkit.placement.demand import Demand, list_demands
+from accelkit.placement.lacks import explain_lack, find_lacking_amount
 from accelkit.placement.likeness import is_large, may_be_together, number_looks
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.plugged_policies import PluggedPolicy
@@ -39,17 +41,21 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
         free_bytes: memory nobody holds; negative where a card was taken over capacity.
         free_compute: thousandths nobody holds.
         empty: nobody holds any of it, so it can be given whole.
+        free_amounts: what nobody holds of resources that are numbers and nothing else.
     """
 
     card: Card
     free_bytes: int
     free_compute: int
     empty: bool
+    free_amounts: Amounts = ()
 
 
 def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
     """Return the cards as if nobody held any of them."""
-    return [CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True) for card in cards]
+    return [
+        CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True, free_amounts=card.amounts) for card in cards
+    ]
 
 
 def place(
@@ -104,7 +110,7 @@ class _Search:
         self._tallies = [CardTally() for _ in states]
         self._chosen: dict[str, tuple[int, ...]] = {}
         self._named = {container.same_card_as for container in self._containers}
-        amounts = [(state.free_bytes, state.free_compute, state.empty) for state in states]
+        amounts = [(state.free_bytes, state.free_compute, state.empty, state.free_amounts) for state in states]
         self._looks = number_looks([state.card for state in states], amounts, self._containers)
         self._failed = set[tuple[object, ...]]()
         self._demands: list[tuple[Demand, Demand]] = []
@@ -171,7 +177,7 @@ class _Search:
         fitting = [i for i in range(len(self._states)) if self._fits(container, i)]
         missing = [i for i in pool if i not in fitting]
         if len(fitting) < container.cards or (missing and len(pool) <= container.cards):
-            self._note(depth, self._why(container))
+            self._note(depth, explain_lack(self._states, self._tallies, container))
             return
         fitting = self._rank(container, fitting)
         candidates = iter(tuple[tuple[int, ...], ...]())
@@ -236,7 +242,9 @@ class _Search:
             and state.free_bytes - tally.memory_bytes >= memory
             # Others may have bound more than there is, which is nothing to a container that asks for none.
             and (not compute or state.free_compute - tally.compute >= compute)
-            and card.capacity_bytes > 0
+            # A card without memory to share is for those that ask for other amounts of it.
+            and (card.capacity_bytes > 0 or bool(container.amounts and not container.memory_bytes))
+            and not (container.amounts and find_lacking_amount(state, tally, container))
         )
 
     def _agree(self, container: ContainerRequest, cards: Iterable[int], *, together: bool) -> bool:
@@ -247,22 +255,6 @@ class _Search:
     def _pair_agrees(self, container: ContainerRequest, one: int, other: int) -> bool:
         a, b = self._states[one].card, self._states[other].card
         return not (container.numa or container.link) or may_be_together(container, a, b)
-
-    def _why(self, container: ContainerRequest) -> Misfit:
-        if container.model and not any(s.card.model == container.model for s in self._states):
-            return Misfit(MisfitReason.MODEL, container.cards, container.model)
-        least = container.min_memory_bytes
-        if least and sum(is_large(s.card, container) for s in self._states) < container.cards:
-            return Misfit(MisfitReason.CARD_MEMORY, container.cards, format_bytes(least))
-        if container.whole:
-            return Misfit(MisfitReason.WHOLE_CARDS, container.cards)
-        without_compute = sum(
-            state.free_bytes - tally.memory_bytes >= container.memory_bytes
-            for state, tally in zip(self._states, self._tallies, strict=True)
-        )
-        if container.compute and without_compute >= container.cards:
-            return Misfit(MisfitReason.COMPUTE, container.cards)
-        return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)
 
     def _look_at_links(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
         cards, tallies = [state.card for state in self._states], enumerate(self._tallies)
@@ -286,7 +278,10 @@ class _Search:
         policy = self._policy_of(container)
         if isinstance(policy, PluggedPolicy):
             return policy.order_cards(fitting, self._states, self._tallies, container)
-        return sorted(fitting, key=lambda i: rank_card(policy, self._rank_bytes(container, i), i))
+        return sorted(
+            fitting,
+            key=lambda i: (not self._states[i].card.preferred, rank_card(policy, self._rank_bytes(container, i), i)),
+        )
 
     def _rank_bytes(self, container: ContainerRequest, index: int) -> int:
         # An empty card has no fuller or emptier neighbour; among whole cards the smaller one is the tighter fit.
@@ -298,6 +293,7 @@ class _Search:
         return (
             self._looks[index],
             *(tally.memory_bytes, tally.memory_pool, tally.compute, tally.compute_pool, tally.whole, tally.whole_pool),
+            *(tally.amounts, tally.amounts_pool),
             tuple(name for name in self._named if index in self._chosen.get(name, ())) if self._named else (),
         )
 
@@ -305,4 +301,4 @@ class _Search:
         card = self._states[index].card
         if container.whole:
             return Share(card.id, card.capacity_bytes, WHOLE_COMPUTE, whole=True)
-        return Share(card.id, container.memory_bytes, container.compute)
+        return Share(card.id, container.memory_bytes, container.compute, amounts=container.amounts)

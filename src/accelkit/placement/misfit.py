@@ -15,6 +15,7 @@ class MisfitReason(StrEnum):
     MEMORY = "InsufficientMemory"
     MEMORY_CARDS = "InsufficientMemoryOnCards"
     COMPUTE = "InsufficientCompute"
+    AMOUNT = "InsufficientAmount"
     WHOLE_CARDS = "InsufficientWholeCards"
     MODEL = "NoCardOfModel"
     CARD_MEMORY = "CardsTooSmall"

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from accelkit.errors import PluginError
+from accelkit.model.amounts import Amounts, take_off
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest
 from accelkit.placement.charges import CardTally
@@ -36,6 +37,10 @@ class CardView(Protocol):
     def empty(self) -> bool:
         """Whether nobody holds any of it."""
 
+    @property
+    def free_amounts(self) -> Amounts:
+        """What nobody holds of resources that are numbers and nothing else, by name."""
+
 
 class _CardLeft(msgspec.Struct, frozen=True, gc=False):
     """A card as the pod's containers before this one leave it."""
@@ -44,6 +49,7 @@ class _CardLeft(msgspec.Struct, frozen=True, gc=False):
     free_bytes: int
     free_compute: int
     empty: bool
+    free_amounts: Amounts
 
 
 @runtime_checkable
@@ -137,8 +143,9 @@ class PluggedPolicy:
 
 
 def _subtract(card: CardView, tally: CardTally) -> CardView:
-    untouched = not (tally.whole or tally.memory_bytes or tally.compute)
+    untouched = not (tally.whole or tally.memory_bytes or tally.compute or tally.amounts)
     if untouched:
         return card
     free_bytes, free_compute = card.free_bytes - tally.memory_bytes, card.free_compute - tally.compute
-    return _CardLeft(card.card, free_bytes, free_compute, empty=False)
+    free_amounts = take_off(card.free_amounts, tally.amounts)
+    return _CardLeft(card.card, free_bytes, free_compute, empty=False, free_amounts=free_amounts)

@@ -15,7 +15,7 @@ from accelkit.model.card import MAX_CARD_ID
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, format_bytes
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import CardContainer, read_counted_request
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod
 from accelkit.vendors.requests import read_device_limits
 
@@ -106,7 +106,7 @@ class _Check:
             if counted is not None:
                 self._check_cards(self.shared, counted.cards)
                 for share in self.shared:
-                    yield Share(share.card, counted.memory_bytes, counted.compute)
+                    yield Share(share.card, counted.memory_bytes, counted.compute, amounts=counted.amounts)
             return
         if limits.memory:
             yield from self._check_memory(limits.memory, limits.dialect.resources.memory)

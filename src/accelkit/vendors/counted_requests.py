@@ -12,13 +12,16 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import QuantityError, RequestError
+from accelkit.model.amounts import Amounts, build_amounts
 from accelkit.model.request import MAX_CARDS, ContainerRequest, Kind
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
 from accelkit.vendors.card_numbers import parse_card_name
-from accelkit.vendors.dialects import Dialect, PodRules, ResourceNames
+from accelkit.vendors.dialect import Dialect, PodRules, ResourceNames
 
 # Every container of a pod that has as many as a node can run fits into it several times.
 _MAX_ANNOTATION: Final = 64 * 1024
+# A container names a handful of amounts; each is compared on every card.
+MAX_AMOUNTS: Final = 16
 
 
 class CardContainer(msgspec.Struct, frozen=True):
@@ -87,29 +90,28 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
         raise RequestError(
             f"container {container.name} asks for {' and '.join(counts)}", next_step="ask for one of them"
         )
-    _check_amounts(container, names)
     ((name, count),) = counts.items()
     if count > MAX_CARDS:
         raise RequestError(f"container {container.name} asks for {count} {name}, at most {MAX_CARDS} can be")
     memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
         raise RequestError(f"container {container.name} asks for more than {count} cards can have")
-    return ContainerRequest(container.name, container.kind, count, memory // count, compute // count)
+    amounts = _read_amounts(container, names, name, count)
+    kind, per_card = container.kind, (memory // count, compute // count)
+    return ContainerRequest(container.name, kind, count, *per_card, amounts=amounts, counted_by=name)
 
 
-def _check_amounts(container: CardContainer, names: ResourceNames) -> None:
-    """Refuse amounts that cannot be counted: a card could be given to more pods than it has room for."""
-    known = tuple(name for name in (*names.counts, names.bytes, names.compute, *names.monitoring) if name)
-    unknown = [
-        name
-        for name in sorted(container.limits.keys() - set(known))
-        if names.amounts and name.startswith(names.amounts) and container.limits[name] not in (0, "0")
-    ]
-    if unknown:
+def _read_amounts(container: CardContainer, names: ResourceNames, counted_by: str, count: int) -> Amounts:
+    """Return what a container takes of each of its cards beside memory and compute: a share of each, rounded down."""
+    found = {counted_by: 1}
+    for name in container.limits if names.amounts else ():
+        if names.is_amount(name) and name not in names.counts and (amount := parse_amount(container, name)):
+            found[name] = amount // count
+    if len(found) > MAX_AMOUNTS:
         raise RequestError(
-            f"container {container.name} asks for {', '.join(unknown)}, which cannot be counted",
-            next_step=f"what can be is {', '.join(known)}",
+            f"container {container.name} asks for {len(found)} amounts of its cards, at most {MAX_AMOUNTS} can be"
         )
+    return build_amounts(found)
 
 
 def _read_slices(container: CardContainer, names: ResourceNames, slices: int) -> ContainerRequest:

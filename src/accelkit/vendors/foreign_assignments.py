@@ -51,4 +51,4 @@ def _find_cards(asked: ContainerRequest, numbers: Sequence[int], cards: Mapping[
     for number in numbers:
         if (card := cards.get(number)) is None:
             raise AssignmentError(f"container {asked.container} was given card {number}, which its node does not have")
-        yield Share(card.id, asked.memory_bytes, asked.compute, whole=asked.whole)
+        yield Share(card.id, asked.memory_bytes, asked.compute, whole=asked.whole, amounts=asked.amounts)

@@ -18,7 +18,7 @@ from accelkit.model.request import CardGroup, ContainerRequest, Near
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import check_length
-from accelkit.vendors.dialects import GroupNames
+from accelkit.vendors.dialect import GroupNames
 
 # KubeGPU's functions that score a resource: its default, and the one that packs tightly, which is what is done here.
 _SCORERS: Final = frozenset({0, 1})

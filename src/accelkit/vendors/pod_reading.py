@@ -16,14 +16,14 @@ from accelkit.model.host_amounts import read_pod_amounts, write_amounts
 from accelkit.model.pod import Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
-from accelkit.vendors.counted_requests import CardContainer, parse_amount
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.counted_requests import MAX_AMOUNTS, CardContainer, parse_amount
+from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.requests import REQUEST_ANNOTATION, read_request
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})
-# A pod that asks for unknown amounts is refused; so many are kept to be named.
-_MAX_UNKNOWN: Final = 8
+# A container with more amounts is refused, so what is left out is never granted.
+_MAX_KEPT: Final = MAX_AMOUNTS + 1
 
 
 class CardPod(msgspec.Struct, frozen=True):
@@ -193,7 +193,7 @@ class PodReader:
         known = {name: limits[name] for name in self._limits & limits.keys()}
         if self._amounts:
             unknown = (each for each in limits.items() if each[0].startswith(self._amounts) and each[0] not in known)
-            known.update(islice((each for each in unknown if each[1] not in (0, "0")), _MAX_UNKNOWN))
+            known.update(islice((each for each in unknown if each[1] not in (0, "0")), _MAX_KEPT))
         return known or None
 
 

@@ -19,7 +19,7 @@ from accelkit.vendors.counted_requests import (
     parse_amount,
     read_counted_request,
 )
-from accelkit.vendors.dialects import Dialect, GroupNames
+from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.grouped_requests import apply_groups
 
 REQUEST_ANNOTATION: Final = "accelkit.io/request"

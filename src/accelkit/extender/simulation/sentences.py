@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from accelkit.model.amounts import find_lack
 from accelkit.model.card import Card, Health
 from accelkit.model.request import ContainerRequest
 from accelkit.model.units import format_bytes
@@ -20,6 +21,7 @@ _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), (
 # Of more pods that would have to end; the answer names them all.
 _MOST_NAMED: Final = 6
 _CONSTRAINTS: Final = {
+    "amounts": "the amounts beside memory and compute",
     "allowed": "the list of cards that it may have",
     "denied": "the list of cards that it may not have",
 }
@@ -49,6 +51,11 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
         case CardReason.COMPUTE:
             free_percent = max(0, state.free_compute) / 10
             sentence = f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
+        case CardReason.AMOUNT:
+            lack = find_lack(state.free_amounts, container.amounts, container.counted_by)
+            free_amount = dict(state.free_amounts).get(lack)
+            left = "none" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
+            sentence = f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} asked for"
     return sentence
 
 

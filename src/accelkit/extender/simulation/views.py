@@ -23,7 +23,7 @@ from accelkit.placement.changes.reductions import list_distinct
 from accelkit.placement.fit import CardState
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 
 # Of a pod whose containers all ask for something else, so many are judged card by card.
 _MOST_CONTAINERS: Final = 8

@@ -17,7 +17,7 @@ from accelkit.node.reconciliation.kubelet_checkpoint import KubeletCheckpoint
 from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter, build_allocations
 from accelkit.node.reconciliation.reconciler import Reconciler
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from accelkit.logs import ErrorReporter
 from accelkit.node.discovery.sysfs import open_here
 from accelkit.node.kubelet import PLUGIN_FOLDER
 from accelkit.node.reconciliation.observed_assignment import ContainerDevices
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 

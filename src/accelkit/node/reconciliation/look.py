@@ -23,7 +23,7 @@ from accelkit.node.reconciliation.uncounted import Account, count_uncounted
 from accelkit.placement.constraints import find_broken_constraints
 from accelkit.vendors.checked_assignments import check_assignment
 from accelkit.vendors.counted_requests import CardContainer, parse_amount
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.pod_reading import CardPod
 
 PodName = tuple[str, str]  # namespace, name

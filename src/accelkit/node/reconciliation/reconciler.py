@@ -27,7 +27,7 @@ from accelkit.node.reconciliation.observed_assignment import ContainerDevices
 from accelkit.node.reconciliation.refusals import Refusals, name_reason
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.annotations import Granted
-from accelkit.vendors.dialects import Dialect
+from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 

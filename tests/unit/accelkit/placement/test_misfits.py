@@ -38,6 +38,7 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
         "MEMORY": "InsufficientMemory",
         "MEMORY_CARDS": "InsufficientMemoryOnCards",
         "COMPUTE": "InsufficientCompute",
+        "AMOUNT": "InsufficientAmount",
         "WHOLE_CARDS": "InsufficientWholeCards",
         "MODEL": "NoCardOfModel",
         "CARD_MEMORY": "CardsTooSmall",

@@ -122,7 +122,8 @@ def test_compute_is_what_was_known_before_and_first_what_is_written():
 def test_where_the_limits_count_compute_they_say_it():
     gas = pod(c={I915: 2, MAX: "8", MILLICORES: "600"})
     forged = (Share("a", 16, 1000), Share("b", 0, 0))
-    assert check(gas, compute={"c": 9}, c=forged) == {"c": (Share("a", 4, 300), Share("b", 4, 300))}
+    counted = {"amounts": ((I915, 1),)}
+    assert check(gas, compute={"c": 9}, c=forged) == {"c": tuple(Share(card, 4, 300, **counted) for card in "ab")}
     with pytest.raises(AssignmentError, match="container c was given 1 cards and asks for 2"):
         check(gas, c=(Share("a", 4, 300),))
     slices = pod(c={"enflame.com/shared-gcu": "3"})

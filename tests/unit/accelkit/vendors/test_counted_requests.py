@@ -41,12 +41,15 @@ def test_a_limit_that_cannot_be_read_names_container_and_resource():
 
 
 def test_a_card_without_amounts_is_one_card():
-    assert read(container({CARD: 1})) == (ContainerRequest("c", Kind.APP, 1, 0, 0),)
+    one = ContainerRequest("c", Kind.APP, 1, 0, 0, amounts=((CARD, 1),), counted_by=CARD)
+    assert read(container({CARD: 1})) == (one,)
     assert read(container({CARD: 1}, kind=Kind.INIT))[0].kind is Kind.INIT
 
 
 def test_amounts_are_split_over_the_cards_and_rounded_down():
-    assert read(container({CARD: 3, MEMORY: 10, COMPUTE: 3000})) == (ContainerRequest("c", Kind.APP, 3, 3, 1000),)
+    (found,) = read(container({CARD: 3, MEMORY: 10, COMPUTE: 3000, "gpu.intel.com/foo": 11}))
+    assert (found.cards, found.memory_bytes, found.compute) == (3, 3, 1000)
+    assert found.amounts == (("gpu.intel.com/foo", 3), (CARD, 1))
     assert read(container({CARD: 2, MEMORY: MAX_AMOUNT}))[0].memory_bytes == MAX_AMOUNT // 2
 
 
@@ -144,11 +147,19 @@ def test_rules_leave_what_a_container_says_itself():
 
 
 @pytest.mark.parametrize("name", ["gpu.intel.com/memory", "gpu.intel.com/tiles", "gpu.intel.com/xe_bandwidth"])
-def test_an_amount_that_nobody_here_counts_is_refused_with_those_that_are(name):
-    said = refusal(container({CARD: 1, name: "99999G"}))
-    assert f"asks for {name}, which cannot be counted" in said
-    assert all(known in said for known in (CARD, MEMORY, COMPUTE))
-    assert read(container({CARD: 1, name: "0"}))[0].cards == 1
+@pytest.mark.parametrize("counts", [CARD, "gpu.intel.com/xe"])
+def test_any_other_amount_is_a_number_of_which_each_card_gives_its_part(name, counts):
+    (found,) = read(container({counts: 2, name: "7"}))
+    assert (dict(found.amounts), found.counted_by) == ({counts: 1, name: 3}, counts)
+    assert dict(read(container({counts: 1, name: "0"}))[0].amounts) == {counts: 1}
+    # Less than one for each card: they need to have some of it.
+    assert dict(read(container({counts: 2, name: "1"}))[0].amounts) == {counts: 1, name: 0}
+
+
+def test_absurd_amounts_and_too_many_of_them_are_refused():
+    assert "gpu.intel.com/foo: " in refusal(container({CARD: 1, "gpu.intel.com/foo": "10E"}))
+    many = {f"gpu.intel.com/{number}": 1 for number in range(16)}
+    assert "asks for 17 amounts of its cards, at most 16 can be" in refusal(container({CARD: 1, **many}))
 
 
 def test_what_only_watches_cards_is_no_amount():

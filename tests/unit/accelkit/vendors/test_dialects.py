@@ -6,11 +6,8 @@ import pytest
 from accelkit.errors import ProfileError
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.vendors import dialects
+from accelkit.vendors.dialect import Dialect, Logs, ResourceNames, UnhealthyCards
 from accelkit.vendors.dialects import (
-    Dialect,
-    Logs,
-    ResourceNames,
-    UnhealthyCards,
     list_dialect_names,
     list_extender_paths,
     load_dialect,

@@ -1,0 +1,53 @@
+"""The order in which Intel's GPU Aware Scheduling takes cards, as a policy.
+
+The first card that fits is taken, by name, in which card10 comes before card2. The node's preferred card comes before
+the others, or, where a resource is balanced, the card of which least of it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from accelkit.model.request import ContainerRequest
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.placement.plugged_policies import CardView
+from accelkit.vendors.dialects import load_own_dialect
+
+_RESOURCES: Final = load_own_dialect("gas").resources
+# More than a node has cards.
+_PLACES: Final = 1 << 12
+
+
+class CardOrder:
+    """Ranks cards by name, and by how much of one resource is used.
+
+    Args:
+        balanced_resource: that resource without `gpu.intel.com/`; empty for none.
+    """
+
+    def __init__(self, balanced_resource: str = "") -> None:
+        self._balanced = f"{_RESOURCES.amounts}{balanced_resource}" if balanced_resource else ""
+
+    def rank_card(self, card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:  # noqa: ARG002 - a policy's signature
+        """Return a card's place in the order."""
+        name = _name(card)
+        place = sum(_name(other) < name for other in node)
+        if self._balanced:
+            return self._count_used(card) * _PLACES + place
+        return -1 if card.card.preferred else place
+
+    def score_node(self, node: Sequence[CardView], most: int) -> int:  # noqa: ARG002 - the same
+        """Score every node as good as the others: which is taken is left to kube-scheduler."""
+        return 0
+
+    def _count_used(self, card: CardView) -> int:
+        if self._balanced == _RESOURCES.bytes:
+            return card.card.capacity_bytes - card.free_bytes
+        if self._balanced == _RESOURCES.compute:
+            return WHOLE_COMPUTE - card.free_compute
+        return dict(card.card.amounts).get(self._balanced, 0) - dict(card.free_amounts).get(self._balanced, 0)
+
+
+def _name(card: CardView) -> str:
+    return card.card.id if card.card.number is None else f"card{card.card.number}"

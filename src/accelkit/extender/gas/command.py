@@ -1,0 +1,154 @@
+"""The command `accelkit gas-extender`: the extender under the flags of Intel's GPU Aware Scheduling."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import uvloop
+
+from accelkit import __version__
+from accelkit.errors import ConfigurationError
+from accelkit.extender.gas.card_order import CardOrder
+from accelkit.extender.listen import parse_listen
+from accelkit.extender.service import ExtenderOptions, run
+from accelkit.logs import LogFormat, set_up_service_log
+from accelkit.model.units import parse_unit
+from accelkit.placement.plugged_policies import PluggedPolicy
+from accelkit.serving.tls import CLIENT_NAME, Listen
+from accelkit.vendors.dialects import load_own_dialect
+
+log = logging.getLogger(__name__)
+
+DIALECT: Final = "gas"
+# Of kube-scheduler's own certificate, which kubeadm gives it.
+_SCHEDULER: Final = "system:kube-scheduler"
+_FILE = click.Path(path_type=Path, dir_okay=False)
+# Its flags may be written with one dash, and those that are true or false without a value.
+_BOOLEAN: Final[dict[str, Any]] = {"type": bool, "is_flag": False, "flag_value": "true", "default": False}
+
+
+class _GoFlags(click.Command):
+    """Takes flags as Go's package `flag` does: with one dash or two."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [_double_dash(each) for each in args])
+
+
+@click.command("gas-extender", cls=_GoFlags, short_help="Serve kube-scheduler in the place of Intel's GAS.")
+@click.version_option(__version__, prog_name="accelkit gas-extender")
+@click.option("--kubeConfig", "kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
+@click.option("--port", type=click.IntRange(1, 65535), default=9001, show_default=True, help="Port to serve on.")
+@click.option("--cert", type=_FILE, help="Certificate chain of this server (PEM).")
+@click.option("--key", type=_FILE, help="Its private key (PEM).")
+@click.option("--cacert", type=_FILE, help="Authority that signed the clients' certificates (PEM).")
+@click.option(
+    "--clientName",
+    "client_names",
+    multiple=True,
+    default=(CLIENT_NAME, _SCHEDULER),
+    show_default=True,
+    help="Common name or DNS name that a client's certificate must have; may be given several times.",
+)
+@click.option(
+    "--unsafe", **_BOOLEAN, help="Serve whoever comes, without TLS: anybody who reaches the port may bind pods."
+)
+@click.option("--enableAllowlist", "allow", **_BOOLEAN, help="Read the lists of cards in the annotation gas-allow.")
+@click.option("--enableDenylist", "deny", **_BOOLEAN, help="Read those in gas-deny.")
+@click.option(
+    "--balancedResource",
+    "balanced_resource",
+    default="",
+    help="Take the card of which least of this resource is used; its name without gpu.intel.com/.",
+)
+@click.option("--burst", type=int, default=10, help="Read and left aside: there is no such limit here.")
+@click.option("--qps", type=int, default=5, help="The same.")
+@click.option("--v", "verbosity", type=int, default=0, help="From 4 on, what is decided is logged in detail.")
+@click.option("--logtostderr", **_BOOLEAN, help="Read and left aside: the log is on stdout.")
+def gas_extender(  # noqa: PLR0917 - click passes options by name
+    kubeconfig: Path | None,
+    port: int,
+    cert: Path | None,
+    key: Path | None,
+    cacert: Path | None,
+    client_names: tuple[str, ...],
+    unsafe: bool,  # noqa: FBT001 - the same
+    allow: bool,  # noqa: FBT001 - the same
+    deny: bool,  # noqa: FBT001 - the same
+    balanced_resource: str,
+    burst: int,  # noqa: ARG001 - the same
+    qps: int,  # noqa: ARG001 - the same
+    verbosity: int,
+    logtostderr: bool,  # noqa: ARG001, FBT001 - the same
+) -> None:
+    """Serve kube-scheduler as Intel's GPU Aware Scheduling did, at /scheduler/filter and /scheduler/bind.
+
+    Takes the flags of that program; pods without gpu.intel.com/i915 or xe are left alone.
+    """
+    set_up_service_log("accelkit-gas-extender", None, LogFormat.TEXT)
+    if verbosity >= 4:  # noqa: PLR2004 - where klog's debugging begins there
+        logging.getLogger("accelkit").setLevel(logging.DEBUG)
+    uvloop.run(
+        run(
+            build_options(
+                listen=_parse_listen(port, unsafe=unsafe, cert=cert, key=key, cacert=cacert, client_names=client_names),
+                kubeconfig=kubeconfig,
+                allow=allow,
+                deny=deny,
+                balanced_resource=balanced_resource,
+            )
+        )
+    )
+
+
+def build_options(
+    *, listen: Listen, kubeconfig: Path | None, allow: bool, deny: bool, balanced_resource: str
+) -> ExtenderOptions:
+    """Return what the extender is told.
+
+    Args:
+        listen: where it serves.
+        kubeconfig: None for what the environment says.
+        allow: whether lists of allowed cards are read.
+        deny: the same of denied ones.
+        balanced_resource: of which the least used card is taken; empty for none.
+    """
+    policy = PluggedPolicy(DIALECT, CardOrder(balanced_resource), f"accelkit {__version__}")
+    rules = load_own_dialect(DIALECT).pod_rules
+    unread = {rules.allow: allow, rules.deny: deny} if rules else {}
+    return ExtenderOptions(
+        listen,
+        parse_unit("1GiB"),
+        policy,
+        (DIALECT,),
+        kubeconfig,
+        unread_annotations=frozenset(key for key, read in unread.items() if not read),
+    )
+
+
+def _parse_listen(
+    port: int, *, unsafe: bool, cert: Path | None, key: Path | None, cacert: Path | None, client_names: Sequence[str]
+) -> Listen:
+    if unsafe:
+        log.warning("serving without TLS: whoever reaches port %d may bind pods", port)
+        return Listen("0.0.0.0", port)  # noqa: S104 - that is what was asked for, and said
+    if cert is None or key is None or cacert is None:
+        raise ConfigurationError(
+            "GAS is served with TLS to clients with certificates",
+            next_step="give --cert, --key and --cacert, or --unsafe",
+        )
+    return parse_listen(
+        f"0.0.0.0:{port}",
+        plain_http=False,
+        certificate=cert,
+        key=key,
+        client_ca=cacert,
+        client_names=client_names,
+    )
+
+
+def _double_dash(word: str) -> str:
+    return f"-{word}" if word[:1] == "-" and word[1:2].isalpha() else word

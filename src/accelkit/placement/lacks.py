@@ -1,0 +1,67 @@
+"""Says what a node's cards have too little of for a container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from accelkit.model.amounts import Amounts, add_amounts, find_lack, take_off
+from accelkit.model.card import Card
+from accelkit.model.request import ContainerRequest
+from accelkit.model.units import format_bytes
+from accelkit.placement.charges import CardTally
+from accelkit.placement.likeness import is_large
+from accelkit.placement.misfit import Misfit, MisfitReason
+
+
+class FreeCard(Protocol):
+    """A card and what is free of it."""
+
+    @property
+    def card(self) -> Card:
+        """The card."""
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory nobody holds."""
+
+    @property
+    def free_amounts(self) -> Amounts:
+        """What nobody holds of resources that are numbers and nothing else."""
+
+
+def find_lacking_amount(state: FreeCard, tally: CardTally, container: ContainerRequest) -> str:
+    """Return of which resource, beside memory and compute, a card has too little left; empty where of none.
+
+    Args:
+        state: the card.
+        tally: what containers of the same pod have taken of it.
+        container: who asks.
+    """
+    free = add_amounts(take_off(state.free_amounts, tally.amounts), tally.amounts_pool)
+    return find_lack(free, container.amounts, container.counted_by)
+
+
+def explain_lack(states: Sequence[FreeCard], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
+    """Return why fewer cards than a container asks for have what it wants of each.
+
+    Args:
+        states: the node's cards.
+        tallies: what containers of the same pod have taken of each of them.
+        container: who asks.
+    """
+    if container.model and not any(s.card.model == container.model for s in states):
+        return Misfit(MisfitReason.MODEL, container.cards, container.model)
+    least = container.min_memory_bytes
+    if least and sum(is_large(s.card, container) for s in states) < container.cards:
+        return Misfit(MisfitReason.CARD_MEMORY, container.cards, format_bytes(least))
+    if container.whole:
+        return Misfit(MisfitReason.WHOLE_CARDS, container.cards)
+    pairs = list(zip(states, tallies, strict=True))
+    lacks = [lack for s, t in pairs if (lack := find_lacking_amount(s, t, container))] if container.amounts else []
+    if lacks and len(states) - len(lacks) < container.cards:
+        return Misfit(MisfitReason.AMOUNT, container.cards, lacks[0])
+    without_compute = sum(s.free_bytes - t.memory_bytes >= container.memory_bytes for s, t in pairs)
+    if container.compute and without_compute >= container.cards:
+        return Misfit(MisfitReason.COMPUTE, container.cards)
+    return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)

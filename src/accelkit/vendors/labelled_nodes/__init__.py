@@ -1,0 +1,1 @@
+"""What labels and status of nodes say of cards, in the words of other systems."""

@@ -1,0 +1,74 @@
+"""Reads labels of nodes in which another system names cards.
+
+A label's value has at most 63 characters. A longer one goes on under the same key with 2, 3… behind it, each part
+beginning with `Z`, since a value may not begin with a dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
+from typing import Final
+
+from accelkit.errors import InventoryError
+from accelkit.model.request import MAX_CARDS
+from accelkit.texts import shorten
+from accelkit.vendors.card_numbers import parse_card_name, parse_number
+from accelkit.vendors.dialect import CardLabels, Dialect
+
+_CONTINUES: Final = "Z"
+# As the value of a label that takes a card out: those of its PCI group too.
+_WHOLE_GROUP: Final = "PCI_GROUP"
+
+
+def join_label(labels: Mapping[str, str], key: str) -> str:
+    """Return a label's value with all its parts; empty where it is absent, or a part does not begin as it must."""
+    keys = takewhile(labels.__contains__, (f"{key}{number}" for number in count(2)))
+    parts = [labels[each] for each in keys]
+    if not all(part.startswith(_CONTINUES) for part in parts):
+        return ""
+    return labels.get(key, "") + "".join(part.removeprefix(_CONTINUES) for part in parts)
+
+
+def read_card_numbers(labels: Mapping[str, str], keys: CardLabels) -> tuple[int, ...]:
+    """Return the numbers of a node's cards, in their order there; none where no label tells them.
+
+    Raises:
+        InventoryError: a label says what cannot be.
+    """
+    numbers, names = join_label(labels, keys.numbers), labels.get(keys.names, "")
+    key, text = (keys.numbers, numbers) if numbers else (keys.names, names)
+    words = text.split(".") if text else []
+    found = [parse_number(word) if numbers else parse_card_name(word) for word in words]
+    known = [number for number in found if number is not None]
+    if len(set(known)) < len(found) or len(found) > MAX_CARDS:
+        example = "0.1.2" if numbers else "card0.card1"
+        raise InventoryError(f"label {key} is {shorten(text)!r}", next_step=f"write it as {example}, each card once")
+    return tuple(known)
+
+
+def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) -> frozenset[str]:
+    """Return the names of the cards that labels of a node take out of placement, as `card3`."""
+    found = set[str]()
+    for dialect in dialects:
+        if prefix := dialect.disabled_cards:
+            groups = dialect.card_labels.pci_groups if dialect.card_labels else ""
+            for key, value in labels.items():
+                if prefix in key:
+                    name = key.partition(prefix)[2]
+                    found.add(name)
+                    if value == _WHOLE_GROUP and groups:
+                        found |= _find_group(labels, groups, name)
+    return frozenset(found)
+
+
+def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:
+    """Return the name of the card that a label of a node prefers, as `card3`; empty where none does."""
+    suffix = dialect.preferred_card
+    return next((value for key, value in sorted(labels.items()) if suffix and key.endswith(suffix)), "")
+
+
+def _find_group(labels: Mapping[str, str], key: str, name: str) -> set[str]:
+    """Return the names of the cards of one PCI group with a card; the groups are written `0.1_2.3`."""
+    groups = ({f"card{number}" for number in group.split(".")} for group in join_label(labels, key).split("_"))
+    return next((group for group in groups if name in group), set())

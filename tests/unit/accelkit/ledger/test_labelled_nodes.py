@@ -1,0 +1,161 @@
+"""Nodes whose cards labels and status tell, and the amounts that pods take of them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import Node, Pod
+from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialects
+
+I915 = "gpu.intel.com/i915"
+LABELS = {"gpu.intel.com/cards": "card0.card1"}
+
+
+class World:
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        self.feed = LedgerFeed(self.ledger, load_dialects(["native", "gas"]))
+
+    def node(self, *, labels=LABELS, inventory=None, **amounts):
+        allocatable = {f"gpu.intel.com/{name}": str(amount) for name, amount in amounts.items()}
+        annotations = {} if inventory is None else {INVENTORY_ANNOTATION: encode_inventory(inventory)}
+        metadata = {"name": "n", "labels": labels, "annotations": annotations}
+        self.feed.take_node_event(
+            "MODIFIED", msgspec.convert({"metadata": metadata, "status": {"allocatable": allocatable}}, Node)
+        )
+
+    def read(self, name, *, init=(), annotations=(), node="", **amounts):
+        def build(limits, name):
+            named = {f"gpu.intel.com/{key}": str(amount) for key, amount in limits.items()}
+            return {"name": name, "resources": {"limits": named}}
+
+        spec = {
+            "initContainers": [build(limits, f"i{number}") for number, limits in enumerate(init)],
+            "containers": [build(amounts, "c")],
+            "nodeName": node,
+        }
+        metadata = {"name": name, "namespace": "d", "uid": name, "annotations": dict(annotations)}
+        return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+
+    def place(self, name, **asked):
+        """Reserve; the numbers of the cards, or why not."""
+        pod = self.read(name, **asked)
+        request = self.feed.read_pending(pod).request
+        try:
+            placed = self.ledger.reserve(pod.ref, "n", request, Policy.BINPACK)
+        except MisfitError as exc:
+            return exc.misfit
+        return [share.card for share in placed.containers["c"]]
+
+    @property
+    def entry(self):
+        return self.ledger.find_node("n")
+
+
+@pytest.mark.parametrize("counts", ["i915", "xe"])
+@pytest.mark.parametrize("name", ["memory.max", "memory", "anything"])
+def test_three_pods_of_5_on_two_cards_of_8(counts, name):
+    world = World()
+    world.node(**{counts: 20, name: 16 * 10**9})
+    asked = {counts: 1, name: 5 * 10**9}
+    assert [world.place("a", **asked), world.place("b", **asked)] == [["card0"], ["card1"]]
+    refused = world.place("c", **asked)
+    assert refused.reason is (MisfitReason.MEMORY if name == "memory.max" else MisfitReason.AMOUNT)
+    assert refused.resolvable
+    world.ledger.release("a")
+    assert world.place("c", **asked) == ["card0"]
+
+
+def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_node_says():
+    world = World()
+    world.node(i915=4, foo=21)
+    assert world.place("a", i915=2, foo=15) == ["card0", "card1"]
+    # 7 of 10 are gone on each, and each may be given once more.
+    assert world.place("b", i915=1, foo=4) == Misfit(MisfitReason.AMOUNT, 1, "gpu.intel.com/foo")
+    assert world.place("b", i915=2, foo=6) == ["card0", "card1"]
+    assert world.place("c", i915=1) == Misfit(MisfitReason.AMOUNT, 1, I915)
+    never = world.place("d", i915=1, foo=11)
+    assert (never.reason, never.resolvable) == (MisfitReason.AMOUNT, False)
+
+
+def test_what_a_node_does_not_have_no_card_has():
+    world = World()
+    world.node(i915=2, little=1)
+    assert world.place("a", i915=1, bar=1) == Misfit(MisfitReason.AMOUNT, 1, "gpu.intel.com/bar", resolvable=False)
+    # Less than one for each card.
+    assert world.place("a", i915=2, little=1).detail == "gpu.intel.com/little"
+    assert world.place("a", i915=1, **{"memory.max": 1}).reason is MisfitReason.MEMORY
+    assert world.place("a", i915=1) == ["card0"]
+
+
+def test_init_containers_hand_their_amounts_on():
+    world = World()
+    world.node(i915=20, foo=20)
+    assert world.place("a", init=[{"i915": 1, "foo": 8}], i915=1, foo=4) == ["card0"]
+    assert world.entry.uses["card0"].used_amounts == (("gpu.intel.com/foo", 8), (I915, 1))
+    world.ledger.release("a")
+    assert world.entry.uses == {}
+
+
+def test_the_cards_of_labels_follow_labels_status_and_agent():
+    world = World()
+    world.node(labels={})
+    assert world.entry.problem.reason is MisfitReason.NO_INVENTORY
+    world.node(labels={"gpu.intel.com/cards": "0"})
+    assert world.entry.problem.reason is MisfitReason.BAD_INVENTORY
+    world.node(i915=2)
+    assert [card.amounts for card in world.entry.list_cards()] == [((I915, 1),)] * 2
+    world.node(i915=4, labels={**LABELS, "telemetry.aware.scheduling.p/gas-disable-card1": ""})
+    assert [(card.amounts, card.placeable) for card in world.entry.list_cards()] == [
+        (((I915, 2),), True),
+        (((I915, 2),), False),
+    ]
+    # Our agent knows better.
+    world.node(i915=4, inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
+    assert [(card.id, card.amounts) for card in world.entry.list_cards()] == [("uuid", ((I915, 4),))]
+
+
+def test_pods_are_charged_by_their_limits_whatever_they_write():
+    world = World()
+    world.node(i915=20, foo=20)
+    share = '{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}'
+    lie = f'{{"version": 1, "containers": {{"c": [{share}]}}}}'
+    world.feed.take_pod_event(
+        "ADDED", world.read("a", node="n", annotations={"accelkit.io/assignment": lie}, i915=1, foo=9)
+    )
+    assert world.entry.uses["card1"].used_amounts == (("gpu.intel.com/foo", 9), (I915, 1))
+    # Another scheduler's pod is taken over by what that one wrote.
+    world.feed.take_pod_event(
+        "ADDED", world.read("b", node="n", annotations={"gas-container-cards": "card0"}, i915=1, foo=3)
+    )
+    assert dict(world.entry.uses["card0"].used_amounts)["gpu.intel.com/foo"] == 3
+    # Nobody knows where this one is: it may be on any card.
+    world.feed.take_pod_event("ADDED", world.read("c", node="n", i915=1, foo=5))
+    left = {state.card.id: dict(state.free_amounts)["gpu.intel.com/foo"] for state in world.entry.list_card_states()}
+    assert left == {"card0": 2, "card1": -4}
+
+
+def test_a_card_of_our_agent_is_not_counted_where_nobody_says_how_often_it_can_be_given():
+    world = World()
+    world.node(inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
+    assert world.place("a", i915=1, **{"memory.max": 8}) == ["uuid"]
+    assert world.place("b", xe=1, millicores=500) == ["uuid"]
+    assert world.entry.list_card_states()[0].free_compute == WHOLE_COMPUTE - 500
+
+
+def test_a_placed_pod_says_which_amounts_it_has():
+    world = World()
+    world.node(i915=2, foo=4)
+    pod = world.read("a", i915=1, foo=2)
+    placed = world.ledger.reserve(pod.ref, "n", world.feed.read_pending(pod).request, Policy.BINPACK)
+    assert isinstance(placed, Assignment)
+    assert dict(placed.containers["c"][0].amounts) == {I915: 1, "gpu.intel.com/foo": 2}

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelkit.model.amounts import add_amounts, build_amounts, find_lack, take_off, take_up_to
+
+AMOUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 9)).map(build_amounts)
+
+
+def test_amounts_that_say_the_same_are_equal():
+    assert build_amounts({"b": 2, "a": 1}) == build_amounts({"a": 1, "b": 2}) == (("a", 1), ("b", 2))
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_what_is_added_can_be_taken_away(one, other):
+    assert add_amounts(add_amounts(one, other), other, -1) == one
+    assert add_amounts(one, ()) == one
+
+
+def test_what_is_left_may_be_negative_and_names_all_that_a_card_has():
+    assert take_off((("a", 4), ("b", 1)), (("a", 6), ("z", 1))) == (("a", -2), ("b", 1))
+
+
+def test_a_pool_gives_what_it_has():
+    assert take_up_to((("a", 4), ("b", 1)), (("a", 3), ("b", 2), ("c", 1))) == (("a", 3), ("b", 1))
+
+
+def test_a_lack_is_told_by_name():
+    assert find_lack((("a", 4), ("b", 1)), (("a", 4), ("b", 1))) == ""
+    assert find_lack((("a", 4), ("b", 1)), (("a", 4), ("b", 2))) == "b"
+    # Unknown is not zero: of what nobody told, a card has none to give.
+    assert find_lack((), (("a", 0),)) == "a"
+    assert find_lack((), (("a", 1),), unless_told="a") == ""
+    assert find_lack((("a", 0),), (("a", 1),), unless_told="a") == "a"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import InventoryError
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.labelled_nodes.labels import join_label, list_disabled_cards, read_card_numbers
+
+DIALECTS = load_dialects(["native", "gas"])
+KEYS = DIALECTS[1].card_labels
+NUMBERS, NAMES, GROUPS = "gpu.intel.com/gpu-numbers", "gpu.intel.com/cards", "gpu.intel.com/pci-groups"
+POLICY = "telemetry.aware.scheduling.p"
+
+
+def test_a_long_value_goes_on_under_further_keys():
+    labels = {"k": "0.1", "k2": "Z.2", "k3": "Z.3.1", "k5": "Z0", "q": "9"}
+    assert join_label(labels, "k") == "0.1.2.3.1"
+    assert join_label(labels, "absent") == ""
+
+
+def test_a_part_that_does_not_go_on_makes_the_whole_unknown():
+    assert join_label({"k": "0.1", "k2": ".2"}, "k") == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers"),
+    [
+        ({NUMBERS: "0.1.2"}, (0, 1, 2)),
+        ({NUMBERS: "3"}, (3,)),
+        ({NUMBERS: "0.1", f"{NUMBERS}2": "Z.2.10"}, (0, 1, 2, 10)),
+        ({NAMES: "card0.card1"}, (0, 1)),
+        ({NAMES: "card0", NUMBERS: "4.5"}, (4, 5)),
+        ({}, ()),
+    ],
+)
+def test_cards_are_read_from_either_label(labels, numbers):
+    assert read_card_numbers(labels, KEYS) == numbers
+
+
+@pytest.mark.parametrize("labels", [{NUMBERS: "0.0"}, {NUMBERS: "0.x"}, {NUMBERS: "0..1"}, {NAMES: "0.1"}])
+def test_labels_that_name_no_cards_say_how_to_write_them(labels):
+    with pytest.raises(InventoryError, match="write it as "):
+        read_card_numbers(labels, KEYS)
+
+
+def test_more_cards_than_any_machine_has_are_refused():
+    with pytest.raises(InventoryError):
+        read_card_numbers({NUMBERS: ".".join(map(str, range(129)))}, KEYS)
+
+
+def test_a_label_takes_out_a_card_or_its_pci_group():
+    groups = {GROUPS: "0.1_2.3", f"{GROUPS}2": "Z_4.5"}
+    assert list_disabled_cards({f"{POLICY}/gas-disable-card10": "true"}, DIALECTS) == {"card10"}
+    for number, group in ((1, {"card0", "card1"}), (4, {"card4", "card5"}), (7, {"card7"})):
+        labels = {**groups, f"{POLICY}/gas-disable-card{number}": "PCI_GROUP"}
+        assert list_disabled_cards(labels, DIALECTS) == group
+    assert list_disabled_cards(groups, DIALECTS) == frozenset()
+    assert list_disabled_cards({f"{POLICY}/gas-disable-card1": "PCI_GROUP"}, load_dialects(["native"])) == frozenset()
