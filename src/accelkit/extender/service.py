@@ -67,6 +67,7 @@ class ExtenderOptions:
     certificates: Path | None = None
     container_limits: bool = False
     most_nodes: int = MOST_NODES
+    http2: bool = True
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -140,6 +141,7 @@ class _Service:
             certificates=options.certificates,
             disbelieved=lambda: feed.disbelieved,
             unreadable=self._count_unreadable,
+            requests=lambda: self._server.requests,
         )
         self._waker = (
             Waker(
@@ -165,7 +167,7 @@ class _Service:
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
             dialects=options.dialects,
         )
-        self._server = HttpServer(options.listen, self._routes.handle)
+        self._server = HttpServer(options.listen, self._routes.handle, http2=options.http2)
         self._probes = (
             HeadServer(options.probes, self._routes.handle_probe, connections=_PROBE_CONNECTIONS)
             if options.probes
