@@ -84,7 +84,7 @@ async def run(options: ExtenderOptions) -> None:
     connection = load_connection(options.kubeconfig)
     # Reviews of readers have connections of their own, so that no Binding waits for them.
     reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
-    async with ApiClient(connection) as api, reviews:
+    async with ApiClient(connection, lean=True) as api, reviews:
         await _Service(options, api, reviews).run(stop)
     log.info("extender ended")
 
