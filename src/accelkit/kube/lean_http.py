@@ -1,7 +1,7 @@
 """A client of HTTP/1.1 for one server and small requests that are sent by the thousand.
 
 It can do what kube-apiserver needs and nothing else: no redirects, cookies, proxies or compressed bodies. So a request
-takes a fifth of the CPU that it takes by a library for everything.
+takes a third of the CPU that it takes by a library for everything.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 # kube-apiserver closes idle connections after 90 s; a request that meets the end of one gets no answer.
@@ -126,8 +126,7 @@ class _Exchange(asyncio.Protocol):
         self._head: tuple[int, int | None, int] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the type checker
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     async def ask(self, request: bytes) -> Answer:
         if self._transport is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -94,8 +94,7 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note who has connected, and say what we take."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the type checker
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.names = list_names(transport.get_extra_info("peercert"))
         self._http.local_settings = Settings(client=False, initial_values=_SETTINGS)
         self._http.decoder.max_header_list_size = _HEADERS_BYTES

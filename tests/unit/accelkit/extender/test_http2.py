@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+import uvloop
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from http2_client import speaking
 from http_service import Pki, connected, serving, until
@@ -236,3 +237,18 @@ async def test_the_end_leaves_nothing_running(pki):
         await client.ask("GET", "/")
         assert asyncio.all_tasks() > before
     await until(lambda: asyncio.all_tasks() == before)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        test_a_request_is_answered,
+        test_who_does_not_offer_it_is_served_as_before,
+        test_requests_of_one_connection_do_not_wait_for_each_other,
+        test_large_bodies_come_and_go_whole_side_by_side,
+        test_a_client_needs_a_name,
+        test_the_end_waits_for_answers_under_way_and_tells_the_client_at_once,
+    ],
+)
+def test_it_is_the_same_on_the_loop_that_the_extender_has(pki, case):
+    uvloop.run(case(pki))

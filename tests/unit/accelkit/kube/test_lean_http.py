@@ -9,6 +9,7 @@ import os
 import ssl
 
 import pytest
+import uvloop
 
 from accelkit.errors import ApiError
 from accelkit.install.certificates.issuing import Authority
@@ -241,3 +242,19 @@ async def test_a_token_that_is_renewed_is_read_again(tmp_path):
     token.unlink()
     with pytest.raises(OSError, match="token"):
         read()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        test_a_request_says_what_is_needed_and_connections_are_used_again,
+        test_who_is_cancelled_leaves_no_answer_to_the_next,
+        test_no_answer_in_time_is_none,
+    ],
+)
+def test_it_is_the_same_on_the_loop_that_the_extender_has(case):
+    uvloop.run(case())
+
+
+def test_the_certificate_is_checked_on_that_loop_too(tmp_path):
+    uvloop.run(test_the_server_needs_a_certificate_of_the_authority(tmp_path))
