@@ -36,7 +36,12 @@ _.log_errors
 _.never_nl
 _.mtime  # tarfile's
 
-# Methods and attributes that a library calls or reads: prometheus_client, aiohttp, sigstore, grpc.
+# Methods and attributes that a library calls or reads: prometheus_client, aiohttp, h2, asyncio, sigstore, grpc.
+_.local_settings
+_.max_header_list_size
+_.max_inbound_frame_size
+_.pause_writing
+_.resume_writing
 _.collect
 _.proto
 _.handle_error

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
+import signal
 import ssl
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -37,12 +40,25 @@ def pki(tmp_path_factory):
     return folder
 
 
+def list_arguments(control_plane, pki):
+    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
+    return ["--kubeconfig", str(control_plane.kubeconfig), *server, "--client-ca", str(pki / "ca.crt")]
+
+
 @pytest.fixture(scope="module")
 def extender(control_plane, pki, tmp_path_factory):
-    server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
-    arguments = ["--kubeconfig", str(control_plane.kubeconfig), *server, "--client-ca", str(pki / "ca.crt")]
+    arguments = list_arguments(control_plane, pki)
     with Process(tmp_path_factory.mktemp("logs"), *arguments, plain=False) as process:
         yield process
+
+
+async def count_requests(client) -> dict[str, int]:
+    """How many requests there were, by version of HTTP; our own come by HTTP/1.1."""
+    _, text = await client.ask("GET", "/metrics")
+    return {
+        protocol: int(float(count))
+        for protocol, count in re.findall(r'accelkit_extender_requests_total\{protocol="(.*)"\} (\S+)', text.decode())
+    }
 
 
 def configuration(control_plane, extender, pki, *, whole_nodes: bool) -> dict:
@@ -92,6 +108,55 @@ async def test_scheduler_binds_over_tls(control_plane, extender, pki, tmp_path, 
             assert "1 insufficient accelkit.io/memory in one card" in await until(refused)
         await client.shows(node, lambda view: used_by_card(view) == {f"{node}-0": 12})
         assert await world.charged(node) == {f"{node}-0": 12}
+
+
+async def test_scheduler_has_one_connection_of_http2_and_follows_the_extender_that_ends(control_plane, pki, tmp_path):
+    tls = ssl.create_default_context(cafile=pki / "ca.crt")
+    tls.load_cert_chain(pki / "client.crt", pki / "client.key")
+    arguments = list_arguments(control_plane, pki)
+    first = Process(tmp_path, *arguments, plain=False)
+    second = Process(tmp_path, *arguments, "--no-http2", plain=False, port=first.port)
+    config = configuration(control_plane, first, pki, whole_nodes=False)
+    async with world_of(control_plane.kubeconfig) as world:
+        node = await world.node(2, 16, allocatable={"cpu": "4", "memory": "8Gi", "pods": "20"})
+        placement = {
+            "schedulerName": NAME,
+            "nodeSelector": {"accelkit-test": node},
+            "tolerations": [{"operator": "Exists"}],
+        }
+
+        async def bind(count: int) -> None:
+            pods = [await world.pod(1, spec=placement) for _ in range(count)]
+
+            async def bound() -> bool:
+                return all([(await world.read(pod))["spec"].get("nodeName") for pod in pods])
+
+            await until(bound)
+
+        with first, run_scheduler(config, tmp_path):
+            async with client_of(first, tls) as client:
+                await client.shows(node, lambda view: view["state"] == "shared")
+                await bind(8)
+                # Scores of a single node are asked of nobody.
+                assert (await count_requests(client))["HTTP/2"] >= 16
+                assert count_connections(first) == 2
+            first.signal(signal.SIGTERM)
+            assert await first.ended() == 0
+            with second:
+                async with client_of(second, tls) as client:
+                    await client.shows(node, lambda view: len(view["cards"]) == 2)
+                    await bind(2)
+                    counted = await count_requests(client)
+                    assert counted["HTTP/2"] == 0
+                    assert counted["HTTP/1.1"] > 4
+    assert "Traceback" not in first.log.read_text() + second.log.read_text()
+
+
+def count_connections(process: Process) -> int:
+    """How many connections it has on the port of the verbs."""
+    port = f":{process.port:04X}"
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(local.endswith(port) and state == "01" for _, local, _, state, *_ in lines)
 
 
 def can_be_batched(config: dict) -> dict:

@@ -79,6 +79,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--advertise", envvar="POD_IP", help="With --service: our address in the cluster.")
 @click.option("--service", help="With --lease: the Service whose EndpointSlice the leader writes.")
 @click.option(
+    "--http2/--no-http2",
+    default=True,
+    show_default=True,
+    envvar="ACCELKIT_HTTP2",
+    help="Serve clients that know HTTP/2 by it, all requests on one connection; the others by HTTP/1.1.",
+)
+@click.option(
     "--wake/--no-wake",
     default=False,
     show_default=True,
@@ -122,6 +129,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     identity: str | None,
     advertise: str | None,
     service: str | None,
+    http2: bool,  # noqa: FBT001 - the same
     wake: bool,  # noqa: FBT001 - the same
     container_limits: bool,  # noqa: FBT001 - the same
     log_format: str,
@@ -155,5 +163,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
         certificates,
         container_limits,
         most_nodes,
+        http2,
     )
     uvloop.run(run(options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +73,21 @@ class _FeedCollector(Collector):
         )
 
 
+class _RequestCollector(Collector):
+    """Shows, when scraped, how many requests there were on the port of the verbs, by the version of HTTP."""
+
+    def __init__(self, requests: Callable[[], Mapping[str, int]]) -> None:
+        self._requests = requests
+
+    def collect(self) -> Iterator[Metric]:
+        counted = CounterMetricFamily(
+            "accelkit_extender_requests", "Requests of kube-scheduler, by version of HTTP.", labels=["protocol"]
+        )
+        for protocol, count in self._requests().items():
+            counted.add_metric([protocol], count)
+        yield counted
+
+
 class _CertificateCollector(Collector):
     """Reads, when scraped, until when the certificates of a folder are valid, each `NAME.crt` of Secret NAME."""
 
@@ -101,6 +116,7 @@ class ExtenderMetrics:
         certificates: folder of certificates, `NAME.crt`, whose ends are shown.
         disbelieved: how many pods have had an assignment that is not believed.
         unreadable: how many objects could not be read.
+        requests: how many there were on the port of the verbs, by the version of HTTP.
         clock: seconds on a clock that never jumps.
     """
 
@@ -113,6 +129,7 @@ class ExtenderMetrics:
         certificates: Path | None = None,
         disbelieved: Callable[[], int] = lambda: 0,
         unreadable: Callable[[], int] = lambda: 0,
+        requests: Callable[[], Mapping[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = CollectorRegistry()
@@ -138,6 +155,7 @@ class ExtenderMetrics:
         leader.set_function(leads)
         self._registry.register(_LedgerCollector(ledger, silent_seconds))
         self._registry.register(_FeedCollector(disbelieved, unreadable))
+        self._registry.register(_RequestCollector(requests))
         if certificates is not None:
             self._registry.register(_CertificateCollector(certificates))
 

@@ -68,6 +68,7 @@ class ExtenderOptions:
     container_limits: bool = False
     most_nodes: int = MOST_NODES
     unread_annotations: frozenset[str] = frozenset()
+    http2: bool = True
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -84,7 +85,7 @@ async def run(options: ExtenderOptions) -> None:
     connection = load_connection(options.kubeconfig)
     # Reviews of readers have connections of their own, so that no Binding waits for them.
     reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
-    async with ApiClient(connection) as api, reviews:
+    async with ApiClient(connection, lean=True) as api, reviews:
         await _Service(options, api, reviews).run(stop)
     log.info("extender ended")
 
@@ -141,6 +142,7 @@ class _Service:
             certificates=options.certificates,
             disbelieved=lambda: feed.disbelieved,
             unreadable=self._count_unreadable,
+            requests=lambda: self._server.requests,
         )
         self._waker = (
             Waker(
@@ -166,7 +168,7 @@ class _Service:
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
             dialects=options.dialects,
         )
-        self._server = HttpServer(options.listen, self._routes.handle)
+        self._server = HttpServer(options.listen, self._routes.handle, http2=options.http2)
         self._probes = (
             HeadServer(options.probes, self._routes.handle_probe, connections=_PROBE_CONNECTIONS)
             if options.probes

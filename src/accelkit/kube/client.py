@@ -19,6 +19,7 @@ from yarl import URL
 
 from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.connection import Connection
+from accelkit.kube.lean_http import LeanClient
 
 PatchKind = Literal["merge", "json", "apply"]
 
@@ -49,9 +50,12 @@ class ApiClient:
         connection: where and as whom.
         timeout_seconds: the deadline of each request, connecting included.
         connections: how many requests may be under way at once.
+        lean: whether POST goes by connections of its own, with less CPU; never where a proxy is used.
     """
 
-    def __init__(self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100) -> None:
+    def __init__(
+        self, connection: Connection, *, timeout_seconds: float = 10.0, connections: int = 100, lean: bool = False
+    ) -> None:
         self.server = connection.server
         self._connection = connection
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
@@ -67,6 +71,9 @@ class ApiClient:
         if connection.proxy:
             self._route["proxy_headers"] = connection.proxy_headers
         self._session: aiohttp.ClientSession | None = None
+        self._seconds = timeout_seconds
+        self._lean: LeanClient | None = None
+        self._is_lean = lean and connection.proxy is None
 
     async def __aenter__(self) -> Self:
         at = self._connection
@@ -80,9 +87,16 @@ class ApiClient:
             # The API server sets none, and looking for them costs each request.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        if self._is_lean:
+            headers = [("Accept", "application/json"), *at.headers]
+            self._lean = LeanClient(
+                at.server, at.tls, at.server_name, headers, seconds=self._seconds, connections=self._limit
+            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._lean is not None:
+            self._lean.close()
         if self._session is not None:
             await self._session.close()
 
@@ -176,14 +190,14 @@ class ApiClient:
         sent = {**(headers or {}), **({} if data is None else {"Content-Type": content_type})}
         try:
             sent |= self._headers()
+            if self._lean is not None and data is not None and method == "POST":
+                return _accept(*await self._lean.post(f"{path}?{urlencode(query)}" if query else path, data, sent))
             request = self._open().request(method, self._url(path, query), data=data, headers=sent, **self._route)
             async with request as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as exc:
             raise self._no_answer(method, path, exc) from exc
-        if response.status >= _FIRST_REFUSAL:
-            raise _read_refusal(response.status, answer)
-        return answer
+        return _accept(response.status, answer)
 
     def _no_answer(self, method: str, path: str, error: Exception) -> ApiError:
         return ApiError(f"{method} {self.server}{path} got no answer: {str(error) or type(error).__name__}")
@@ -200,6 +214,17 @@ class ApiClient:
         if self._session is None:
             raise RuntimeError("ApiClient is used outside its `async with`")
         return self._session
+
+
+def _accept(status: int, answer: bytes) -> bytes:
+    """Return an answer of success.
+
+    Raises:
+        ApiError: it is none.
+    """
+    if status >= _FIRST_REFUSAL:
+        raise _read_refusal(status, answer)
+    return answer
 
 
 def _read_refusal(status: int, answer: bytes) -> ApiError:

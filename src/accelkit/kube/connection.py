@@ -122,9 +122,25 @@ def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
         name="the pod's service account",
         host=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         ca_cert=str(authority),
-        # Read again for each request, since the kubelet renews it.
-        read_authorization=lambda: f"Bearer {token.read_text().strip()}",
+        read_authorization=_TokenFile(token).read_authorization,
     )
+
+
+class _TokenFile:
+    """A token that the kubelet renews: looked at for each request, and read again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._value = ""
+
+    def read_authorization(self) -> str:
+        found = self._path.stat()
+        seen = found.st_mtime_ns, found.st_ino, found.st_size
+        if seen != self._seen:
+            # In this order: what is written in between is read again the next time.
+            self._value, self._seen = f"Bearer {self._path.read_text().strip()}", seen
+        return self._value
 
 
 def _override(found: _Found, options: ConnectionOptions) -> _Found:

@@ -11,120 +11,40 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
-
-from aiohttp import web
+from typing import Any, Final, TypeAlias
 
 from accelkit.errors import ConfigurationError
 from accelkit.logs import ErrorReporter
-from accelkit.serving.tls import Listen, list_names
+from accelkit.serving.http1 import Http1Connection, make_manager
+from accelkit.serving.http2.connection import Http2Connection
+from accelkit.serving.messages import Answer
+from accelkit.serving.tls import H2, Listen
 
 log = logging.getLogger(__name__)
 
-# What the library says of broken requests: anybody can make it say so, as often as he likes.
-_unheard = logging.getLogger(f"{__name__}.protocol")
-_unheard.setLevel(logging.CRITICAL + 1)
-
 # From the first packet to the whole head of the first request, a handshake included.
 HEAD_SECONDS: Final = 5.0
-# Read at once: what a stranger sends is in memory several times while it is taken apart.
-_READ_BYTES: Final = 16 * 1024
 # Where the process has no more descriptors.
 _PAUSE_SECONDS: Final = 0.1
 _BACKLOG: Final = 1024
 
-Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Connection: TypeAlias = Http1Connection | Http2Connection
 
 
-class Connection(web.RequestHandler):
-    """One connection of HTTP/1.1.
+class _Opening(asyncio.Protocol):
+    """A connection before it is known what it speaks."""
 
-    Args:
-        manager: of all connections.
-        on_lost: called when the connection has ended.
-        most_bytes: how much is read of it in all; None for no bound.
-        options: of `aiohttp.web.RequestHandler`.
-
-    Attributes:
-        names: of the certificate that the client has proven to hold.
-        asked: done when the first request is there, or the connection has ended.
-    """
-
-    __slots__ = ("_left", "_limit", "_on_lost", "asked", "names")
-
-    def __init__(
-        self,
-        manager: web.Server,
-        on_lost: Callable[[Connection], None],
-        *,
-        most_bytes: int | None = None,
-        **options: Any,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(manager, loop=loop, **options)
-        self.names: frozenset[str] = frozenset()
-        self.asked: asyncio.Future[None] = loop.create_future()
-        self._on_lost = on_lost
-        self._left = most_bytes
-        self._limit: asyncio.TimerHandle | None = None
+    def __init__(self, make: Callable[[str | None], Connection]) -> None:
+        self._make = make
+        self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note who has connected."""
-        self.names = list_names(transport.get_extra_info("peercert"))
-        if self._left is not None and hasattr(transport, "max_size"):
-            # asyncio's own 256 KiB, taken anew for each read, leave holes in memory that nothing fills.
-            transport.max_size = _READ_BYTES
-        super().connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Take what has come, up to the bound; beyond it the connection is not read any more."""
-        # Nothing is what the library itself gives, to go on with what it has not taken apart yet.
-        if self._left is not None and data:
-            data = data[: self._left]
-            self._left -= len(data)
-            if not self._left and isinstance(self.transport, asyncio.ReadTransport):
-                self.transport.pause_reading()
-            if not data:
-                return
-        super().data_received(data)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Note that the connection has ended."""
-        self.note_asked()
-        if self._limit is not None:
-            self._limit.cancel()
-        self._on_lost(self)
-        super().connection_lost(exc)
-
-    def note_asked(self) -> None:
-        """Note that a request is there."""
-        if not self.asked.done():
-            self.asked.set_result(None)
-
-    def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
-        """Answer what is no request; the library's own answer says what it is written in."""
-        response = web.Response(status=status, body=b'{"error":"this is no request"}', headers={"Server": "accelkit"})
-        response.content_type = "application/json"
-        response.force_close()
-        return response
-
-    def limit(self, seconds: float) -> None:
-        """Close at the latest after this time, whatever is under way then."""
-        self._limit = asyncio.get_running_loop().call_later(seconds, self.abort)
-
-    def end(self) -> None:
-        """Close when the request under way is answered, at once where there is none."""
-        if self._request_in_progress:
-            self.close()
-        else:
-            self.force_close()
-
-    def abort(self) -> None:
-        """Close at once, whatever is under way."""
-        if self.transport is not None:
-            self.transport.abort()
+        tls = transport.get_extra_info("ssl_object")
+        self.connection = self._make(tls.selected_alpn_protocol() if tls else None)
+        transport.set_protocol(self.connection)
+        self.connection.connection_made(transport)
 
 
 class Connections:
@@ -133,19 +53,15 @@ class Connections:
     Args:
         answer: answers a request.
         limit: how many are open at once.
-        options: of `Connection`.
+        idle_seconds: so long one is kept without a request.
+        options: of `Http1Connection`.
     """
 
-    def __init__(self, answer: Answer, *, limit: int, **options: Any) -> None:
-        self._limit = limit
-        self._manager = web.Server(answer)
-        self._options: dict[str, Any] = {
-            "access_log": None,
-            "logger": _unheard,
-            "lingering_time": 0,
-            "auto_decompress": False,
-        }
-        self._options |= options
+    def __init__(self, answer: Answer, *, limit: int, idle_seconds: float = 120.0, **options: Any) -> None:
+        self._answer, self._limit = answer, limit
+        self._manager = make_manager(answer)
+        self._idle_seconds = idle_seconds
+        self._options: dict[str, Any] = {"keepalive_timeout": idle_seconds, **options}
         # In the order in which they came: those whose first request is not there yet, and those that are served.
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._served: dict[Connection, None] = {}
@@ -209,23 +125,32 @@ class Connections:
 
     async def _wait(self, accepted: socket.socket) -> None:
         """Wait for the first request; from then on the connection lives by itself."""
-        connection = Connection(self._manager, self._lose, **self._options)
+        opening = _Opening(self._make)
         loop, context = asyncio.get_running_loop(), self._context
         seconds = HEAD_SECONDS if context else None
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 await loop.connect_accepted_socket(
-                    lambda: connection, accepted, ssl=context, ssl_handshake_timeout=seconds
+                    lambda: opening, accepted, ssl=context, ssl_handshake_timeout=seconds
                 )
-                await asyncio.shield(connection.asked)
+                connection = opening.connection
+                if connection is not None:
+                    await asyncio.shield(connection.asked)
         except BaseException:
-            if not connection.asked.done():
-                connection.abort()
+            connection = opening.connection
+            if connection is None or not connection.asked.done():
+                if connection is not None:
+                    connection.abort()
                 raise
             # Its request came in the very moment in which it was dropped, and is answered.
             connection.end()
-        if connection.transport is not None:
+        if connection is not None and connection.transport is not None:
             self._served[connection] = None
+
+    def _make(self, chosen: str | None) -> Connection:
+        if chosen == H2:
+            return Http2Connection(self._answer, self._lose, self._idle_seconds)
+        return Http1Connection(self._manager, self._lose, **self._options)
 
     def _note_end(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
-
-from aiohttp import web
+from typing import Any, Final
 
 from accelkit.errors import ConfigurationError
 from accelkit.logs import RepeatLog
-from accelkit.serving.connections import Connection, Connections, open_socket
+from accelkit.serving.connections import Connections, open_socket
+from accelkit.serving.messages import HTTP_1, HTTP_2, Headers, Reply, Request
 from accelkit.serving.tls import Listen, TlsFiles, make_context
+
+__all__ = ["MAX_BODIES_BYTES", "MAX_BODY_BYTES", "Head", "HeadServer", "Headers", "HttpServer", "Reply"]
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +37,9 @@ _IDLE_SECONDS: Final = 120.0
 _END_SECONDS: Final = 60.0
 # An answer that is not fetched in this time is not fetched at all.
 _ANSWER_SECONDS: Final = 30.0
-_RETRY_SECONDS: Final = 1
 _CONNECTIONS: Final = 256
 # Of a request that is known by its head, beside its longest header.
 _OTHER_HEADERS_BYTES: Final = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An HTTP answer; `close` ends the connection with it."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    close: bool = False
-
-
-class Headers(Protocol):
-    """The headers of a request, by names without regard to case."""
-
-    def get(self, key: str) -> str | None:
-        """Return the first value of a header; None where it is not there."""
 
 
 class Head:
@@ -67,7 +50,7 @@ class Head:
         body_bytes: how long its body may be.
     """
 
-    def __init__(self, request: web.BaseRequest, body_bytes: int) -> None:
+    def __init__(self, request: Request, body_bytes: int) -> None:
         self._request, self._body_bytes = request, body_bytes
 
     def get(self, key: str) -> str | None:
@@ -79,7 +62,7 @@ class Head:
         body = bytearray()
         try:
             async with asyncio.timeout(_SMALL_BODY_SECONDS):
-                while len(body) <= self._body_bytes and (chunk := await self._request.content.readany()):
+                while len(body) <= self._body_bytes and (chunk := await self._request.read()):
                     body += chunk
         except TimeoutError:
             return _too_late()
@@ -95,17 +78,20 @@ class _Server(ABC):
     Args:
         listen: where to serve, and with which certificates.
         connections: how many are open at once.
-        options: of `Connection`.
+        http2: whether clients that know HTTP/2 are served by it.
+        options: of `Connections`.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
     """
 
-    def __init__(self, listen: Listen, connections: int, **options: Any) -> None:
-        self._listen = listen
+    def __init__(self, listen: Listen, connections: int, *, http2: bool = False, **options: Any) -> None:
+        self._listen, self._http2 = listen, http2
         self._connections = Connections(self._serve, limit=connections, **options)
         self._socket = open_socket(listen)
         self._reading = set[asyncio.Timeout]()
+        # How many there were, by the version of HTTP.
+        self.requests = Counter({HTTP_1: 0, HTTP_2: 0})
         self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
 
     def renew(self) -> None:
@@ -120,7 +106,7 @@ class _Server(ABC):
         """
         with self._socket:
             tls = self._listen.tls
-            self._connections.accept(self._socket, make_context(tls) if tls else None)
+            self._connections.accept(self._socket, make_context(tls, http2=self._http2) if tls else None)
             watching = asyncio.create_task(self._watch_certificates(tls)) if tls else None
             try:
                 await stop.wait()
@@ -132,34 +118,26 @@ class _Server(ABC):
             limit.reschedule(asyncio.get_running_loop().time())
         await self._connections.shut_down(_END_SECONDS)
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = cast("Connection", request.protocol)
-        connection.note_asked()
+    async def _serve(self, request: Request) -> Reply:
+        self.requests[request.protocol] += 1
         try:
-            reply = self._refuse(connection) or await self._answer(request)
+            return self._refuse(request.names) or await self._answer(request)
         except ConnectionError:
             # The caller hung up amid its body; nobody waits for an answer.
-            reply = Reply(400, b"", close=True)
+            return Reply(400, b"", close=True)
         except Exception:
             log.exception("a request to %s was not answered", request.path[:100])
-            reply = Reply(500, b'{"error":"this request met a defect; the log has more"}', close=True)
-        response = web.Response(status=reply.status, body=reply.body, headers={"Server": "accelkit"})
-        response.headers["Content-Type"] = reply.content_type
-        if reply.status == web.HTTPServiceUnavailable.status_code:
-            response.headers["Retry-After"] = str(_RETRY_SECONDS)
-        if reply.close:
-            response.force_close()
-        return response
+            return Reply(500, b'{"error":"this request met a defect; the log has more"}', close=True)
 
     @abstractmethod
-    async def _answer(self, request: web.BaseRequest) -> Reply:
+    async def _answer(self, request: Request) -> Reply:
         """Return the answer to one request."""
 
-    def _refuse(self, connection: Connection) -> Reply | None:
+    def _refuse(self, proven: frozenset[str]) -> Reply | None:
         tls = self._listen.tls
-        if tls is None or tls.client_ca is None or tls.client_names & connection.names:
+        if tls is None or tls.client_ca is None or tls.client_names & proven:
             return None
-        names = ", ".join(sorted(connection.names))[:300] or "no name"
+        names = ", ".join(sorted(proven))[:300] or "no name"
         self._refused.warn(names, f"a client certificate of {names!r} is refused; --client-name lists those accepted")
         return Reply(403, b'{"error":"no name of the client certificate is accepted here"}', close=True)
 
@@ -172,7 +150,7 @@ class _Server(ABC):
             if seen in {used, None} or seen != before:
                 continue
             try:
-                self._connections.accept(self._socket, make_context(files))
+                self._connections.accept(self._socket, make_context(files, http2=self._http2))
             except ConfigurationError as exc:
                 log.error("the former certificates stay in use: %s", exc)  # noqa: TRY400 - the sentence says it
             else:
@@ -187,17 +165,20 @@ class HttpServer(_Server):
     Args:
         listen: where to serve, and with which certificates.
         handle: answers method, path and body.
+        http2: whether clients that know HTTP/2 are served by it.
 
     Raises:
         ConfigurationError: the port is taken, or may not be used.
     """
 
-    def __init__(self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]]) -> None:
-        super().__init__(listen, _CONNECTIONS, keepalive_timeout=_IDLE_SECONDS)
+    def __init__(
+        self, listen: Listen, handle: Callable[[str, str, bytes], Awaitable[Reply]], *, http2: bool = True
+    ) -> None:
+        super().__init__(listen, _CONNECTIONS, http2=http2, idle_seconds=_IDLE_SECONDS)
         self._handle = handle
         self._held_bytes = 0
 
-    async def _answer(self, request: web.BaseRequest) -> Reply:
+    async def _answer(self, request: Request) -> Reply:
         expected = request.content_length or 0
         if expected > MAX_BODY_BYTES:
             return _too_large()
@@ -221,10 +202,10 @@ class HttpServer(_Server):
             self._reading.discard(limit)
             self._held_bytes -= held[0]
 
-    async def _read(self, request: web.BaseRequest, held: list[int]) -> bytes | Reply:
+    async def _read(self, request: Request, held: list[int]) -> bytes | Reply:
         """Return the body, or why it is not read; `held` is what is counted for it."""
         chunks, size = [], 0
-        while chunk := await request.content.readany():
+        while chunk := await request.read():
             chunks.append(chunk)
             size += len(chunk)
             if size > MAX_BODY_BYTES:
@@ -272,8 +253,8 @@ class HeadServer(_Server):
         )
         self._handle, self._body_bytes = handle, body_bytes
 
-    async def _answer(self, request: web.BaseRequest) -> Reply:
-        cast("Connection", request.protocol).limit(_ANSWER_SECONDS)
+    async def _answer(self, request: Request) -> Reply:
+        request.limit(_ANSWER_SECONDS)
         reply = await self._handle(request.method, request.path, Head(request, self._body_bytes))
         return Reply(reply.status, reply.body, reply.content_type, close=True)
 

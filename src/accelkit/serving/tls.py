@@ -13,6 +13,9 @@ from accelkit.errors import ConfigurationError
 
 # Of the one certificate that our own authority issues to clients.
 CLIENT_NAME: Final = "accelkit-kube-scheduler"
+# What clients and servers agree on in their handshake; the first that both know.
+H1: Final = "http/1.1"
+H2: Final = "h2"
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Listen:
     tls: TlsFiles | None = None
 
 
-def make_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return how connections are made with these files.
+def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
+    """Return how connections are made with these files, by HTTP/2 where clients know it and it is wanted.
 
     Raises:
         ConfigurationError: they cannot be used.
@@ -57,7 +60,7 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([H2, H1] if http2 else [H1])
     try:
         # An empty password, so that nobody is asked for one.
         context.load_cert_chain(files.certificate, files.key, password="")

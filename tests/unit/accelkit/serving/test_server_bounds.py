@@ -15,7 +15,7 @@ from ports import free_port
 
 from accelkit.serving import connections as connections_module
 from accelkit.serving import server as module
-from accelkit.serving.connections import Connection
+from accelkit.serving.http1 import Http1Connection
 from accelkit.serving.server import HeadServer, HttpServer, Reply
 from accelkit.serving.tls import Listen
 
@@ -197,7 +197,7 @@ async def test_nothing_is_left_of_connections_that_have_ended():
             while server._connections._waiting or server._connections._served:
                 await asyncio.sleep(0.01)
         gc.collect()
-        assert not [each for each in gc.get_objects() if isinstance(each, Connection)]
+        assert not [each for each in gc.get_objects() if isinstance(each, Http1Connection)]
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -1,0 +1,145 @@
+"""One connection of HTTP/1.1, by aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from accelkit.serving.messages import HTTP_1, SERVER, Answer, Headers
+from accelkit.serving.tls import list_names
+
+# What the library says of broken requests: anybody can make it say so, as often as he likes.
+_unheard = logging.getLogger(f"{__name__}.protocol")
+_unheard.setLevel(logging.CRITICAL + 1)
+
+_OPTIONS: Final[dict[str, Any]] = {
+    "access_log": None,
+    "logger": _unheard,
+    "lingering_time": 0,
+    "auto_decompress": False,
+}
+# Read at once: what a stranger sends is in memory several times while it is taken apart.
+_READ_BYTES: Final = 16 * 1024
+
+
+class Http1Connection(web.RequestHandler):
+    """One connection of HTTP/1.1.
+
+    Args:
+        manager: of all connections, as `make_manager` returns it.
+        on_lost: called when the connection has ended.
+        most_bytes: how much is read of it in all; None for no bound.
+        options: of `aiohttp.web.RequestHandler`.
+
+    Attributes:
+        names: of the certificate that the client has proven to hold.
+        asked: done when the first request is there, or the connection has ended.
+    """
+
+    __slots__ = ("_left", "_limit", "_on_lost", "asked", "names")
+
+    def __init__(
+        self,
+        manager: web.Server,
+        on_lost: Callable[[Http1Connection], None],
+        *,
+        most_bytes: int | None = None,
+        **options: Any,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(manager, loop=loop, **(_OPTIONS | options))
+        self.names: frozenset[str] = frozenset()
+        self.asked: asyncio.Future[None] = loop.create_future()
+        self._on_lost = on_lost
+        self._left = most_bytes
+        self._limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note who has connected."""
+        self.names = list_names(transport.get_extra_info("peercert"))
+        if self._left is not None and hasattr(transport, "max_size"):
+            # asyncio's own 256 KiB, taken anew for each read, leave holes in memory that nothing fills.
+            transport.max_size = _READ_BYTES
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, up to the bound; beyond it the connection is not read any more."""
+        # Nothing is what the library itself gives, to go on with what it has not taken apart yet.
+        if self._left is not None and data:
+            data = data[: self._left]
+            self._left -= len(data)
+            if not self._left and isinstance(self.transport, asyncio.ReadTransport):
+                self.transport.pause_reading()
+            if not data:
+                return
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Note that the connection has ended."""
+        self.note_asked()
+        if self._limit is not None:
+            self._limit.cancel()
+        self._on_lost(self)
+        super().connection_lost(exc)
+
+    def note_asked(self) -> None:
+        """Note that a request is there."""
+        if not self.asked.done():
+            self.asked.set_result(None)
+
+    def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
+        """Answer what is no request; the library's own answer says what it is written in."""
+        response = web.Response(status=status, body=b'{"error":"this is no request"}', headers={"Server": SERVER})
+        response.content_type = "application/json"
+        response.force_close()
+        return response
+
+    def limit(self, seconds: float) -> None:
+        """Close at the latest after this time, whatever is under way then."""
+        self._limit = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def end(self) -> None:
+        """Close when the request under way is answered, at once where there is none."""
+        if self._request_in_progress:
+            self.close()
+        else:
+            self.force_close()
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class _Http1Request:
+    """A `Request`, as it came by HTTP/1.1."""
+
+    __slots__ = ("_request", "content_length", "headers", "limit", "method", "names", "path", "protocol", "read")
+
+    def __init__(self, request: web.BaseRequest, connection: Http1Connection) -> None:
+        self.protocol = HTTP_1
+        self.method, self.path = request.method, request.path
+        self.content_length = request.content_length
+        self.headers: Headers = request.headers
+        self.names = connection.names
+        self.read = request.content.readany
+        self.limit = connection.limit
+
+
+def make_manager(answer: Answer) -> web.Server:
+    """Return what serves all connections of a port."""
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("Http1Connection", request.protocol)
+        connection.note_asked()
+        reply = await answer(_Http1Request(request, connection))
+        response = web.Response(status=reply.status, body=reply.body, headers=reply.list_headers())
+        if reply.close:
+            response.force_close()
+        return response
+
+    return web.Server(serve)

@@ -1,0 +1,301 @@
+"""One connection of HTTP/2: the library h2 takes frames apart, and here they become requests, within bounds.
+
+A client has one connection for all of its requests, so that none waits for another, nor for a handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, cast
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from accelkit.serving.http2.frame_meter import FloodError, FrameMeter
+from accelkit.serving.http2.stream import Stream
+from accelkit.serving.messages import Answer, Reply
+from accelkit.serving.tls import list_names
+
+# Requests under way, as many as Go's clients begin before they were told.
+MOST_STREAMS: Final = 128
+# Clients of Go send a body in frames as long as they may be; each costs the same, however long.
+_FRAME_BYTES: Final = 128 * 1024
+# What may be on its way to us, of one body and of all. Bodies are read as they come, so nobody waits for more.
+_STREAM_WINDOW: Final = 1 << 20
+_CONNECTION_WINDOW: Final = 4 << 20
+_FIRST_WINDOW: Final = 65_535
+# Of all headers of a request, as they are after decoding.
+_HEADERS_BYTES: Final = 16 * 1024
+# An answer that is not fetched in this time is not fetched at all.
+_ANSWER_SECONDS: Final = 30.0
+# A client that was told to go closes its connection; cut off at once, it might lose its last answer.
+_GOING_SECONDS: Final = 0.5
+_SETTINGS: Final = {
+    SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
+    SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
+    SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
+    SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS_BYTES,
+}
+# Length, kind and flags; stream; the last stream that is answered; why.
+_GO_AWAY: Final = struct.Struct(">5sIII")
+# What we send ourselves needs no check.
+_CONFIGURATION: Final = H2Configuration(
+    client_side=False,
+    header_encoding=None,
+    validate_outbound_headers=False,
+    normalize_outbound_headers=False,
+)
+
+
+class Http2Connection(asyncio.Protocol):
+    """One connection of HTTP/2.
+
+    Args:
+        answer: answers a request.
+        on_lost: called when the connection has ended.
+        idle_seconds: without a request the connection ends after this time.
+
+    Attributes:
+        names: of the certificate that the client has proven to hold.
+        asked: done when the first request is there, or the connection has ended.
+        transport: None before and after.
+    """
+
+    def __init__(self, answer: Answer, on_lost: Callable[[Http2Connection], None], idle_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._answer, self._on_lost = answer, on_lost
+        self._idle_seconds, self._idle_since = idle_seconds, self._loop.time()
+        self.names: frozenset[str] = frozenset()
+        self.asked: asyncio.Future[None] = self._loop.create_future()
+        self.transport: asyncio.Transport | None = None
+        self._http = H2Connection(_CONFIGURATION)
+        self._meter = FrameMeter()
+        # Those whose answer is being made or sent, also where nobody waits for it any more.
+        self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
+        # The last one that is answered, once the client was told to go.
+        self._last: int | None = None
+        self._broken = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note who has connected, and say what we take."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.names = list_names(transport.get_extra_info("peercert"))
+        self._http.local_settings = Settings(client=False, initial_values=_SETTINGS)
+        self._http.decoder.max_header_list_size = _HEADERS_BYTES
+        self._http.max_inbound_frame_size = _FRAME_BYTES
+        self._http.initiate_connection()
+        self._http.increment_flow_control_window(_CONNECTION_WINDOW - _FIRST_WINDOW)
+        self._flush()
+        self._watch_idleness()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come."""
+        if self._broken:
+            return
+        try:
+            self._meter.take(data)
+            for event in self._http.receive_data(data):
+                self._take(event)
+        except FloodError as exc:
+            self._http.close_connection(exc.error_code)
+            self._break()
+        except ProtocolError:
+            self._break()
+        else:
+            self._flush()
+
+    def pause_writing(self) -> None:
+        """Read nothing of who does not read."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._schedule("unread", _ANSWER_SECONDS, self.abort)
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        if (timer := self._timers.pop("unread", None)) is not None:
+            timer.cancel()
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Note that the connection has ended."""
+        del exc
+        self.transport = None
+        if not self.asked.done():
+            self.asked.set_result(None)
+        for timer in self._timers.values():
+            timer.cancel()
+        for stream, _ in self._streams.values():
+            stream.lose()
+        self._on_lost(self)
+
+    def limit(self, seconds: float) -> None:
+        """Close at the latest after this time, whatever is under way then."""
+        self._schedule("limit", seconds, self.abort)
+
+    def end(self) -> None:
+        """Close when the requests under way are answered; the client is told at once, and connects anew for others."""
+        if self._last is not None or self._broken or self.transport is None:
+            return
+        self._last = self._http.highest_inbound_stream_id
+        # Not by the library, which would not let answers follow.
+        self._flush()
+        self.transport.write(_GO_AWAY.pack(b"\0\0\x08\x07\0", 0, self._last, ErrorCodes.NO_ERROR))
+        self._close_if_done()
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _take(self, event: Event) -> None:
+        # In the order of how often they come.
+        match event:
+            case DataReceived():
+                self._take_data(event)
+            case RequestReceived():
+                self._begin(event)
+            case StreamEnded():
+                if (held := self._streams.get(event.stream_id)) is not None:
+                    held[0].end()
+            case WindowUpdated() | RemoteSettingsChanged():
+                for stream, _ in list(self._streams.values()):
+                    self._send_rest(stream)
+            case StreamReset():
+                if (held := self._streams.get(event.stream_id)) is not None:
+                    self._http.acknowledge_received_data(held[0].drop(), event.stream_id)
+                    held[0].lose()
+            case ConnectionTerminated():
+                # Nothing more can be sent.
+                self._break()
+
+    def _begin(self, event: RequestReceived) -> None:
+        if self._last is not None:
+            # It was on its way when we said that we go; the client sends it again elsewhere.
+            return
+        if not self.asked.done():
+            self.asked.set_result(None)
+        number = event.stream_id
+        if len(self._streams) >= MOST_STREAMS:
+            # Answers that nobody waits for any more are still being made.
+            self._http.reset_stream(number, ErrorCodes.REFUSED_STREAM)
+            return
+        stream = Stream(number, event.headers, self.names, self._open_window, self.limit)
+        task = self._loop.create_task(self._respond(stream))
+        self._streams[number] = stream, task
+
+    def _take_data(self, event: DataReceived) -> None:
+        held, counted = self._streams.get(event.stream_id), event.flow_controlled_length
+        if held is None or held[0].lost:
+            self._http.acknowledge_received_data(counted, event.stream_id)
+        else:
+            held[0].feed(event.data, counted)
+
+    def _open_window(self, stream: Stream, counted: int) -> None:
+        if not self._broken and self.transport is not None:
+            self._http.acknowledge_received_data(counted, stream.number)
+            self._flush()
+
+    async def _respond(self, stream: Stream) -> None:
+        reply = await self._answer(stream)
+        if stream.lost or self._broken or self.transport is None:
+            self._forget(stream)
+            return
+        self._send(stream, reply)
+        if reply.close:
+            self.end()
+
+    def _send(self, stream: Stream, reply: Reply) -> None:
+        headers = [(b":status", b"%d" % reply.status)]
+        headers += [(name.lower().encode(), value.encode()) for name, value in reply.list_headers()]
+        body = b"" if stream.method == "HEAD" else reply.body
+        self._http.send_headers(stream.number, headers, end_stream=not body)
+        stream.rest = memoryview(body)
+        self._meter.earn(len(body))
+        self._send_rest(stream)
+        if not body:
+            self._finish(stream)
+        elif stream.rest:
+            stream.timer = self._loop.call_later(_ANSWER_SECONDS, self._give_up, stream)
+        self._flush()
+
+    def _send_rest(self, stream: Stream) -> None:
+        """Send as much of an answer as the client lets us."""
+        if not stream.rest:
+            return
+        while stream.rest:
+            size = min(
+                len(stream.rest),
+                self._http.local_flow_control_window(stream.number),
+                self._http.max_outbound_frame_size,
+            )
+            if size <= 0:
+                return
+            piece, stream.rest = bytes(stream.rest[:size]), stream.rest[size:]
+            self._http.send_data(stream.number, piece, end_stream=not stream.rest)
+        self._finish(stream)
+
+    def _finish(self, stream: Stream) -> None:
+        if not stream.complete:
+            # Its answer is there before its body is, and nobody reads that.
+            self._http.reset_stream(stream.number, ErrorCodes.NO_ERROR)
+            self._http.acknowledge_received_data(stream.drop(), stream.number)
+        self._forget(stream)
+
+    def _give_up(self, stream: Stream) -> None:
+        stream.lose()
+        self._http.reset_stream(stream.number, ErrorCodes.CANCEL)
+        self._forget(stream)
+        self._flush()
+
+    def _forget(self, stream: Stream) -> None:
+        stream.stop_timer()
+        self._streams.pop(stream.number, None)
+        self._idle_since = self._loop.time()
+        if self._last is not None:
+            self._loop.call_soon(self._close_if_done)
+
+    def _flush(self) -> None:
+        if self.transport is not None and (data := self._http.data_to_send()):
+            self.transport.write(data)
+
+    def _break(self) -> None:
+        """Close, with what is to be said of why."""
+        self._broken = True
+        self._flush()
+        if self.transport is not None:
+            self.transport.close()
+            self._schedule("going", _GOING_SECONDS, self.abort)
+
+    def _close_if_done(self) -> None:
+        if not self._streams and self.transport is not None:
+            self._schedule("going", _GOING_SECONDS, self.transport.close)
+
+    def _watch_idleness(self) -> None:
+        left = self._idle_seconds - (0.0 if self._streams else self._loop.time() - self._idle_since)
+        if left <= 0:
+            self.end()
+        else:
+            self._schedule("idle", left, self._watch_idleness)
+
+    def _schedule(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        """Call this at that time, instead of what has the same name."""
+        if (timer := self._timers.get(name)) is not None:
+            timer.cancel()
+        self._timers[name] = self._loop.call_later(seconds, call)

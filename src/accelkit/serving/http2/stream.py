@@ -1,0 +1,152 @@
+"""One request of HTTP/2, as it comes, and what is left to send of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from accelkit.serving.messages import HTTP_2
+
+_EMPTY: Final = memoryview(b"")
+
+
+class StreamHeaders:
+    """The headers of a request, by names without regard to case.
+
+    Args:
+        items: names in lower case, and values.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        self._items = items
+
+    def get(self, key: str) -> str | None:
+        """Return the first value of a header; None where it is not there."""
+        wanted = key.lower().encode()
+        for name, value in self._items:
+            if name == wanted:
+                return value.decode(errors="replace")
+        return None
+
+
+class Stream:
+    """One request, a `Request`, and the rest of its answer.
+
+    Args:
+        number: of the stream.
+        items: names and values of its head.
+        names: of the certificate that the client has proven to hold.
+        taken: told how many bytes of the body were read, so that the client may send as many more.
+        limit: closes the connection at the latest after so many seconds.
+
+    Attributes:
+        rest: what is left to send of the answer.
+        complete: whether the whole request is there.
+        lost: whether nobody waits for an answer.
+        timer: gives the answer up.
+    """
+
+    __slots__ = (
+        "_pieces",
+        "_taken",
+        "_waiting",
+        "complete",
+        "content_length",
+        "headers",
+        "limit",
+        "lost",
+        "method",
+        "names",
+        "number",
+        "path",
+        "rest",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        items: Sequence[tuple[bytes, bytes]],
+        names: frozenset[str],
+        taken: Callable[[Stream, int], None],
+        limit: Callable[[float], None],
+    ) -> None:
+        self.number, self.names, self.limit = number, names, limit
+        self.headers = StreamHeaders(items)
+        self.method = self.headers.get(":method") or ""
+        self.path = _decode_path(self.headers.get(":path") or "")
+        length = self.headers.get("content-length") or ""
+        self.content_length = int(length) if length.isascii() and length.isdigit() else None
+        self.complete = self.lost = False
+        self.rest = _EMPTY
+        self.timer: asyncio.TimerHandle | None = None
+        self._taken = taken
+        # Each with what it counts in the windows, padding included.
+        self._pieces = deque[tuple[bytes, int]]()
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def protocol(self) -> str:
+        """What it came by."""
+        return HTTP_2
+
+    async def read(self) -> bytes:
+        """Return what has come of the body, nothing at its end.
+
+        Raises:
+            ConnectionError: the caller hung up.
+        """
+        while True:
+            while self._pieces:
+                piece, counted = self._pieces.popleft()
+                self._taken(self, counted)
+                if piece:
+                    return piece
+            if self.complete:
+                return b""
+            if self.lost:
+                raise ConnectionResetError("the caller gave its request up")
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+
+    def feed(self, piece: bytes, counted: int) -> None:
+        """Take a piece of the body, which counts so much in the windows."""
+        self._pieces.append((piece, counted))
+        self._wake()
+
+    def end(self) -> None:
+        """Note that the whole request is there."""
+        self.complete = True
+        self._wake()
+
+    def lose(self) -> None:
+        """Note that nobody waits for an answer."""
+        self.lost, self.rest = True, _EMPTY
+        self.stop_timer()
+        self._wake()
+
+    def drop(self) -> int:
+        """Throw away what has come of the body and nobody has read; return what that counts in the windows."""
+        counted = sum(each for _, each in self._pieces)
+        self._pieces.clear()
+        return counted
+
+    def stop_timer(self) -> None:
+        """Give the answer all the time that it needs."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+def _decode_path(text: str) -> str:
+    path = text.partition("?")[0]
+    return unquote(path) if "%" in path else path

@@ -1,0 +1,285 @@
+"""What a client of HTTP/2 can send to cost us more than itself, byte by byte on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import hpack
+import pytest
+from h2.errors import ErrorCodes
+from http2_client import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PRIORITY,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+    speaking,
+)
+from http_service import Pki, serving, until
+
+from accelkit.serving import connections as connections_module
+from accelkit.serving import server as server_module
+from accelkit.serving.http2 import connection as module
+from accelkit.serving.http2.frame_meter import FloodError, FrameMeter
+from accelkit.serving.http2.stream import Stream
+from accelkit.serving.server import Reply
+
+CALM, PROTOCOL = ErrorCodes.ENHANCE_YOUR_CALM, ErrorCodes.PROTOCOL_ERROR
+HEAD = hpack.Encoder().encode([(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", "/")])
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+# As many of each as no client of ours sends in an hour.
+MANY = 5000
+
+
+async def hello(*_):
+    return Reply(200, b"hello")
+
+
+@pytest.fixture
+def pki(tmp_path):
+    return Pki(tmp_path)
+
+
+def streams(count):
+    return range(1, 2 * count, 2)
+
+
+FLOODS = {
+    "pings": [frame(PING, b"01234567")],
+    "answers to pings": [frame(PING, b"01234567", flags=ACK)],
+    "settings": [frame(SETTINGS, struct.pack(">HI", 3, 100))],
+    "no settings": [frame(SETTINGS)],
+    "windows": [frame(WINDOW_UPDATE, struct.pack(">I", 1))],
+    "frames of no kind": [frame(0x77, b"x")],
+    "priorities": [frame(PRIORITY, struct.pack(">IB", 0, 7), 99)],
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_a_flood_of_frames_ends_its_connection_and_no_other(pki, flood):
+    async with (
+        serving(hello, tls=pki.files) as (_, at),
+        speaking(at, pki.client()) as attacker,
+        speaking(at, pki.client()) as client,
+    ):
+        await attacker.ask("GET", "/")
+        await attacker.raw(*FLOODS[flood] * MANY)
+        assert (await attacker.until_closed())[0] == CALM
+        assert (await client.ask("GET", "/")).status == 200
+
+
+async def test_requests_that_are_given_up_at_once_end_their_connection(pki):
+    asked, gate = [], asyncio.Event()
+
+    async def handle(*request):
+        asked.append(request)
+        await gate.wait()
+        return Reply(200, b"")
+
+    async with serving(handle, tls=pki.files) as (server, at), speaking(at, pki.client()) as attacker:
+        await attacker.raw(
+            *(
+                frame(HEADERS, HEAD, number, END_HEADERS | END_STREAM) + frame(RST_STREAM, struct.pack(">I", 8), number)
+                for number in streams(MANY)
+            )
+        )
+        assert (await attacker.until_closed())[0] == CALM
+        # Each is worked at to its end, so no more are begun than there may be at once.
+        assert len(asked) <= module.MOST_STREAMS
+        gate.set()
+        await until(lambda: not server._reading)
+
+
+async def test_who_has_given_requests_up_gets_no_room_before_they_end(pki):
+    gate, asked = asyncio.Event(), []
+
+    async def handle(*request):
+        asked.append(request)
+        await gate.wait()
+        return Reply(200, b"")
+
+    async with serving(handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
+        for _ in range(module.MOST_STREAMS):
+            number = await client.send("GET", "/")
+            client.http.reset_stream(number)
+        await client.flush()
+        refused = await client.ask("GET", "/")
+        assert refused.reset == ErrorCodes.REFUSED_STREAM
+        assert len(asked) <= module.MOST_STREAMS
+        gate.set()
+        while (await client.ask("GET", "/")).status != 200:
+            pass
+
+
+async def test_more_requests_at_once_than_were_allowed_end_the_connection(pki):
+    gate = asyncio.Event()
+
+    async def wait(*_):
+        await gate.wait()
+        return Reply(200, b"")
+
+    async with serving(wait, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
+        await attacker.raw(
+            *(frame(HEADERS, HEAD, each, END_HEADERS | END_STREAM) for each in streams(module.MOST_STREAMS + 1))
+        )
+        assert (await attacker.until_closed())[0] in {PROTOCOL, ErrorCodes.REFUSED_STREAM}
+        gate.set()
+
+
+async def test_a_head_in_pieces_without_end_ends_its_connection(pki):
+    head, more = frame(HEADERS, HEAD, 1), frame(CONTINUATION, b"", 1)
+    large = frame(CONTINUATION, 16_000 * b"x", 1)
+    async with serving(hello, tls=pki.files) as (_, at):
+        for frames in ([head, *[more] * MANY], [head, *[large] * 3]):
+            async with speaking(at, pki.client()) as attacker:
+                await attacker.raw(*frames)
+                assert (await attacker.until_closed())[0] in {CALM, PROTOCOL}
+
+
+async def test_headers_that_grow_when_they_are_decoded_end_the_connection(pki):
+    # One header of 4,000 bytes is remembered, then named by one byte each time.
+    encoder = hpack.Encoder()
+    bomb = encoder.encode([("x", 4000 * "y")]) + 200 * encoder.encode([("x", 4000 * "y")])
+    assert len(bomb) < 5000
+    async with serving(hello, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
+        await attacker.raw(frame(HEADERS, HEAD + bomb, 1, END_HEADERS | END_STREAM))
+        assert (await attacker.until_closed())[0] == CALM
+
+
+async def test_a_body_in_pieces_of_one_byte_ends_its_connection(pki):
+    async with serving(hello, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
+        await attacker.raw(frame(HEADERS, HEAD, 1, END_HEADERS), *[frame(DATA, b"x", 1)] * MANY)
+        assert (await attacker.until_closed())[0] == CALM
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\xff\xff\xff\x00\x00\x00\x00\x00\x01"],
+        [frame(DATA, b"x", 1)],
+        [frame(DATA, b"x", 0)],
+        [frame(SETTINGS, b"12345")],
+        [frame(SETTINGS, struct.pack(">HI", 4, 2**32 - 1))],
+        [frame(PING, b"1234")],
+        [frame(WINDOW_UPDATE, struct.pack(">I", 0))],
+        [frame(WINDOW_UPDATE, struct.pack(">I", 2**31 - 1))] * 2,
+        [frame(CONTINUATION, HEAD, 1, END_HEADERS)],
+        [frame(HEADERS, HEAD, 2, END_HEADERS)],
+        [frame(HEADERS, HEAD, 5, END_HEADERS | END_STREAM), frame(HEADERS, HEAD, 3, END_HEADERS | END_STREAM)],
+        [frame(HEADERS, b"\xff\xff\xff\xff\xff", 1, END_HEADERS)],
+        [frame(HEADERS, hpack.Encoder().encode([("a", "b")]), 1, END_HEADERS | END_STREAM)],
+        [frame(PUSH_PROMISE, struct.pack(">I", 2) + HEAD, 1, END_HEADERS)],
+        [frame(0x99, 5000 * b"x")],
+        [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ],
+)
+async def test_what_is_no_http2_ends_its_connection_and_nothing_else(pki, caplog, frames):
+    gate = asyncio.Event()
+
+    async def wait(*_):
+        await gate.wait()
+        return Reply(200, b"")
+
+    async with serving(wait, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
+        await attacker.raw(*frames)
+        goodbye = await attacker.until_closed()
+        gate.set()
+        assert goodbye is None or goodbye[0]
+        async with speaking(at, pki.client()) as client:
+            assert (await client.ask("GET", "/")).status == 200
+    assert caplog.records == []
+
+
+async def test_who_says_goodbye_is_let_go(pki):
+    async with serving(hello, tls=pki.files) as (server, at), speaking(at, pki.client()) as client:
+        await client.ask("GET", "/")
+        await client.raw(frame(GOAWAY, bytes(8)))
+        await client.until_closed()
+        await until(lambda: not server._connections._served)
+
+
+async def test_without_a_request_a_connection_ends_soon_whatever_it_sends(pki, monkeypatch):
+    monkeypatch.setattr(connections_module, "HEAD_SECONDS", 0.5)
+    async with serving(hello, tls=pki.files) as (server, at):
+        for text in (b"", frame(PING, b"01234567"), frame(HEADERS, HEAD, 1), frame(HEADERS, HEAD, 1)[:12]):
+            async with speaking(at, pki.client()) as client:
+                await client.raw(text)
+                await client.until_closed()
+        await until(lambda: not server._connections._waiting)
+
+
+async def test_the_connection_that_waits_longest_makes_room(pki, monkeypatch):
+    monkeypatch.setattr(connections_module, "HEAD_SECONDS", 60)
+    monkeypatch.setattr(server_module, "_CONNECTIONS", 2)
+    async with (
+        serving(hello, tls=pki.files) as (_, at),
+        speaking(at, pki.client()) as first,
+        speaking(at, pki.client()) as second,
+        speaking(at, pki.client()) as third,
+    ):
+        await first.until_closed()
+        assert [(await each.ask("GET", "/")).status for each in (second, third)] == [200, 200]
+
+
+async def test_who_reads_nothing_is_not_read(pki, monkeypatch):
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.3)
+
+    async def much(*_):
+        return Reply(200, bytes(8 << 20))
+
+    async with serving(much, tls=pki.files) as (server, at), speaking(at, pki.client()) as client:
+        client.http.update_settings({4: 2**31 - 1})
+        client.http.increment_flow_control_window(2**31 - 1 - 65535)
+        client._reading.cancel()
+        for _ in range(4):
+            await client.send("GET", "/")
+        await until(lambda: not server._connections._served and not server._connections._waiting)
+
+
+def test_a_meter_gives_anew_with_time_and_with_each_answer():
+    now = [0.0]
+    meter = FrameMeter(lambda: now[0])
+    meter.take(PREFACE)
+    ping = frame(PING, b"01234567")
+    for _ in range(2000):
+        meter.take(ping)
+    now[0] += 5
+    meter.take(5 * ping)
+    meter.earn(4096)
+    meter.take(3 * ping)
+    with pytest.raises(FloodError):
+        meter.take(ping)
+
+
+def test_a_meter_reads_frames_however_they_are_cut():
+    text = PREFACE + frame(HEADERS, HEAD, 1, END_HEADERS) + frame(DATA, 3000 * b"x", 1) + 2000 * frame(PING, bytes(8))
+    for size in (1, 7, 8, 9, 10, 1000):
+        meter = FrameMeter(lambda: 0.0)
+        for place in range(0, len(text), size):
+            meter.take(text[place : place + size])
+        with pytest.raises(FloodError):
+            meter.take(frame(PING, bytes(8)))
+
+
+@pytest.mark.parametrize(
+    ("value", "length"), [("5", 5), ("-5", None), ("+5", None), ("5_0", None), ("²", None), ("", None)]
+)
+def test_a_length_is_a_number_or_not_said(value, length):
+    stream = Stream(1, [(b"content-length", value.encode())], frozenset(), lambda *_: None, lambda _: None)
+    assert stream.content_length == length
+
+
+def test_a_path_that_is_no_text_is_one_nevertheless():
+    stream = Stream(1, [(b":path", b"/\xff%ff?x")], frozenset(), lambda *_: None, lambda _: None)
+    assert stream.path == "/\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+    assert stream.headers.get("X-Nothing") is None
