@@ -60,6 +60,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Whose pods are read; may be given several times.",
 )
+@click.option(
+    "--sharing-rules",
+    envvar="ACCELKIT_SHARING_RULES",
+    type=_FILE,
+    help="YAML file with quotas of namespaces and reserved cards; read again whenever it changes.",
+)
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
 @click.option(
     "--probe-port", type=click.IntRange(1, 65535), help="Port of /healthz, /readyz, /version, /metrics, without TLS."
@@ -114,6 +120,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     policy: str,
     most_nodes: int,
     dialects: tuple[str, ...],
+    sharing_rules: Path | None,
     kubeconfig: Path | None,
     probe_port: int | None,
     read_port: int | None,
@@ -155,5 +162,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
         certificates,
         container_limits,
         most_nodes,
+        sharing_rules,
     )
     uvloop.run(run(options))

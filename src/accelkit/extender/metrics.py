@@ -99,6 +99,7 @@ class ExtenderMetrics:
         silent_seconds: how long the API server has been away.
         leads: whether this replica may bind.
         certificates: folder of certificates, `NAME.crt`, whose ends are shown.
+        sharing: shows the rules of sharing; None where there are none.
         disbelieved: how many pods have had an assignment that is not believed.
         unreadable: how many objects could not be read.
         clock: seconds on a clock that never jumps.
@@ -111,6 +112,7 @@ class ExtenderMetrics:
         leads: Callable[[], bool] = lambda: True,
         *,
         certificates: Path | None = None,
+        sharing: Collector | None = None,
         disbelieved: Callable[[], int] = lambda: 0,
         unreadable: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
@@ -140,6 +142,8 @@ class ExtenderMetrics:
         self._registry.register(_FeedCollector(disbelieved, unreadable))
         if certificates is not None:
             self._registry.register(_CertificateCollector(certificates))
+        if sharing is not None:
+            self._registry.register(sharing)
 
     def render(self) -> bytes:
         """Return the exposition text.

@@ -73,4 +73,5 @@ def _more(before: CardState | None, now: CardState) -> bool:
         or now.free_bytes > before.free_bytes
         or now.free_compute > before.free_compute
         or now.empty > before.empty
+        or now.reserved != before.reserved
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -56,6 +57,32 @@ class CardGroup(msgspec.Struct, frozen=True):
         return len(self.min_memory_bytes)
 
 
+class PodSelector(msgspec.Struct, frozen=True):
+    """Pods of one namespace, by their labels.
+
+    Attributes:
+        labels: all of them, as `key=value`, sorted; no key has a `=`.
+        namespace: theirs, which is that of the pod that names them.
+        own: whether the pod that names them is one of them.
+    """
+
+    labels: tuple[str, ...]
+    namespace: str = ""
+    own: bool = False
+
+    def matches(self, namespace: str, labels: Collection[str]) -> bool:
+        """Whether a pod is one of them.
+
+        Args:
+            namespace: the pod's.
+            labels: all that it has, as `key=value`.
+        """
+        return self.namespace == namespace and all(label in labels for label in self.labels)
+
+    def __str__(self) -> str:
+        return ",".join(self.labels)
+
+
 class ContainerRequest(msgspec.Struct, frozen=True):
     """Cards for one container.
 
@@ -74,6 +101,10 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         policy: overrides the cluster's policy for this container's choice of cards; empty for the cluster's.
         min_memory_bytes: what each card has at least, whether it can be shared or not.
         groups: cards that must be near each other, all cards in one group or another; empty where none must.
+        card_ids: identities of the only cards it may have; empty for any.
+        beside: only cards of which one of these pods holds a share; None for any.
+        apart: no card of which one of these pods holds a share; None for any.
+        closed: names of the reservations whose cards it may not have.
     """
 
     container: str
@@ -91,6 +122,15 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     denied: frozenset[int] = frozenset()
     min_memory_bytes: int = 0
     groups: tuple[CardGroup, ...] = ()
+    card_ids: frozenset[str] = frozenset()
+    beside: PodSelector | None = None
+    apart: PodSelector | None = None
+    closed: frozenset[str] = frozenset()
+
+    @property
+    def selectors(self) -> tuple[PodSelector, ...]:
+        """The pods that it must or must not share cards with."""
+        return tuple(each for each in (self.beside, self.apart) if each is not None)
 
 
 class PodRequest(msgspec.Struct, frozen=True):
@@ -105,3 +145,8 @@ class PodRequest(msgspec.Struct, frozen=True):
     def order(self) -> list[tuple[str, Kind]]:
         """The containers' names and kinds, in the order in which the kubelet allocates."""
         return [(container.container, container.kind) for container in self.containers]
+
+    @property
+    def selectors(self) -> frozenset[PodSelector]:
+        """The pods that its containers must or must not share cards with."""
+        return frozenset(selector for container in self.containers for selector in container.selectors)

@@ -28,6 +28,7 @@ from accelkit.placement.likeness import is_large, may_be_together, number_looks
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import AnyPolicy, Policy, choose_policy, rank_card
+from accelkit.placement.sharing.bars import NOBODY, Neighbours, Reserved, describe_bar, find_bar, is_ruled
 from accelkit.placement.topology.choices import LinkedSets
 from accelkit.placement.topology.links import CardLinks, find_links, restrict
 
@@ -39,12 +40,20 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
         free_bytes: memory nobody holds; negative where a card was taken over capacity.
         free_compute: thousandths nobody holds.
         empty: nobody holds any of it, so it can be given whole.
+        reserved: for whom it is reserved; None for everybody.
+        neighbours: who holds shares of it, of the pods that the request names.
     """
 
     card: Card
     free_bytes: int
     free_compute: int
     empty: bool
+    reserved: Reserved | None = None
+    neighbours: Neighbours = NOBODY
+
+    def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
+        """Return which rule of sharing keeps a container off the card; None where none does."""
+        return find_bar(self.card, self.reserved, self.neighbours, container)
 
 
 def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
@@ -104,7 +113,8 @@ class _Search:
         self._tallies = [CardTally() for _ in states]
         self._chosen: dict[str, tuple[int, ...]] = {}
         self._named = {container.same_card_as for container in self._containers}
-        amounts = [(state.free_bytes, state.free_compute, state.empty) for state in states]
+        ruled = [container for container in self._containers if is_ruled(container)]
+        amounts = [(s.free_bytes, s.free_compute, s.empty, *map(s.find_bar, ruled)) for s in states]
         self._looks = number_looks([state.card for state in states], amounts, self._containers)
         self._failed = set[tuple[object, ...]]()
         self._demands: list[tuple[Demand, Demand]] = []
@@ -218,6 +228,9 @@ class _Search:
                 yield from self._subsets(container, (*chosen, index), others[position + 1 :])
 
     def _fits(self, container: ContainerRequest, index: int) -> bool:
+        return self._has_room(container, index) and self._states[index].find_bar(container) is None
+
+    def _has_room(self, container: ContainerRequest, index: int) -> bool:
         state, tally = self._states[index], self._tallies[index]
         card, least = state.card, container.min_memory_bytes
         if (container.model and card.model != container.model) or (least and not is_large(card, container)):
@@ -254,6 +267,8 @@ class _Search:
         least = container.min_memory_bytes
         if least and sum(is_large(s.card, container) for s in self._states) < container.cards:
             return Misfit(MisfitReason.CARD_MEMORY, container.cards, format_bytes(least))
+        if is_ruled(container) and (barred := self._find_bars(container)) is not None:
+            return barred
         if container.whole:
             return Misfit(MisfitReason.WHOLE_CARDS, container.cards)
         without_compute = sum(
@@ -263,6 +278,14 @@ class _Search:
         if container.compute and without_compute >= container.cards:
             return Misfit(MisfitReason.COMPUTE, container.cards)
         return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)
+
+    def _find_bars(self, container: ContainerRequest) -> Misfit | None:
+        """Say which rule of sharing it is, where enough cards have room."""
+        roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
+        if len(roomy) < container.cards:
+            return None
+        reason = next((bar for state in roomy if (bar := state.find_bar(container)) is not None), None)
+        return None if reason is None else describe_bar(reason, container, [state.reserved for state in roomy])
 
     def _look_at_links(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
         cards, tallies = [state.card for state in self._states], enumerate(self._tallies)

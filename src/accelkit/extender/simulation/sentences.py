@@ -22,6 +22,8 @@ _MOST_NAMED: Final = 6
 _CONSTRAINTS: Final = {
     "allowed": "the list of cards that it may have",
     "denied": "the list of cards that it may not have",
+    "card_ids": "the constraint card_ids",
+    "beside": "the constraint with",
 }
 
 
@@ -49,6 +51,8 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
         case CardReason.COMPUTE:
             free_percent = max(0, state.free_compute) / 10
             sentence = f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
+        case _:
+            sentence = _describe_bar(reason, state, container)
     return sentence
 
 
@@ -91,6 +95,19 @@ def format_exactly(amount: int) -> str:
     """Write bytes as a whole number of the largest unit that divides them: a limit is set by it."""
     name, scale = next((name, scale) for name, scale in _UNITS if amount % scale == 0)
     return f"{amount // scale} {name}"
+
+
+def _describe_bar(reason: CardReason, state: CardState, container: ContainerRequest) -> str:
+    match reason:
+        case CardReason.RESERVED:
+            return f"it is reserved for {shorten(state.reserved.whom) if state.reserved else 'others'}"
+        case CardReason.BESIDE:
+            return f"no pod with {shorten(str(container.beside))} holds a share of it"
+        case CardReason.APART:
+            holds = "holds" if container.apart in state.neighbours.sure else "may hold"
+            return f"a pod with {shorten(str(container.apart))} {holds} a share of it"
+        case _:
+            return "the pod names other cards"
 
 
 def _describe_return(card: Card) -> str:

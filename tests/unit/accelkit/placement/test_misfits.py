@@ -49,6 +49,11 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
         "UNIT": "UnitDiffers",
         "UNKNOWN_NODE": "UnknownNode",
         "HELD_ELSEWHERE": "HeldElsewhere",
+        "CARD_IDS": "CardsNotNamed",
+        "BESIDE": "NotBesidePods",
+        "APART": "NotApartFromPods",
+        "RESERVED": "CardsReserved",
+        "QUOTA": "QuotaExceeded",
     }
 
 
