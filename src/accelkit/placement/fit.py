@@ -28,7 +28,7 @@ from accelkit.placement.likeness import is_large, may_be_together, number_looks
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import AnyPolicy, Policy, choose_policy, rank_card
-from accelkit.placement.sharing.bars import NOBODY, Neighbours, Reserved, describe_bar, find_bar, is_ruled
+from accelkit.placement.sharing.bars import NOBODY, Neighbours, Reserved, describe_bars, find_bar, is_ruled
 from accelkit.placement.topology.choices import LinkedSets
 from accelkit.placement.topology.links import CardLinks, find_links, restrict
 
@@ -284,8 +284,8 @@ class _Search:
         roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
         if len(roomy) < container.cards:
             return None
-        reason = next((bar for state in roomy if (bar := state.find_bar(container)) is not None), None)
-        return None if reason is None else describe_bar(reason, container, [state.reserved for state in roomy])
+        bars = [state.find_bar(container) for state in roomy]
+        return describe_bars([bar for bar in bars if bar is not None], container, [each.reserved for each in roomy])
 
     def _look_at_links(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
         cards, tallies = [state.card for state in self._states], enumerate(self._tallies)

@@ -12,6 +12,8 @@ from accelkit.model.request import ContainerRequest, PodSelector
 from accelkit.placement.misfit import Misfit, MisfitReason
 
 _MOST_NAMED: Final = 4
+# In which they are looked for.
+_ORDER: Final = (MisfitReason.CARD_IDS, MisfitReason.RESERVED, MisfitReason.BESIDE, MisfitReason.APART)
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -64,14 +66,20 @@ def find_bar(
     return None
 
 
-def describe_bar(reason: MisfitReason, container: ContainerRequest, reservations: Sequence[Reserved | None]) -> Misfit:
-    """Return the misfit of a container that a rule keeps off every card with room.
+def describe_bars(
+    bars: Sequence[MisfitReason], container: ContainerRequest, reservations: Sequence[Reserved | None]
+) -> Misfit | None:
+    """Return the misfit of a container that rules keep off cards with room; None where none does.
 
     Args:
-        reason: which rule it is.
+        bars: which rules they are.
         container: who asks.
         reservations: those of these cards.
     """
+    if not bars:
+        return None
+    # Of the cards that came nearest.
+    reason = max(bars, key=_ORDER.index)
     match reason:
         case MisfitReason.CARD_IDS:
             named = sorted(container.card_ids)

@@ -176,7 +176,7 @@ def judge_quota(quota: Quota, namespace: str, held: Amounts, asked: Amounts) -> 
     limits = (
         ("memory", quota.memory_bytes, held.memory_bytes, asked.memory_bytes, format_bytes),
         ("whole cards", quota.cards, held.cards, asked.cards, str),
-        ("compute", quota.compute, held.compute, asked.compute, _format_compute),
+        ("one card's compute", quota.compute, held.compute, asked.compute, _format_compute),
     )
     for name, limit, has, wants, form in limits:
         if limit is not None and wants and has + wants > limit:
@@ -211,4 +211,4 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _format_compute(amount: int) -> str:
-    return f"{amount / 10:g} % of a card"
+    return f"{amount / 10:g} %"

@@ -54,8 +54,7 @@ def test_the_first_quota_that_names_a_namespace_counts():
         (
             Amounts(compute=900),
             Amounts(1, compute=125),
-            "namespace ml holds 90 % of a card of its quota of 100 % of a card of compute; "
-            "the pod asks for 12.5 % of a card",
+            "namespace ml holds 90 % of its quota of 100 % of one card's compute; the pod asks for 12.5 %",
         ),
     ],
 )
