@@ -19,7 +19,8 @@ from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.observed_allocations import decode_allocations, encode_allocations
 from accelkit.model.pod import Node
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.fit import build_empty_states, place
+from accelkit.placement.card_state import build_empty_states
+from accelkit.placement.fit import place
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialect
 

@@ -178,13 +178,13 @@ class Binder:
         ref = pending.pod.ref
         try:
             try:
-                return self._ledger.reserve(ref, node, request, self._policy)
+                return self._ledger.reserve(ref, node, request, self._policy, pending.pod.labels)
             except MisfitError as exc:
                 held = self._ledger.find_holding(ref.uid)
                 if exc.misfit.reason is not MisfitReason.HELD_ELSEWHERE or held is None:
                     raise
                 await self._ask(held, binding=True)
-                return self._ledger.reserve(ref, node, request, self._policy)
+                return self._ledger.reserve(ref, node, request, self._policy, pending.pod.labels)
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 

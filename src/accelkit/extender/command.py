@@ -60,6 +60,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Whose pods are read; may be given several times.",
 )
+@click.option(
+    "--sharing-rules",
+    envvar="ACCELKIT_SHARING_RULES",
+    type=_FILE,
+    help="YAML file with quotas of namespaces and reserved cards; read again whenever it changes.",
+)
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else the pod's service account.")
 @click.option(
     "--probe-port", type=click.IntRange(1, 65535), help="Port of /healthz, /readyz, /version, /metrics, without TLS."
@@ -121,6 +127,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     policy: str,
     most_nodes: int,
     dialects: tuple[str, ...],
+    sharing_rules: Path | None,
     kubeconfig: Path | None,
     probe_port: int | None,
     read_port: int | None,
@@ -155,14 +162,15 @@ def extender(  # noqa: PLR0917 - click passes options by name
         parse_unit(unit),
         load_policy(policy),
         dialects,
-        kubeconfig,
-        replica,
-        probes,
-        wake,
-        reads,
-        certificates,
-        container_limits,
-        most_nodes,
-        http2,
+        kubeconfig=kubeconfig,
+        replica=replica,
+        probes=probes,
+        wake=wake,
+        reads=reads,
+        certificates=certificates,
+        container_limits=container_limits,
+        most_nodes=most_nodes,
+        http2=http2,
+        sharing_rules=sharing_rules,
     )
     uvloop.run(run(options))

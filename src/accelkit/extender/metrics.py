@@ -114,6 +114,7 @@ class ExtenderMetrics:
         silent_seconds: how long the API server has been away.
         leads: whether this replica may bind.
         certificates: folder of certificates, `NAME.crt`, whose ends are shown.
+        sharing: shows the rules of sharing; None where there are none.
         disbelieved: how many pods have had an assignment that is not believed.
         unreadable: how many objects could not be read.
         requests: how many there were on the port of the verbs, by the version of HTTP.
@@ -127,6 +128,7 @@ class ExtenderMetrics:
         leads: Callable[[], bool] = lambda: True,
         *,
         certificates: Path | None = None,
+        sharing: Collector | None = None,
         disbelieved: Callable[[], int] = lambda: 0,
         unreadable: Callable[[], int] = lambda: 0,
         requests: Callable[[], Mapping[str, int]] = dict,
@@ -158,6 +160,8 @@ class ExtenderMetrics:
         self._registry.register(_RequestCollector(requests))
         if certificates is not None:
             self._registry.register(_CertificateCollector(certificates))
+        if sharing is not None:
+            self._registry.register(sharing)
 
     def render(self) -> bytes:
         """Return the exposition text.

@@ -19,6 +19,8 @@ from accelkit.extender.readiness import Readiness
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
 from accelkit.extender.routes import Routes
+from accelkit.extender.sharing.metrics import SharingCollector
+from accelkit.extender.sharing.rules_file import RulesFile
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
@@ -69,6 +71,7 @@ class ExtenderOptions:
     most_nodes: int = MOST_NODES
     unread_annotations: frozenset[str] = frozenset()
     http2: bool = True
+    sharing_rules: Path | None = None
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -102,6 +105,9 @@ class _Service:
         self._read = False
         self._listen = options.listen
         self._feed = LedgerFeed(ledger, dialects)
+        self._rules = RulesFile(options.sharing_rules) if options.sharing_rules else None
+        if self._rules is not None:
+            self._feed.take_rules(self._rules.read())
         self._heartbeat = Heartbeat(api)
         self._readiness = Readiness(
             synced=self._synced,
@@ -140,6 +146,7 @@ class _Service:
             self._silent_seconds,
             self._readiness.leads,
             certificates=options.certificates,
+            sharing=None if (rules := self._rules) is None else SharingCollector(ledger, lambda: rules.current),
             disbelieved=lambda: feed.disbelieved,
             unreadable=self._count_unreadable,
             requests=lambda: self._server.requests,
@@ -182,6 +189,8 @@ class _Service:
         work = [self._nodes.run(), self._pods.run(), self._heartbeat.run(), self._binder.settle()]
         if self._lists is not None:
             work.append(self._lists.run())
+        if self._rules is not None:
+            work.append(self._rules.run(self._feed.take_rules))
         if self._waker is not None:
             work.append(self._waker.run())
         if self._leadership is not None:

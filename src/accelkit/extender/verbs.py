@@ -81,6 +81,10 @@ class Verbs:
         held = self._ledger.find_holding(args.Pod.metadata.uid)
         if held is not None and held.node in names:
             return self._only(held.node, names, whole, dialect)
+        beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request)
+        if beyond is not None:
+            self._log(pending, len(names), 0, started, lambda: {beyond.reason: len(names)})
+            return _refuse_all(names, dialect.format_misfit(beyond), whole)
         verdict = self._verdicts.judge(request, policy)
         if verdict.stale:
             budget = Budget(_STEPS + _STEPS_PER_NODE * len(names))

@@ -117,7 +117,7 @@ class BoundPods:
             pods[uid] = _Entered(pod, inventory, None)
             pods[uid] = entered = _Entered(pod, inventory, self._believe(pod, inventory))
         if entered.believed is not None:
-            self._ledger.confirm(pod.ref, pod.node, entered.believed, pod.order, stage)
+            self._ledger.confirm(pod.ref, pod.node, entered.believed, pod.order, stage, labels=pod.labels)
 
     def _believe(self, pod: CardPod, inventory: Inventory | None) -> Assignment | None:
         """Return what is believed of a pod's assignment; None where it is charged otherwise, or not at all."""
@@ -172,7 +172,7 @@ class BoundPods:
         self._unassigned.report(
             pod.ref.uid, f"pod {pod.ref} is bound to {pod.node} without a usable assignment: {problem}"
         )
-        self._ledger.confirm_unassigned(UnassignedPod(pod.ref, pod.node, request, shorten(problem)))
+        self._ledger.confirm_unassigned(UnassignedPod(pod.ref, pod.node, request, shorten(problem), pod.labels))
 
 
 def _find_written(pod: CardPod, inventory: Inventory | None, unit_bytes: int) -> Assignment | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -25,6 +25,7 @@ from accelkit.model.object_meta import ObjectIdentity
 from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
+from accelkit.placement.sharing.rules import SharingRules
 from accelkit.reporting import OnceReporter
 from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.labelled_nodes.labels import list_disabled_cards
@@ -187,6 +188,14 @@ class LedgerFeed:
         """Take over a pod that was read by itself: it may be newer than what the watch has shown, and the next list."""
         self._put_pod(pod, Stage.BOUND)
 
+    def take_rules(self, rules: SharingRules) -> None:
+        """Let other rules of sharing hold from now on, for the pods that wait, too."""
+        self._ledger.put_rules(rules)
+        for uid, each in self.pending.items():
+            if each.request is not None:
+                request = rules.close(each.request, each.pod.ref.namespace, each.pod.priority)
+                self.pending[uid] = replace(each, request=request)
+
     def read_pending(self, pod: Pod) -> Pending | None:
         """Read a pod that waits for a node; None where it has nothing to do with cards."""
         found = self._reader.read(pod)
@@ -273,6 +282,8 @@ class LedgerFeed:
     def _pending(self, pod: CardPod, host: HostAmounts) -> Pending:
         try:
             request = pod.read_request(self._ledger.unit_bytes or DEFAULT_UNIT_BYTES)
+            if request is not None and (rules := self._ledger.namespaces.rules).reservations:
+                request = rules.close(request, pod.ref.namespace, pod.priority)
             return Pending(pod, request, task=None if request is None else describe_task(request, host))
         except RequestError as exc:
             return Pending(pod, None, exc.with_traceback(None))

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
-from accelkit.placement.fit import CardState
+from accelkit.placement.card_state import CardState
 from accelkit.reporting import OnceReporter
 
 log = logging.getLogger(__name__)
@@ -74,4 +74,5 @@ def _more(before: CardState | None, now: CardState) -> bool:
         or now.free_compute > before.free_compute
         or now.empty > before.empty
         or any(amount > dict(before.free_amounts).get(name, 0) for name, amount in now.free_amounts)
+        or now.reserved != before.reserved
     )

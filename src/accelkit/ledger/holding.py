@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+import msgspec
 
 from accelkit.model.amounts import Amounts, add_amounts, take_off
 from accelkit.model.assignment import MOVING, Assignment
 from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
-from accelkit.model.request import PodRequest
+from accelkit.model.request import PodRequest, PodSelector
 from accelkit.model.units import WHOLE_COMPUTE
+from accelkit.placement.card_state import CardState, build_empty_states
 from accelkit.placement.charges import Charge
-from accelkit.placement.fit import CardState
 from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.placement.sharing.bars import Neighbours, Reserved
+from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_charges, sum_request
 from accelkit.placement.topology.links import CardLinks, find_links
 
 
@@ -40,6 +44,12 @@ class Holding:
     assignment: Assignment
     charges: dict[str, Charge]
     stage: Stage
+    labels: tuple[str, ...] = ()
+
+    @property
+    def quota_amounts(self) -> QuotaAmounts:
+        """What it takes of its namespace's quota."""
+        return sum_charges(self.charges.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,12 @@ class UnassignedPod:
     node: str
     request: PodRequest
     problem: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def quota_amounts(self) -> QuotaAmounts:
+        """The most it can take of its namespace's quota."""
+        return sum_request(self.request)
 
     @property
     def memory_bytes(self) -> int:
@@ -113,6 +129,7 @@ class NodeEntry:
     Attributes:
         inventory: None where `problem` says why.
         row: the node's row in the table of all nodes.
+        reserved: for whom its cards are reserved, by their identities; those of the others are not there.
     """
 
     name: str
@@ -122,8 +139,11 @@ class NodeEntry:
     uses: dict[str, CardUse] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
     unassigned: dict[str, UnassignedPod] = field(default_factory=dict)
+    reserved: Mapping[str, Reserved] = field(default_factory=dict)
     _states: list[CardState] | None = None
     _links: tuple[Inventory, CardLinks | None] | None = None
+    # With the neighbours that the last request with selectors named.
+    _marked: tuple[frozenset[PodSelector], list[CardState]] | None = None
 
     @property
     def gone(self) -> bool:
@@ -165,13 +185,39 @@ class NodeEntry:
             self._states = self._count()
         return self._states
 
+    def list_states_for(self, request: PodRequest) -> list[CardState]:
+        """Return every card with what is free of it, and which of the pods that the request names are on it.
+
+        As long as nothing changes the same request is given the same list; callers change nothing.
+        """
+        selectors = request.selectors
+        if not selectors:
+            return self.list_card_states()
+        if self._marked is None or self._marked[0] != selectors:
+            found = find_neighbours(selectors, self.holdings.values(), self.unassigned.values())
+            states = self.list_card_states()
+            marked = [msgspec.structs.replace(state, neighbours=found(state.card.id)) for state in states]
+            self._marked = selectors, marked
+        return self._marked[1]
+
+    def list_empty_states(self) -> list[CardState]:
+        """Return every card as if nobody held any of it."""
+        states = build_empty_states(self.list_cards())
+        if not self.reserved:
+            return states
+        reserved = self.reserved
+        return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
+
     def invalidate(self) -> None:
         """Note that cards, holdings or pods without an assignment are not what they were."""
-        self._states = None
+        self._states = self._marked = None
 
     def _count(self) -> list[CardState]:
         unassigned = list(self.unassigned.values())
-        return [_state(card, self.find_use(card.id), unassigned) for card in self.list_cards()]
+        states = [_state(card, self.find_use(card.id), unassigned) for card in self.list_cards()]
+        if not (reserved := self.reserved):
+            return states
+        return [msgspec.structs.replace(state, reserved=reserved.get(state.card.id)) for state in states]
 
     def find_use(self, card: str) -> CardUse | None:
         """Return what pods hold of a card, as they say and as the node's agent adds."""
@@ -189,7 +235,9 @@ class NodeEntry:
         holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
         unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
         states = None if uids else self._states
-        other = NodeEntry(self.name, self.row, self.inventory, self.problem, uses, holdings, unassigned, states)
+        other = NodeEntry(
+            self.name, self.row, self.inventory, self.problem, uses, holdings, unassigned, self.reserved, states
+        )
         for uid in self.holdings.keys() & uids:
             other.charge(self.holdings[uid].charges.items(), -1)
         return other
@@ -201,6 +249,28 @@ class NodeEntry:
             use.add(charge, sign)
             if use.holders == 0:
                 del self.uses[card]
+
+
+def find_neighbours(
+    selectors: Collection[PodSelector], holdings: Iterable[Holding], unassigned: Iterable[UnassignedPod]
+) -> Callable[[str], Neighbours]:
+    """Return what says which of these pods are on a card of a node.
+
+    Args:
+        selectors: of the pods that are looked for.
+        holdings: what is held on the node.
+        unassigned: the pods there of whose cards nobody knows: they may be on any.
+    """
+    sure: dict[str, set[PodSelector]] = {}
+    for held in holdings:
+        for selector in selectors:
+            if selector.matches(held.pod.namespace, held.labels):
+                for card in held.charges:
+                    sure.setdefault(card, set()).add(selector)
+    possible = frozenset(
+        selector for pod in unassigned for selector in selectors if selector.matches(pod.pod.namespace, pod.labels)
+    )
+    return lambda card: Neighbours(frozenset(sure.get(card, ())), possible)
 
 
 def _state(card: Card, use: CardUse | None, unassigned: Sequence[UnassignedPod]) -> CardState:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
+from accelkit.ledger.namespaces import Namespaces
 from accelkit.ledger.table import Table
 from accelkit.model.assignment import Assignment
 from accelkit.model.host_amounts import HostAmounts
@@ -24,9 +25,11 @@ from accelkit.model.request import Kind, PodRequest
 from accelkit.model.units import format_unit
 from accelkit.placement.budget import Budget
 from accelkit.placement.charges import count_charges
-from accelkit.placement.fit import build_empty_states, place
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import AnyPolicy, Policy
+from accelkit.placement.sharing.bars import Reserved
+from accelkit.placement.sharing.rules import SharingRules
 from accelkit.placement.topology.links import CardLinks
 from accelkit.texts import shorten
 
@@ -42,6 +45,9 @@ class Ledger:
     def __init__(self, *, unit_bytes: int | None = None) -> None:
         self.unit_bytes = unit_bytes
         self.table = Table()
+        self.namespaces = Namespaces()
+        # Those with cards that are reserved for some pods.
+        self.reserved_nodes = set[str]()
         self._nodes: dict[str, NodeEntry] = {}
         self._by_row: list[NodeEntry | None] = []
         self._names: list[str] = []
@@ -61,7 +67,17 @@ class Ledger:
                 entry.problem = Misfit(MisfitReason.BAD_INVENTORY, detail=shorten(inventory.message), resolvable=False)
             # Nodes report their status all day; what changes no card must not have verdicts made anew.
             if (entry.inventory, entry.problem) != before:
+                self._find_reserved(entry)
                 self.table.update(entry)
+
+    def put_rules(self, rules: SharingRules) -> None:
+        """Let other rules of sharing hold from now on; what is held stays."""
+        with self._lock:
+            self.namespaces.put_rules(rules)
+            for entry in self._nodes.values():
+                before = entry.reserved
+                if self._find_reserved(entry) != before:
+                    self.table.update(entry)
 
     def note_host(self, name: str, free: HostAmounts) -> None:
         """Note what a node's host has free; nothing happens where the node is not known."""
@@ -84,11 +100,39 @@ class Ledger:
             for name in self._nodes.keys() - set(names):
                 self.drop_node(name)
 
-    def reserve(self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy) -> Assignment:
+    def judge_quota(self, namespace: str, request: PodRequest, without: Iterable[str] = ()) -> Misfit | None:
+        """Return why a namespace may not hold what a pod asks for beside what it holds; None where it may.
+
+        Args:
+            namespace: the pod's.
+            request: what it asks for.
+            without: UIDs of pods that are taken to be gone.
+        """
+        with self._lock:
+            gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
+            return self.namespaces.judge(namespace, request, gone)
+
+    def resolve(self, request: PodRequest) -> PodRequest:
+        """Return the request as it is judged now: of pods that want to be together the first may go anywhere."""
+        if not request.selectors:
+            return request
+        with self._lock:
+            return self.namespaces.resolve(request, self._list_pods())
+
+    def reserve(
+        self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, labels: tuple[str, ...] = ()
+    ) -> Assignment:
         """Choose cards and hold them until the Binding's outcome is known; the same pod and node again changes nothing.
 
+        Args:
+            pod: who asks.
+            node: where.
+            request: for what.
+            policy: ranks cards where the pod does not say.
+            labels: the pod's, as `key=value`, for those who want to be on its cards or not.
+
         Raises:
-            MisfitError: the pod does not fit that node, or is held on another one.
+            MisfitError: the pod does not fit that node, is held on another one, or is beyond its namespace's quota.
         """
         with self._lock:
             held = self.find_holding(pod.uid)
@@ -99,16 +143,20 @@ class Ledger:
             entry = self._nodes.get(node)
             if entry is None:
                 raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
-            placed = self.choose(entry, request, policy)
+            placed = self.judge_quota(pod.namespace, request) or self.choose(entry, self.resolve(request), policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
-            self._hold(Holding(pod, node, placed, count_charges(request.order, placed.containers), Stage.RESERVED))
+            charges = count_charges(request.order, placed.containers)
+            self._hold(Holding(pod, node, placed, charges, Stage.RESERVED, labels))
             return placed
 
     def choose(
         self, entry: NodeEntry, request: PodRequest, policy: AnyPolicy, budget: Budget | None = None
     ) -> Assignment | Misfit:
-        """Choose the very cards that a reservation would, without holding them."""
+        """Choose the very cards that a reservation would, without holding them; quotas are not looked at.
+
+        The request is one that `resolve` has returned.
+        """
         # How the cards are connected matters to who gets them, not to whether they fit.
         topology = any((each.policy or policy) == Policy.TOPOLOGY for each in request.containers)
         return self.place(entry, request, policy, budget, links=entry.find_links() if topology else None)
@@ -129,12 +177,12 @@ class Ledger:
             if entry.problem is not None:
                 return entry.problem
             grouped = entry.find_links() if any(container.groups for container in request.containers) else None
-            placed = place(entry.list_card_states(), request, policy, budget, links or grouped)
+            placed = place(entry.list_states_for(request), request, policy, budget, links or grouped)
             if isinstance(placed, Assignment):
                 return placed
             if placed.reason is MisfitReason.TOO_COMPLEX:
                 return Misfit(placed.reason, resolvable=False)
-            alone = place(build_empty_states(entry.list_cards()), request, policy, budget, grouped)
+            alone = place(entry.list_empty_states(), request, policy, budget, grouped)
             if isinstance(alone, Assignment):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
@@ -153,16 +201,19 @@ class Ledger:
         assignment: Assignment,
         order: Iterable[tuple[str, Kind]],
         stage: Stage = Stage.CONFIRMED,
+        *,
+        labels: tuple[str, ...] = (),
     ) -> None:
         """Take over what the API server shows of a bound pod; BOUND where it may be newer than the next list."""
         with self._lock:
             held = self.find_holding(pod.uid)
-            if held is not None and held.node == node and held.assignment == assignment:
+            same = held is not None and (held.node, held.assignment, held.labels) == (node, assignment, labels)
+            if held is not None and same:
                 # Most events of a running pod change nothing for us.
                 if held.stage not in (stage, Stage.CONFIRMED):
                     self._nodes[node].holdings[pod.uid] = replace(held, stage=stage)
                 return
-            self._hold(Holding(pod, node, assignment, count_charges(order, assignment.containers), stage))
+            self._hold(Holding(pod, node, assignment, count_charges(order, assignment.containers), stage, labels))
 
     def confirm_unassigned(self, pod: UnassignedPod) -> None:
         """Take over a bound pod whose cards nobody has written down."""
@@ -170,6 +221,7 @@ class Ledger:
             self.release(pod.pod.uid)
             entry = self._entry(pod.node)
             entry.unassigned[pod.pod.uid] = pod
+            self.namespaces.add(pod)
             self._where[pod.pod.uid] = pod.node
             self.table.update(entry)
 
@@ -183,7 +235,8 @@ class Ledger:
             held = entry.holdings.pop(uid, None)
             if held is not None:
                 entry.charge(held.charges.items(), -1)
-            entry.unassigned.pop(uid, None)
+            if (gone := held or entry.unassigned.pop(uid, None)) is not None:
+                self.namespaces.remove(gone)
             self.table.update(entry)
             self._forget_if_gone(entry)
             return True
@@ -245,10 +298,12 @@ class Ledger:
         """
         other = Ledger(unit_bytes=self.unit_bytes)
         with self._lock:
+            other.namespaces.rules = self.namespaces.rules
             for name in sorted(set(gone.values()) & self._nodes.keys()):
                 left = self._nodes[name].copy_without(gone.keys())
                 entry = other._entry(name)
                 entry.inventory, entry.problem = left.inventory, left.problem
+                other._find_reserved(entry)
                 for held in left.holdings.values():
                     other._hold(held)
                 for pod in left.unassigned.values():
@@ -261,6 +316,7 @@ class Ledger:
         entry = self._entry(holding.node)
         entry.holdings[holding.pod.uid] = holding
         entry.charge(holding.charges.items(), +1)
+        self.namespaces.add(holding)
         self._where[holding.pod.uid] = holding.node
         self.table.update(entry)
 
@@ -280,8 +336,25 @@ class Ledger:
     def _forget_if_gone(self, entry: NodeEntry) -> None:
         if entry.gone:
             del self._nodes[entry.name]
+            self.reserved_nodes.discard(entry.name)
             self._by_row[entry.row], self._names[entry.row] = None, ""
             self.table.free_row(entry.row)
+
+    def _find_pod(self, uid: str) -> Holding | UnassignedPod | None:
+        node = self._where.get(uid)
+        entry = None if node is None else self._nodes[node]
+        return None if entry is None else entry.holdings.get(uid) or entry.unassigned.get(uid)
+
+    def _list_pods(self) -> Iterator[Holding | UnassignedPod]:
+        for entry in self._nodes.values():
+            yield from entry.holdings.values()
+            yield from entry.unassigned.values()
+
+    def _find_reserved(self, entry: NodeEntry) -> Mapping[str, Reserved]:
+        rules = self.namespaces.rules
+        entry.reserved = rules.reserve(entry.name, entry.list_cards()) if rules.reservations else {}
+        (self.reserved_nodes.add if entry.reserved else self.reserved_nodes.discard)(entry.name)
+        return entry.reserved
 
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
         if inventory.problem and not inventory.next_unit_bytes:

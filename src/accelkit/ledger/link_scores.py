@@ -8,7 +8,7 @@ from accelkit.ledger.holding import NodeEntry
 from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.fit import CardState
+from accelkit.placement.card_state import CardState
 from accelkit.placement.likeness import is_large
 from accelkit.placement.policies import Policy, score_node
 from accelkit.placement.topology.links import CardLinks

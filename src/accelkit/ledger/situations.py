@@ -15,7 +15,7 @@ from accelkit.placement.changes.situation import Holder, PlacedCharges, Situatio
 from accelkit.placement.charges import Charge
 
 
-def take_situation(entry: NodeEntry) -> Situation:
+def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
     """Return a node's cards and who holds them; what happens later does not show.
 
     On nodes for which `describe_likeness` says the same, what holds the same stands at the same place.
@@ -26,7 +26,9 @@ def take_situation(entry: NodeEntry) -> Situation:
     holders.sort(key=lambda holder: (_rank(holder.charges), str(holder.pod)))
     unassigned = sorted(kept.unassigned.values(), key=lambda pod: str(pod.pod))
     holders += [Holder(pod.pod, None, pod.memory_bytes * len(places)) for pod in unassigned]
-    return Situation(kept.list_card_states(), tuple(holders), lambda uids: kept.copy_without(uids).list_card_states())
+    return Situation(
+        kept.list_states_for(request), tuple(holders), lambda uids: kept.copy_without(uids).list_states_for(request)
+    )
 
 
 def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
@@ -34,7 +36,8 @@ def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:
 
     Only identities differ: of cards, and of pods that hold the same.
     """
-    if entry.unassigned or entry.inventory is None or entry.inventory.uncounted:
+    # Selectors look at labels, which are not compared here.
+    if entry.unassigned or entry.inventory is None or entry.inventory.uncounted or request.selectors:
         return entry.name.encode()
     places = {card.id: place for place, card in enumerate(entry.list_cards())}
     charges = sorted(_rank(_place(held, places)) for held in entry.holdings.values())

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from accelkit.ledger.holding import NodeEntry
 from accelkit.model.request import PodRequest
-from accelkit.placement.fit import CardState
+from accelkit.placement.card_state import CardState
 from accelkit.placement.fragmentation import Columns
 
 FITS: Final = 0
@@ -28,13 +28,14 @@ _NONE = -1  # no card in this column: less than any amount, so nothing fits
 
 
 def is_simple(request: PodRequest) -> bool:
-    """Whether the table can judge the request alone."""
+    """Whether the table can judge the request alone, but on nodes with cards that are reserved for others."""
     if len(request.containers) != 1:
         return False
     container = request.containers[0]
     constraints = (container.model, container.same_card_as, container.link, container.numa, container.compute)
     rest = (container.allowed, container.denied, container.min_memory_bytes, container.groups, container.amounts)
-    return not any((*constraints, *rest))
+    named = (container.card_ids, container.beside, container.apart)
+    return not any((*constraints, *rest, *named))
 
 
 class Table:

@@ -22,6 +22,7 @@ from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
+from accelkit.placement.sharing.bars import is_ruled
 
 FITTING: Final = -1
 
@@ -41,7 +42,8 @@ class ShapeVerdict:
     their number in `reasons`.
 
     Attributes:
-        stale: the nodes that changed since they were judged, or never were; always empty for simple shapes.
+        stale: the nodes that changed since they were judged, or never were; of simple shapes those alone on which cards
+            are reserved for others.
         most_reasons: how many there may be before the unused ones are dropped.
     """
 
@@ -100,6 +102,7 @@ class ShapeVerdicts:
 
         Callers change nothing; `judge_stale` judges the others.
         """
+        request = self._ledger.resolve(request)
         key = (request, policy)
         verdict = self._shapes.get(key)
         if verdict is None:
@@ -120,8 +123,8 @@ class ShapeVerdicts:
                 rows = self._ledger.table.find_changed_rows(verdict.tick).tolist()
                 entries = (self._ledger.find_node_at(row) for row in rows)
                 verdict.stale.update(entry.name for entry in entries if entry is not None)
-                if len(verdict.by_state) > _STATES:
-                    verdict.by_state.clear()
+            if len(verdict.by_state) > _STATES:
+                verdict.by_state.clear()
             verdict.tick = tick
         return verdict
 
@@ -160,6 +163,8 @@ class ShapeVerdicts:
             NEVER: verdict.assign_number(Misfit(reason, container.cards, resolvable=False)),
         }
         rows = table.find_changed_rows(verdict.tick)
+        if container.closed:
+            self._leave_reserved(verdict, rows.tolist())
         codes = table.judge(request, rows)
         if verdict.tick < 0:
             # A new shape: whole columns at once, since one node after the other takes ten times as long.
@@ -171,6 +176,13 @@ class ShapeVerdicts:
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
             if (entry := self._ledger.find_node_at(row)) is not None:
                 verdict.put(entry.name, verdict.assign_number(entry.problem) if entry.problem else numbers[code])
+
+    def _leave_reserved(self, verdict: ShapeVerdict, rows: list[int]) -> None:
+        """Leave the nodes with reserved cards to `judge_stale`: the table knows of no reservations."""
+        reserved = self._ledger.reserved_nodes
+        verdict.stale &= reserved
+        names = self._ledger.list_node_names()
+        verdict.stale |= reserved if verdict.tick < 0 else {name for row in rows if (name := names[row]) in reserved}
 
     def _number(self, verdict: ShapeVerdict, entry: NodeEntry, budget: Budget) -> int | None:
         """Return the number of the verdict on a node; None where the budget did not suffice for one."""
@@ -201,6 +213,9 @@ def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
         links.append(entry.find_links())
     if any(container.amounts for container in request.containers):
         links += [(state.free_amounts, state.card.amounts) for state in entry.list_card_states()]
+    states = entry.list_states_for(request)
+    if ruled := [container for container in request.containers if is_ruled(container)]:
+        links += [(*map(state.find_bar, ruled), state.reserved) for state in states]
     return (
         *links,
         *(
@@ -214,6 +229,6 @@ def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
                 ),
                 *(state.card.model, state.card.numa, state.card.placeable, state.card.number),
             )
-            for state in entry.list_card_states()
+            for state in states
         ),
     )

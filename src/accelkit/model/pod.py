@@ -49,6 +49,7 @@ class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     init_containers: list[Container] | None = None
     node_name: str = ""
     overhead: dict[str, str | int | float] | None = None
+    priority: int | None = None
 
 
 class PodCondition(msgspec.Struct, omit_defaults=True):

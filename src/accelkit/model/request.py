@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -58,6 +59,32 @@ class CardGroup(msgspec.Struct, frozen=True):
         return len(self.min_memory_bytes)
 
 
+class PodSelector(msgspec.Struct, frozen=True):
+    """Pods of one namespace, by their labels.
+
+    Attributes:
+        labels: all of them, as `key=value`, sorted; no key has a `=`.
+        namespace: theirs, which is that of the pod that names them.
+        own: whether the pod that names them is one of them.
+    """
+
+    labels: tuple[str, ...]
+    namespace: str = ""
+    own: bool = False
+
+    def matches(self, namespace: str, labels: Collection[str]) -> bool:
+        """Whether a pod is one of them.
+
+        Args:
+            namespace: the pod's.
+            labels: all that it has, as `key=value`.
+        """
+        return self.namespace == namespace and all(label in labels for label in self.labels)
+
+    def __str__(self) -> str:
+        return ",".join(self.labels)
+
+
 class ContainerRequest(msgspec.Struct, frozen=True):
     """Cards for one container.
 
@@ -78,6 +105,10 @@ class ContainerRequest(msgspec.Struct, frozen=True):
         groups: cards that must be near each other, all cards in one group or another; empty where none must.
         amounts: on each of the cards, of resources that are numbers and nothing else.
         counted_by: the one of them that counts cards; a card of which nobody told how many it is has no limit.
+        card_ids: identities of the only cards it may have; empty for any.
+        beside: only cards of which one of these pods holds a share; None for any.
+        apart: no card of which one of these pods holds a share; None for any.
+        closed: names of the reservations whose cards it may not have.
     """
 
     container: str
@@ -97,6 +128,15 @@ class ContainerRequest(msgspec.Struct, frozen=True):
     groups: tuple[CardGroup, ...] = ()
     amounts: Amounts = ()
     counted_by: str = ""
+    card_ids: frozenset[str] = frozenset()
+    beside: PodSelector | None = None
+    apart: PodSelector | None = None
+    closed: frozenset[str] = frozenset()
+
+    @property
+    def selectors(self) -> tuple[PodSelector, ...]:
+        """The pods that it must or must not share cards with."""
+        return tuple(each for each in (self.beside, self.apart) if each is not None)
 
 
 class PodRequest(msgspec.Struct, frozen=True):
@@ -111,3 +151,8 @@ class PodRequest(msgspec.Struct, frozen=True):
     def order(self) -> list[tuple[str, Kind]]:
         """The containers' names and kinds, in the order in which the kubelet allocates."""
         return [(container.container, container.kind) for container in self.containers]
+
+    @property
+    def selectors(self) -> frozenset[PodSelector]:
+        """The pods that its containers must or must not share cards with."""
+        return frozenset(selector for container in self.containers for selector in container.selectors)

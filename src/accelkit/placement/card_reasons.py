@@ -6,10 +6,12 @@ What is decided is `fit.place`'s alone; a property test holds the two together.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest
-from accelkit.placement.fit import CardState
+from accelkit.placement.card_state import CardState
+from accelkit.placement.misfit import MisfitReason
 
 
 class CardReason(StrEnum):
@@ -19,11 +21,23 @@ class CardReason(StrEnum):
     UNHEALTHY = "CardUnhealthy"
     MODEL = "OtherModel"
     NOT_ALLOWED = "CardNotAllowed"
+    CARD_IDS = "CardNotNamed"
+    RESERVED = "CardReserved"
+    BESIDE = "NotBesidePods"
+    APART = "NotApartFromPods"
     IN_USE = "CardInUse"
     UNKNOWN_MEMORY = "MemoryUnknown"
     MEMORY = "InsufficientMemory"
     COMPUTE = "InsufficientCompute"
     AMOUNT = "InsufficientAmount"
+
+
+_BARS: Final = {
+    MisfitReason.CARD_IDS: CardReason.CARD_IDS,
+    MisfitReason.RESERVED: CardReason.RESERVED,
+    MisfitReason.BESIDE: CardReason.BESIDE,
+    MisfitReason.APART: CardReason.APART,
+}
 
 
 def find_card_reason(state: CardState, container: ContainerRequest) -> CardReason | None:
@@ -35,6 +49,8 @@ def find_card_reason(state: CardState, container: ContainerRequest) -> CardReaso
         return CardReason.MODEL
     if card.number in container.denied or (container.allowed and card.number not in container.allowed):
         return CardReason.NOT_ALLOWED
+    if (bar := state.find_bar(container)) is not None:
+        return _BARS[bar]
     if container.whole:
         return None if state.empty else CardReason.IN_USE
     return _find_lack(state, container)

@@ -15,14 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations_with_replacement
 
-import msgspec
-
-from accelkit.model.amounts import Amounts
 from accelkit.model.assignment import Assignment, Share
-from accelkit.model.card import Card
 from accelkit.model.request import MAX_CONTAINERS, ContainerRequest, PodRequest
 from accelkit.model.units import WHOLE_COMPUTE
 from accelkit.placement.budget import Budget, limit_steps
+from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import CardTally, is_predictable
 from accelkit.placement.demand import Demand, list_demands
 from accelkit.placement.lacks import explain_lack, find_lacking_amount
@@ -30,32 +27,9 @@ from accelkit.placement.likeness import is_large, may_be_together, number_looks
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import AnyPolicy, Policy, choose_policy, rank_card
+from accelkit.placement.sharing.bars import describe_bars, is_ruled
 from accelkit.placement.topology.choices import LinkedSets
 from accelkit.placement.topology.links import CardLinks, find_links, restrict
-
-
-class CardState(msgspec.Struct, frozen=True, gc=False):
-    """A card and what others hold of it.
-
-    Attributes:
-        free_bytes: memory nobody holds; negative where a card was taken over capacity.
-        free_compute: thousandths nobody holds.
-        empty: nobody holds any of it, so it can be given whole.
-        free_amounts: what nobody holds of resources that are numbers and nothing else.
-    """
-
-    card: Card
-    free_bytes: int
-    free_compute: int
-    empty: bool
-    free_amounts: Amounts = ()
-
-
-def build_empty_states(cards: Sequence[Card]) -> list[CardState]:
-    """Return the cards as if nobody held any of them."""
-    return [
-        CardState(card, card.capacity_bytes, WHOLE_COMPUTE, empty=True, free_amounts=card.amounts) for card in cards
-    ]
 
 
 def place(
@@ -110,7 +84,8 @@ class _Search:
         self._tallies = [CardTally() for _ in states]
         self._chosen: dict[str, tuple[int, ...]] = {}
         self._named = {container.same_card_as for container in self._containers}
-        amounts = [(state.free_bytes, state.free_compute, state.empty, state.free_amounts) for state in states]
+        ruled = [container for container in self._containers if is_ruled(container)]
+        amounts = [(s.free_bytes, s.free_compute, s.empty, s.free_amounts, *map(s.find_bar, ruled)) for s in states]
         self._looks = number_looks([state.card for state in states], amounts, self._containers)
         self._failed = set[tuple[object, ...]]()
         self._demands: list[tuple[Demand, Demand]] = []
@@ -177,7 +152,8 @@ class _Search:
         fitting = [i for i in range(len(self._states)) if self._fits(container, i)]
         missing = [i for i in pool if i not in fitting]
         if len(fitting) < container.cards or (missing and len(pool) <= container.cards):
-            self._note(depth, explain_lack(self._states, self._tallies, container))
+            barred = self._find_bars(container) if is_ruled(container) else None
+            self._note(depth, barred or explain_lack(self._states, self._tallies, container))
             return
         fitting = self._rank(container, fitting)
         candidates = iter(tuple[tuple[int, ...], ...]())
@@ -224,6 +200,9 @@ class _Search:
                 yield from self._subsets(container, (*chosen, index), others[position + 1 :])
 
     def _fits(self, container: ContainerRequest, index: int) -> bool:
+        return self._has_room(container, index) and self._states[index].find_bar(container) is None
+
+    def _has_room(self, container: ContainerRequest, index: int) -> bool:
         state, tally = self._states[index], self._tallies[index]
         card, least = state.card, container.min_memory_bytes
         if (container.model and card.model != container.model) or (least and not is_large(card, container)):
@@ -255,6 +234,14 @@ class _Search:
     def _pair_agrees(self, container: ContainerRequest, one: int, other: int) -> bool:
         a, b = self._states[one].card, self._states[other].card
         return not (container.numa or container.link) or may_be_together(container, a, b)
+
+    def _find_bars(self, container: ContainerRequest) -> Misfit | None:
+        """Say which rule of sharing it is, where enough cards have room."""
+        roomy = [state for index, state in enumerate(self._states) if self._has_room(container, index)]
+        if len(roomy) < container.cards:
+            return None
+        bars = [state.find_bar(container) for state in roomy]
+        return describe_bars([bar for bar in bars if bar is not None], container, [each.reserved for each in roomy])
 
     def _look_at_links(self, container: ContainerRequest, pool: list[int], fitting: list[int]) -> LinkedSets:
         cards, tallies = [state.card for state in self._states], enumerate(self._tallies)

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from accelkit.model.amounts import Amounts, add_amounts, find_lack, take_off
-from accelkit.model.card import Card
+from accelkit.model.amounts import add_amounts, find_lack, take_off
 from accelkit.model.request import ContainerRequest
 from accelkit.model.units import format_bytes
+from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import CardTally
 from accelkit.placement.likeness import is_large
 from accelkit.placement.misfit import Misfit, MisfitReason
 
 
-class FreeCard(Protocol):
-    """A card and what is free of it."""
-
-    @property
-    def card(self) -> Card:
-        """The card."""
-
-    @property
-    def free_bytes(self) -> int:
-        """Memory nobody holds."""
-
-    @property
-    def free_amounts(self) -> Amounts:
-        """What nobody holds of resources that are numbers and nothing else."""
-
-
-def find_lacking_amount(state: FreeCard, tally: CardTally, container: ContainerRequest) -> str:
+def find_lacking_amount(state: CardState, tally: CardTally, container: ContainerRequest) -> str:
     """Return of which resource, beside memory and compute, a card has too little left; empty where of none.
 
     Args:
@@ -42,7 +25,7 @@ def find_lacking_amount(state: FreeCard, tally: CardTally, container: ContainerR
     return find_lack(free, container.amounts, container.counted_by)
 
 
-def explain_lack(states: Sequence[FreeCard], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
+def explain_lack(states: Sequence[CardState], tallies: Sequence[CardTally], container: ContainerRequest) -> Misfit:
     """Return why fewer cards than a container asks for have what it wants of each.
 
     Args:

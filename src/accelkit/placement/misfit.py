@@ -27,6 +27,11 @@ class MisfitReason(StrEnum):
     UNIT = "UnitDiffers"
     UNKNOWN_NODE = "UnknownNode"
     HELD_ELSEWHERE = "HeldElsewhere"
+    CARD_IDS = "CardsNotNamed"
+    BESIDE = "NotBesidePods"
+    APART = "NotApartFromPods"
+    RESERVED = "CardsReserved"
+    QUOTA = "QuotaExceeded"
 
 
 class Misfit(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import Final
 
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest, Kind
+from accelkit.placement.card_state import build_empty_states
 from accelkit.placement.charges import CardTally
-from accelkit.placement.fit import build_empty_states
 from accelkit.placement.plugged_policies import PluggedPolicy, PolicyPlugin
 from accelkit.placement.policies import MAX_SCORE, AnyPolicy, Policy
 from accelkit.plugins.catalogue import find_plugin, list_plugin_names

@@ -33,6 +33,11 @@ _COMMON: Final[Mapping[MisfitReason, str]] = MappingProxyType(
         MisfitReason.UNIT: "node does not use the cluster's memory unit: {detail}",
         MisfitReason.UNKNOWN_NODE: "node is not known to accelkit",
         MisfitReason.HELD_ELSEWHERE: "pod is held on node {detail}, whose binding is undecided",
+        MisfitReason.CARD_IDS: "no room on the cards that the pod names ({detail})",
+        MisfitReason.BESIDE: "no room on the cards of pods with {detail}, which the pod wants to share",
+        MisfitReason.APART: "pods with {detail}, from which the pod keeps apart, are on every card with room",
+        MisfitReason.RESERVED: "the cards with room are reserved for {detail}",
+        MisfitReason.QUOTA: "{detail}",
     }
 )
 

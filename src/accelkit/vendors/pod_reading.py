@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from sys import intern
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +25,8 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OURS: Final = frozenset({ASSIGNMENT_ANNOTATION, REQUEST_ANNOTATION})
 # A container with more amounts is refused, so what is left out is never granted.
 _MAX_KEPT: Final = MAX_AMOUNTS + 1
+# So many labels of a pod are looked at: they are kept as long as it holds cards.
+_MAX_LABELS: Final = 128
 
 
 class CardPod(msgspec.Struct, frozen=True):
@@ -41,6 +44,8 @@ class CardPod(msgspec.Struct, frozen=True):
         annotations: those of the pod that some dialect reads.
         assignment: what is written on it, which is not what is believed of it; None where nothing is, an error where
             that cannot be read.
+        labels: as `key=value`, which others' `with` and `apart` go by.
+        priority: that of its class.
     """
 
     ref: PodRef
@@ -54,6 +59,8 @@ class CardPod(msgspec.Struct, frozen=True):
     containers: tuple[CardContainer, ...]
     annotations: Mapping[str, str]
     assignment: Assignment | AssignmentError | None
+    labels: tuple[str, ...] = ()
+    priority: int = 0
 
     @property
     def admitted(self) -> bool:
@@ -80,10 +87,29 @@ class CardPod(msgspec.Struct, frozen=True):
             RequestError: it asks for what cannot be granted as written.
         """
         try:
-            return read_request(self.containers, self.annotations, self.dialects, unit_bytes)
+            request = read_request(self.containers, self.annotations, self.dialects, unit_bytes)
+            return request if request is None or not request.selectors else self._settle_selectors(request)
         except RequestError as exc:
             # What a user wrote is told to others, and once for each node.
             raise RequestError(shorten(exc.message), next_step=shorten(exc.next_step)) from exc
+
+    def _settle_selectors(self, request: PodRequest) -> PodRequest:
+        """Return the request with selectors of this pod's namespace, that say whether it is one of those they name."""
+        own = self.ref.namespace, frozenset(self.labels)
+        settled = {
+            each: msgspec.structs.replace(each, namespace=own[0], own=frozenset(each.labels) <= own[1])
+            for each in request.selectors
+        }
+        return PodRequest(
+            tuple(
+                msgspec.structs.replace(
+                    each,
+                    beside=None if each.beside is None else settled[each.beside],
+                    apart=None if each.apart is None else settled[each.apart],
+                )
+                for each in request.containers
+            )
+        )
 
     def read_request_by_limits(self, unit_bytes: int) -> PodRequest | None:
         """Return what the pod asks for by its limits alone, which is what a kubelet goes by.
@@ -141,6 +167,8 @@ class PodReader:
             # Pods are kept as long as they run, and what others write on them may be long.
             {key: annotations[key] for key in self._annotations & annotations.keys()},
             _read_assignment(annotations),
+            _read_labels(pod),
+            pod.spec.priority or 0,
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:
@@ -166,8 +194,8 @@ class PodReader:
         kept = {*self._annotations, *_OURS, *keep}
         found = metadata.annotations or _NONE
         metadata.annotations = {key: found[key] for key in kept & found.keys()}
-        metadata.labels = None
         if self._find_dialect(pod) is None and metadata.annotations.keys().isdisjoint(_OURS):
+            metadata.labels = None
             # Of a pod without cards, only what it takes of its host is left.
             spec.overhead = write_amounts(read_pod_amounts(spec))
             spec.containers, spec.init_containers = [], None
@@ -195,6 +223,12 @@ class PodReader:
             unknown = (each for each in limits.items() if each[0].startswith(self._amounts) and each[0] not in known)
             known.update(islice((each for each in unknown if each[1] not in (0, "0")), _MAX_KEPT))
         return known or None
+
+
+def _read_labels(pod: Pod) -> tuple[str, ...]:
+    labels = sorted((pod.metadata.labels or _NONE).items())[:_MAX_LABELS]
+    # Replicas have the same labels, and are many: each text is kept once.
+    return tuple(intern(f"{key}={value}") for key, value in labels)
 
 
 def _read_assignment(annotations: Mapping[str, str]) -> Assignment | AssignmentError | None:

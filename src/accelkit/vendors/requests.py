@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from accelkit.errors import QuantityError, RequestError
-from accelkit.model.request import MAX_CARDS, MAX_CONTAINERS, ContainerRequest, PodRequest
+from accelkit.model.card import MAX_CARD_ID
+from accelkit.model.request import MAX_CARDS, MAX_CONTAINERS, ContainerRequest, PodRequest, PodSelector
 from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE, parse_quantity
 from accelkit.placement.policies import Policy
 from accelkit.vendors.counted_requests import (
@@ -23,6 +24,10 @@ from accelkit.vendors.dialect import Dialect, GroupNames
 from accelkit.vendors.grouped_requests import apply_groups
 
 REQUEST_ANNOTATION: Final = "accelkit.io/request"
+# Of one selector; and what Kubernetes takes of a label.
+MAX_LABELS: Final = 16
+MAX_LABEL_KEY: Final = 317
+MAX_LABEL_VALUE: Final = 63
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
@@ -33,7 +38,13 @@ class DeviceLimits(msgspec.Struct, frozen=True):
     cards: int
 
 
-class Refinement(msgspec.Struct, frozen=True):
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Pods of the same namespace, by labels that they have all of."""
+
+    match_labels: dict[str, str]
+
+
+class Refinement(msgspec.Struct, frozen=True, rename={"beside": "with"}):
     """One container's entry in `accelkit.io/request`."""
 
     split: int = 1
@@ -44,6 +55,9 @@ class Refinement(msgspec.Struct, frozen=True):
     numa: str = ""
     policy: str = ""
     min_memory: str | int = 0
+    card_ids: tuple[str, ...] = ()
+    beside: LabelSelector | None = None
+    apart: LabelSelector | None = None
 
 
 def read_request(
@@ -83,6 +97,7 @@ def read_request(
             refinement = msgspec.structs.replace(refinement, same_card_as=one_card)
         request = _refine(container, refinement, memory=found.memory, cards=found.cards, unit_bytes=unit_bytes)
         _check_references(request, requests)
+        _check_selectors(request)
         one_card = one_card or (request.container if found.memory else "")
         if found.dialect.groups and found.cards:
             grouped.setdefault(found.dialect.groups, []).append(request.container)
@@ -164,7 +179,52 @@ def _refine(
         numa=refinement.numa,
         policy=refinement.policy,
         min_memory_bytes=_read_min_memory(name, refinement.min_memory),
+        card_ids=_read_card_ids(name, refinement.card_ids, cards or refinement.split),
+        beside=_read_selector(name, "with", refinement.beside, whole=bool(cards)),
+        apart=_read_selector(name, "apart", refinement.apart, whole=bool(cards)),
     )
+
+
+def _read_card_ids(container: str, card_ids: tuple[str, ...], cards: int) -> frozenset[str]:
+    found = frozenset(card_ids)
+    if len(found) > MAX_CARDS or not all(0 < len(each) <= MAX_CARD_ID for each in found):
+        raise RequestError(
+            f"container {container}: card_ids names at most {MAX_CARDS} cards, each of 1 to {MAX_CARD_ID} characters",
+            next_step="accelkit inspect shows the identities of cards",
+        )
+    if found and len(found) < cards:
+        raise RequestError(f"container {container} asks for {cards} cards and names {len(found)} that it may have")
+    return found
+
+
+def _read_selector(container: str, key: str, selector: LabelSelector | None, *, whole: bool) -> PodSelector | None:
+    if selector is None:
+        return None
+    if whole:
+        raise RequestError(
+            f"container {container} asks for whole cards, which nobody shares, and says {key!r}",
+            next_step=f"ask for memory, or leave {key} out",
+        )
+    labels = selector.match_labels
+    if not 0 < len(labels) <= MAX_LABELS or not all(_is_label(*each) for each in labels.items()):
+        raise RequestError(
+            f"container {container}: {key} needs 1 to {MAX_LABELS} labels under matchLabels",
+            next_step=f'write it as {{"{key}": {{"matchLabels": {{"app": "NAME"}}}}}}',
+        )
+    return PodSelector(tuple(sorted(f"{name}={value}" for name, value in labels.items())))
+
+
+def _is_label(key: str, value: str) -> bool:
+    return 0 < len(key) <= MAX_LABEL_KEY and "=" not in key and len(value) <= MAX_LABEL_VALUE
+
+
+def _check_selectors(request: ContainerRequest) -> None:
+    beside, apart = request.beside, request.apart
+    if beside is not None and apart is not None and set(apart.labels) <= set(beside.labels):
+        raise RequestError(
+            f"container {request.container}: each pod that with names is one that apart names, so that no card will do",
+            next_step="leave one of them out",
+        )
 
 
 def _read_min_memory(container: str, amount: str | int) -> int:
@@ -200,9 +260,10 @@ def _read_refinements(annotations: Mapping[str, str]) -> dict[str, Refinement]:
     try:
         raw = msgspec.json.decode(text, type=dict[str, dict[str, msgspec.Raw]])
         for container, entry in raw.items():
-            for key in entry.keys() - set(Refinement.__struct_fields__):
-                near = get_close_matches(key, Refinement.__struct_fields__, 1)
-                hint = f"did you mean {near[0]}?" if near else f"keys are {', '.join(Refinement.__struct_fields__)}"
+            for key in entry.keys() - set(Refinement.__struct_encode_fields__):
+                keys = Refinement.__struct_encode_fields__
+                near = get_close_matches(key, keys, 1)
+                hint = f"did you mean {near[0]}?" if near else f"keys are {', '.join(keys)}"
                 raise RequestError(
                     f"{REQUEST_ANNOTATION}: container {container} has the unknown key {key!r}", next_step=hint
                 )

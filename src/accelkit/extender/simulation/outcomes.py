@@ -14,11 +14,11 @@ from accelkit.model.assignment import Assignment, Share
 from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, finish
 from accelkit.placement.changes.search import search_changes
 from accelkit.placement.changes.situation import Holder, Terms
-from accelkit.placement.fit import CardState
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
 
@@ -30,12 +30,13 @@ class NodeThen:
     """A node whose cards are known, as it was when it was judged."""
 
     entry: NodeEntry
+    request: PodRequest
     states: Sequence[CardState]
 
     @property
     def same(self) -> bool:
         """Whether nothing has happened to its cards since."""
-        return self.entry.list_card_states() is self.states
+        return self.entry.list_states_for(self.request) is self.states
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Outcome:
     def begin(self, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget) -> None:
         """Let the search for changes begin, where the node is still as it was judged."""
         if self.node is not None and self.node.same:
-            situation = take_situation(self.node.entry)
+            situation = take_situation(self.node.entry, request)
             self._holders = situation.holders
             self._search = search_changes(situation, request, policy, terms, budget)
 
@@ -135,7 +136,7 @@ class Judged:
     def _translate_pods(self) -> Mapping[PodRef, PodRef]:
         if self.node is None or not self.node.same or not any(change.pods for change in self.outcome.changes):
             return {}
-        holders = take_situation(self.node.entry).holders
+        holders = take_situation(self.node.entry, self.node.request).holders
         return {pod: holders[place].pod for pod, place in self.outcome.places.items()}
 
 
@@ -158,7 +159,8 @@ class Judge:
             key: object = (entry.name, entry.problem)
             node = None
         else:
-            key, node = describe_likeness(entry, self._request), NodeThen(entry, entry.list_card_states())
+            key = describe_likeness(entry, self._request)
+            node = NodeThen(entry, self._request, entry.list_states_for(self._request))
         outcome = self._by_likeness.get(key)
         if outcome is None:
             outcome = Outcome(self._place(ledger, entry), node)
@@ -181,7 +183,7 @@ def find_change_of_node(
         case MisfitReason.BAD_INVENTORY:
             return [Change(ChangeKind.INVENTORY, proven=False)]
         case MisfitReason.UNIT:
-            taken = finish(Probe(policy, budget).ask(entry.list_card_states(), request))
+            taken = finish(Probe(policy, budget).ask(entry.list_states_for(request), request))
             return [Change(ChangeKind.UNIT, taken=taken)] if taken else []
         case _:
             return []

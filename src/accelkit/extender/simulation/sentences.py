@@ -13,8 +13,8 @@ from accelkit.model.card import Card, Health
 from accelkit.model.request import ContainerRequest
 from accelkit.model.units import format_bytes
 from accelkit.placement.card_reasons import CardReason
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
-from accelkit.placement.fit import CardState
 from accelkit.texts import shorten
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
@@ -24,6 +24,8 @@ _CONSTRAINTS: Final = {
     "amounts": "the amounts beside memory and compute",
     "allowed": "the list of cards that it may have",
     "denied": "the list of cards that it may not have",
+    "card_ids": "the constraint card_ids",
+    "beside": "the constraint with",
 }
 
 
@@ -56,6 +58,8 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
             free_amount = dict(state.free_amounts).get(lack)
             left = "none" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
             sentence = f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} asked for"
+        case _:
+            sentence = _describe_bar(reason, state, container)
     return sentence
 
 
@@ -98,6 +102,19 @@ def format_exactly(amount: int) -> str:
     """Write bytes as a whole number of the largest unit that divides them: a limit is set by it."""
     name, scale = next((name, scale) for name, scale in _UNITS if amount % scale == 0)
     return f"{amount // scale} {name}"
+
+
+def _describe_bar(reason: CardReason, state: CardState, container: ContainerRequest) -> str:
+    match reason:
+        case CardReason.RESERVED:
+            return f"it is reserved for {shorten(state.reserved.whom) if state.reserved else 'others'}"
+        case CardReason.BESIDE:
+            return f"no pod with {shorten(str(container.beside))} holds a share of it"
+        case CardReason.APART:
+            holds = "holds" if container.apart in state.neighbours.sure else "may hold"
+            return f"a pod with {shorten(str(container.apart))} {holds} a share of it"
+        case _:
+            return "the pod names other cards"
 
 
 def _describe_return(card: Card) -> str:

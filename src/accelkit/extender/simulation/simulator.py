@@ -87,19 +87,25 @@ class Simulator:
         answer = _Encoded(policy=str(self._verbs.policy), unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
         if pending is not None and pending.refusal is not None:
             refusal = cut_reason(str(pending.refusal))
-            refused = (NodeSimulation(name, fits=False, reason=_REFUSED, sentence=refusal) for name in names)
-            return msgspec.structs.replace(answer, refusal=refusal, nodes=await _encode(refused, turns))
+            refused = await _encode(_refuse(names, _REFUSED, refusal), turns)
+            return msgspec.structs.replace(answer, refusal=refusal, nodes=refused)
         if pending is None or pending.request is None:
             fitting = (NodeSimulation(name, fits=True) for name in names)
             return msgspec.structs.replace(answer, nodes=await _encode(fitting, turns))
+        request = self._ledger.resolve(pending.request)
         answer = msgspec.structs.replace(answer, request=pending.request.containers)
-        views = NodeViews(pending.request, pending.pod.dialect, self._verbs.policy)
+        views = NodeViews(request, pending.pod.dialect, self._verbs.policy)
         held = None if uid in gone else self._ledger.find_holding(uid)
         if held is not None and held.node in names:
             kept = (views.show_held(name, held) for name in names)
             return msgspec.structs.replace(answer, nodes=await _encode(kept, turns))
-        judged = await self._judge(pending.request, what_if, names, turns)
-        spent = await self._search(pending, pending.request, judged, turns)
+        beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, gone)
+        if beyond is not None:
+            sentence = pending.pod.dialect.format_misfit(beyond)
+            refused = await _encode(_refuse(names, beyond.reason.value, sentence), turns)
+            return msgspec.structs.replace(answer, refusal=sentence, nodes=refused)
+        judged = await self._judge(request, what_if, names, turns)
+        spent = await self._search(pending, request, judged, turns)
         scores = await self._score(question.pod, what_if, judged, turns)
         shown = (views.show(each, what_if.find(each.name)[1], scores.get(each.name, 0)) for each in judged)
         return msgspec.structs.replace(answer, nodes=await _encode(shown, turns), spent=spent)
@@ -207,6 +213,10 @@ def _list_terms(pending: Pending, unit_bytes: int | None) -> Terms:
 
 def _is_open(outcome: Outcome) -> bool:
     return isinstance(outcome.placed, Misfit) and outcome.node is not None
+
+
+def _refuse(names: Iterable[str], reason: str, sentence: str) -> Iterable[NodeSimulation]:
+    return (NodeSimulation(name, fits=False, reason=reason, sentence=sentence) for name in names)
 
 
 async def _encode(nodes: Iterable[NodeSimulation], turns: Turns) -> list[msgspec.Raw]:

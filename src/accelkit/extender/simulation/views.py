@@ -18,9 +18,9 @@ from accelkit.model.card import Card
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.card_reasons import find_card_reason
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change
 from accelkit.placement.changes.reductions import list_distinct
-from accelkit.placement.fit import CardState
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.dialect import Dialect

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from accelkit.ledger.feed import Pending
@@ -89,16 +90,32 @@ class Waiting:
         self._verdicts = ShapeVerdicts(ledger)
         self._pending: set[str] = set()
         self._shapes: set[PodRequest] = set()
+        self._by_namespace: dict[str, set[PodRequest]] = {}
 
     def update(self, pending: Mapping[str, Pending]) -> None:
         """Take over which pods are without a node now."""
         before, self._pending = self._pending, set(pending)
-        found = (
-            pending[uid].request
-            for uid in before & self._pending
-            if pending[uid].pod.unschedulable and self._ledger.find_holding(uid) is None
-        )
-        self._shapes = {request for request in found if request is not None}
+        self._by_namespace = {}
+        for uid in before & self._pending:
+            pod, request = pending[uid].pod, pending[uid].request
+            if request is not None and pod.unschedulable and self._ledger.find_holding(uid) is None:
+                self._by_namespace.setdefault(pod.ref.namespace, set()).add(request)
+        self._shapes = set().union(*self._by_namespace.values())
+
+    def list_shapes(self, namespace: str) -> set[PodRequest]:
+        """Return what those of a namespace ask for."""
+        return self._by_namespace.get(namespace, set())
+
+    def list_fitting(self, request: PodRequest, names: Iterable[str], most: int) -> list[str]:
+        """Return some nodes that one of them may fit.
+
+        Args:
+            request: what it asks for.
+            names: of the nodes that there are.
+            most: how many.
+        """
+        fits = self._verdicts.judge(request, self._policy).fits if is_simple(request) else names
+        return list(islice(fits, most))
 
     def fits(self, node: str) -> bool:
         """Return whether one of them may fit a node's cards now."""

@@ -17,6 +17,7 @@ from prometheus_client import Counter
 
 from accelkit.errors import ApiError
 from accelkit.extender.waking.announcements import Announcements, Waiting
+from accelkit.extender.waking.stirred import StirredNamespaces
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.ledger.feed import LedgerFeed
@@ -64,6 +65,7 @@ class Waker:
         self._clock = clock
         self._freed = FreedNodes(ledger)
         self._waiting = Waiting(ledger, policy)
+        self._stirred = StirredNamespaces(ledger, self._waiting)
         self._announcements = Announcements()
         self._begun = False
         self._failing = False
@@ -83,6 +85,7 @@ class Waker:
         # Also where another replica leads: what it may not have written is ours once it has ended.
         self._announcements.note_freed(freed, self._clock())
         self._waiting.update(self._feed.pending)
+        self._announcements.note_freed(self._stirred.find(self._clock()), self._clock())
         for name in self._announcements.list_due(self._clock()):
             if self._leads() and self._waiting.fits(name) and not await self._announce(name):
                 return

@@ -6,10 +6,10 @@ import msgspec
 
 from accelkit.model.card import Health
 from accelkit.model.request import PodRequest
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.situation import Situation, Terms
-from accelkit.placement.fit import CardState
 
 
 def find_card_back(probe: Probe, node: Situation, request: PodRequest, _: Terms) -> Search[Change | None]:

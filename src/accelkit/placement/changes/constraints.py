@@ -15,7 +15,9 @@ from accelkit.placement.changes.reductions import replace_containers
 from accelkit.placement.changes.situation import Situation, Terms
 
 # What is no constraint: who asks, for how much, and how cards that fit are ranked.
-_OTHERS: Final = frozenset({"container", "kind", "cards", "memory_bytes", "compute", "whole", "policy", "counted_by"})
+_OTHERS: Final = frozenset(
+    {"container", "kind", "cards", "memory_bytes", "compute", "whole", "policy", "counted_by", "closed"}
+)
 # What is tried first: where a card lies matters less than which it is.
 _FIRST: Final = ("numa", "link", "same_card_as", "model")
 # What stands in a request that has it not, in the order in which they are tried.

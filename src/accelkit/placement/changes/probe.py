@@ -8,7 +8,8 @@ from typing import Final, TypeAlias, TypeVar
 from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.fit import CardState, place
+from accelkit.placement.card_state import CardState
+from accelkit.placement.fit import place
 from accelkit.placement.policies import AnyPolicy
 
 _T = TypeVar("_T")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from accelkit.model.request import ContainerRequest, PodRequest
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
 from accelkit.placement.changes.probe import Probe, Search
 from accelkit.placement.changes.situation import Situation, Terms, list_suiting
-from accelkit.placement.fit import CardState
 
 
 def find_less_memory(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind
+from accelkit.placement.card_state import CardState
 from accelkit.placement.charges import Charge
-from accelkit.placement.fit import CardState
+from accelkit.placement.misfit import MisfitReason
 
 # What a pod costs each card, by the card's place on its node; None for a pod of which that is not known.
 PlacedCharges = tuple[tuple[int, Charge], ...] | None
@@ -56,6 +58,10 @@ class Terms:
     fixed: frozenset[str] = frozenset()
 
 
+# Who is on a card may end.
+_PASSING: Final = (None, MisfitReason.APART)
+
+
 def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> list[CardState]:
     """Return the cards that would do for a container, were enough of them free."""
     return [
@@ -65,6 +71,7 @@ def list_suiting(states: Sequence[CardState], container: ContainerRequest) -> li
         and container.model in ("", state.card.model)
         and state.card.number not in container.denied
         and (not container.allowed or state.card.number in container.allowed)
+        and state.find_bar(container) in _PASSING
     ]
 
 

@@ -17,7 +17,8 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.placement.budget import Budget
-from accelkit.placement.fit import build_empty_states, place
+from accelkit.placement.card_state import build_empty_states
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import Policy
 

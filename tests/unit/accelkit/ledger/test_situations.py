@@ -50,7 +50,7 @@ def test_a_node_without_some_of_its_pods(ledger):
 
 def test_a_copy_does_not_show_what_happens_later(ledger):
     entry = put(ledger, "n", ("x", 10))
-    copy, situation = entry.copy_without(()), take_situation(entry)
+    copy, situation = entry.copy_without(()), take_situation(entry, asks(8))
     ledger.reserve(pod("y"), "n", asks(6), Policy.BINPACK)
     ledger.release("uid-x")
     assert free(copy.list_card_states()) == free(situation.states) == [(6, False), (16, True)]
@@ -61,7 +61,7 @@ def test_holders_are_in_an_order_that_nodes_alike_have_in_common(ledger):
     one = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0))
     other = put(ledger, "m", ("q", 4), ("r", 10), ("v", 0))
     assert describe_likeness(one, asks(8)) == describe_likeness(other, asks(8))
-    pairs = zip(take_situation(one).holders, take_situation(other).holders, strict=True)
+    pairs = zip(take_situation(one, asks(8)).holders, take_situation(other, asks(8)).holders, strict=True)
     assert [(each.pod.name, twin.pod.name) for each, twin in pairs] == [("b", "q"), ("a", "r"), ("w", "v")]
 
 
@@ -76,15 +76,15 @@ def test_a_pod_whose_cards_are_not_known_makes_its_node_like_no_other(ledger):
     for name in ("n", "m"):
         ledger.confirm_unassigned(UnassignedPod(pod(name), name, asks(4), "it has none"))
     assert describe_likeness(one, asks(8)) != describe_likeness(other, asks(8))
-    (holder,) = take_situation(one).holders
+    (holder,) = take_situation(one, asks(8)).holders
     assert (holder.pod, holder.charges) == (pod("n"), None)
-    assert free(take_situation(one).leave_out({"uid-n"})) == [(16, True), (16, True)]
+    assert free(take_situation(one, asks(8)).leave_out({"uid-n"})) == [(16, True), (16, True)]
 
 
 def test_what_is_held_of_a_card_that_is_not_there_frees_nothing(ledger):
     entry = put(ledger, "n")
     ledger.confirm(pod("x"), "n", Assignment({"c": (Share("gone", 8),)}), [("c", Kind.APP)])
-    assert take_situation(entry).holders == ()
+    assert take_situation(entry, asks(8)).holders == ()
 
 
 def test_a_branch_knows_the_nodes_that_pods_have_left_and_changes_nothing(ledger):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from accelkit.model.card import Card, Link
-from accelkit.placement.fit import CardState, build_empty_states
+from accelkit.placement.card_state import CardState, build_empty_states
 from accelkit.placement.topology.links import CardLinks, find_links
 
 NAMES = "abcdefghijklmnopqrstuvwxyz"

@@ -10,7 +10,8 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.card_reasons import CardReason, find_card_reason
-from accelkit.placement.fit import CardState, place
+from accelkit.placement.card_state import CardState
+from accelkit.placement.fit import place
 from accelkit.placement.policies import Policy
 
 CARD = Card("a", "v", "m", 16, index=1)

@@ -5,7 +5,8 @@ import pytest
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.fit import CardState, build_empty_states, place
+from accelkit.placement.card_state import CardState, build_empty_states
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import MAX_SCORE, Policy, rank_card, score_node
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health, Link
 from accelkit.model.request import CardGroup, ContainerRequest, Kind, Near, PodRequest
-from accelkit.placement.fit import CardState, place
+from accelkit.placement.card_state import CardState
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy
 from accelkit.placement.topology.links import SAME_SOCKET, SAME_SWITCH, find_links

@@ -12,8 +12,9 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.budget import Budget, limit_steps
+from accelkit.placement.card_state import CardState
 from accelkit.placement.demand import list_demands
-from accelkit.placement.fit import CardState, place
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import MisfitReason
 from accelkit.placement.policies import Policy, rank_card
 

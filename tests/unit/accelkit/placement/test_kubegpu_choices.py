@@ -18,7 +18,8 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.link_scores import LinkScores
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import Pod, PodRef
-from accelkit.placement.fit import build_empty_states, place
+from accelkit.placement.card_state import build_empty_states
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitError
 from accelkit.placement.policies import Policy
 from accelkit.vendors.dialects import load_dialects

@@ -9,7 +9,8 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Health
 from accelkit.model.request import CardGroup, ContainerRequest, Kind, Near, PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.fit import CardState, build_empty_states, place
+from accelkit.placement.card_state import CardState, build_empty_states
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitReason
 from accelkit.placement.policies import Policy
 

@@ -8,7 +8,8 @@ from accelkit.model.assignment import Assignment
 from accelkit.model.card import Card, Link
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.budget import Budget, limit_steps
-from accelkit.placement.fit import CardState, build_empty_states, place
+from accelkit.placement.card_state import CardState, build_empty_states
+from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import MAX_SCORE, Policy, rank_card, score_node
 
@@ -50,6 +51,11 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
         "UNIT": "UnitDiffers",
         "UNKNOWN_NODE": "UnknownNode",
         "HELD_ELSEWHERE": "HeldElsewhere",
+        "CARD_IDS": "CardsNotNamed",
+        "BESIDE": "NotBesidePods",
+        "APART": "NotApartFromPods",
+        "RESERVED": "CardsReserved",
+        "QUOTA": "QuotaExceeded",
     }
 
 

@@ -16,7 +16,8 @@ from accelkit.model.card import Card
 from accelkit.model.inventory import Inventory
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
-from accelkit.placement.fit import CardState, place
+from accelkit.placement.card_state import CardState
+from accelkit.placement.fit import place
 from accelkit.placement.plugged_policies import PluggedPolicy
 from accelkit.placement.policies import Policy, choose_policy, score_node
 from accelkit.plugins.policies import list_policy_names, load_policy

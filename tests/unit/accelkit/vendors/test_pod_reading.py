@@ -141,13 +141,14 @@ def test_a_trimmed_pod_is_read_as_before():
         assert READER.read(pod) == before
         assert pod.metadata.annotations == {REQUEST_ANNOTATION: "{}", "gas-deny": "card1", "kept": "z"}
         assert pod.spec.containers[0].resources.limits == limits
-        assert pod.metadata.labels is None
+        assert pod.metadata.labels == {"a": "b"}
 
 
 def test_nothing_is_kept_of_the_containers_of_a_pod_that_has_nothing_to_do_with_cards():
     pod = build_pod({"cpu": "1"}, {"x": "y"})
     READER.trim(pod)
     assert (pod.spec.containers, pod.metadata.annotations, pod.ref.uid) == ([], {}, "u")
+    assert pod.metadata.labels is None
 
 
 def build_pod(limits, annotations):

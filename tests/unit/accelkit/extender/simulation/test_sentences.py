@@ -7,8 +7,8 @@ from accelkit.model.card import Card, Health
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind
 from accelkit.placement.card_reasons import CardReason
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
-from accelkit.placement.fit import CardState
 
 GIB = 2**30
 CARDS = {

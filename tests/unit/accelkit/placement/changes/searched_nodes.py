@@ -8,11 +8,11 @@ from accelkit.model.card import Card
 from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.budget import Budget
+from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change
 from accelkit.placement.changes.search import search_changes
 from accelkit.placement.changes.situation import Holder, Situation, Terms
 from accelkit.placement.charges import Charge
-from accelkit.placement.fit import CardState
 from accelkit.placement.policies import Policy
 
 # What pods hold: by name the amount on each card, or None for the whole card.

@@ -1,0 +1,52 @@
+"""Shows quotas and what is held of them, when scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from accelkit.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class SharingCollector(Collector):
+    """The rules of sharing as metrics: per namespace that has a quota and holds cards.
+
+    Attributes:
+        ledger: who holds what, under which rules.
+        current: whether the rules in force are those of the file.
+    """
+
+    ledger: Ledger
+    current: Callable[[], bool]
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics."""
+        yield GaugeMetricFamily(
+            "accelkit_sharing_rules_current",
+            "1 where the rules in force are those of the file, 0 where it cannot be read.",
+            value=int(self.current()),
+        )
+        used = GaugeMetricFamily(
+            "accelkit_quota_used", "What a namespace holds of its quota, in base units.", labels=["namespace", "of"]
+        )
+        limits = GaugeMetricFamily(
+            "accelkit_quota_limit", "The quota of a namespace, in base units.", labels=["namespace", "of"]
+        )
+        namespaces = self.ledger.namespaces
+        for namespace, held in sorted(namespaces.list_held().items()):
+            if (quota := namespaces.rules.find_quota(namespace)) is None:
+                continue
+            for of, limit, has in (
+                ("memory", quota.memory_bytes, held.memory_bytes),
+                ("cards", quota.cards, held.cards),
+                ("compute", quota.compute, held.compute),
+            ):
+                if limit is not None:
+                    used.add_metric([namespace, of], has)
+                    limits.add_metric([namespace, of], limit)
+        yield used
+        yield limits

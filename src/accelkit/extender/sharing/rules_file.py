@@ -1,0 +1,99 @@
+"""Reads the file of sharing rules, at the start and whenever it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from accelkit.errors import ConfigurationError
+from accelkit.placement.sharing.rules import SharingRules, read_rules
+
+log = logging.getLogger(__name__)
+
+# As much as a ConfigMap holds.
+_MOST_BYTES: Final = 2**20
+_TURN_SECONDS: Final = 2.0
+
+
+class RulesFile:
+    """The file of sharing rules.
+
+    Args:
+        path: of a YAML document.
+
+    Attributes:
+        current: whether the rules in force are those of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.current = True
+        self._path = path
+        self._digest = b""
+        self._problem = ""
+
+    def read(self) -> SharingRules:
+        """Read the rules.
+
+        Raises:
+            ConfigurationError: they cannot be read, with the next step.
+        """
+        try:
+            return self._parse(self._load())
+        except ConfigurationError as exc:
+            raise ConfigurationError(
+                f"{self._path}: {exc.message}",
+                next_step=exc.next_step or "mend the file, as docs/sharing-rules.md describes it, and start again",
+            ) from exc
+
+    async def run(self, take: Callable[[SharingRules], None]) -> None:
+        """Until cancelled: hand over the rules whenever they change; those that cannot be read are none."""
+        while True:
+            await asyncio.sleep(_TURN_SECONDS)
+            self.look(take)
+
+    def look(self, take: Callable[[SharingRules], None]) -> None:
+        """Look at the file once, and hand over its rules if they have changed."""
+        try:
+            text = self._load()
+            if hashlib.sha256(text).digest() == self._digest:
+                self._report("")
+                return
+            rules = self._parse(text)
+        except ConfigurationError as exc:
+            self._report(str(exc))
+            return
+        self._report("")
+        log.info("%s: %d quotas and %d reservations", self._path, len(rules.quotas), len(rules.reservations))
+        take(rules)
+
+    def _load(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                text = file.read(_MOST_BYTES + 1)
+        except OSError as exc:
+            raise ConfigurationError(f"the sharing rules cannot be read: {exc}") from exc
+        if len(text) > _MOST_BYTES:
+            raise ConfigurationError(f"the sharing rules are longer than {_MOST_BYTES} bytes")
+        return text
+
+    def _parse(self, text: bytes) -> SharingRules:
+        try:
+            document = YAML(typ="safe", pure=True).load(text)
+        except (YAMLError, ValueError, RecursionError) as exc:
+            raise ConfigurationError(f"the sharing rules are no YAML: {' '.join(str(exc).split())}") from exc
+        rules = read_rules(document)
+        self._digest = hashlib.sha256(text).digest()
+        return rules
+
+    def _report(self, problem: str) -> None:
+        """Note what is wrong with the file, and tell of it once."""
+        if problem and problem != self._problem:
+            log.error("%s: %s; the rules that were read last stay in force", self._path, problem)
+        self._problem, self.current = problem, not problem

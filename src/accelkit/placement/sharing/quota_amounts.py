@@ -1,0 +1,62 @@
+"""Counts what a pod takes of its namespace's quota: memory and compute of shares, and whole cards.
+
+A whole card counts as one card, whatever memory it has, so that what a pod takes is known before its cards are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from accelkit.model.request import Kind, PodRequest
+from accelkit.placement.charges import Charge
+
+
+class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
+    """What is held or asked for: bytes and thousandths of compute of shared cards, and whole cards."""
+
+    memory_bytes: int = 0
+    cards: int = 0
+    compute: int = 0
+
+    def plus(self, other: QuotaAmounts, sign: int = 1) -> QuotaAmounts:
+        """Return both together, or with -1 this one without the other."""
+        return QuotaAmounts(
+            self.memory_bytes + sign * other.memory_bytes,
+            self.cards + sign * other.cards,
+            self.compute + sign * other.compute,
+        )
+
+
+def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
+    """Return what a pod holds of all cards together."""
+    memory = cards = compute = 0
+    for charge in charges:
+        if charge.whole:
+            cards += 1
+        else:
+            memory += charge.memory_bytes
+            compute += charge.compute
+    return QuotaAmounts(memory, cards, compute)
+
+
+def sum_request(request: PodRequest) -> QuotaAmounts:
+    """Return what a pod will hold, wherever it is placed.
+
+    What plain init containers leave is taken over by the containers after them before these take more.
+    """
+    memory = cards = compute = 0
+    memory_pool = cards_pool = compute_pool = 0
+    for container in request.containers:
+        keeps = container.kind is not Kind.INIT
+        if container.whole:
+            cards += max(0, container.cards - cards_pool)
+            cards_pool = max(0, cards_pool - container.cards) if keeps else max(cards_pool, container.cards)
+            continue
+        asked, asked_compute = container.memory_bytes * container.cards, container.compute * container.cards
+        memory += max(0, asked - memory_pool)
+        compute += max(0, asked_compute - compute_pool)
+        memory_pool = max(0, memory_pool - asked) if keeps else max(memory_pool, asked)
+        compute_pool = max(0, compute_pool - asked_compute) if keeps else max(compute_pool, asked_compute)
+    return QuotaAmounts(memory, cards, compute)

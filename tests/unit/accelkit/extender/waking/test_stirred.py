@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from accelkit.extender.waking.announcements import Waiting
+from accelkit.extender.waking.stirred import StirredNamespaces
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import Pod
+from accelkit.placement.misfit import MisfitError
+from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
+from accelkit.vendors.dialects import load_dialects
+
+
+class World:
+    def __init__(self):
+        self.ledger = Ledger(unit_bytes=1)
+        self.feed = LedgerFeed(self.ledger, load_dialects(["native"]))
+        self.waiting = Waiting(self.ledger, Policy.BINPACK)
+        self.stirred = StirredNamespaces(self.ledger, self.waiting)
+        for number in range(12):
+            self.ledger.put_node(f"n{number}", Inventory(1, (Card("a", "v", "m", 16),)))
+        self.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": "10"}]}))
+
+    def pod(self, name, memory=8, *, namespace="d", labels=None, request=None, refused=True):
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        annotations = {"accelkit.io/request": json.dumps({"c": request})} if request else {}
+        body = {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": name,
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {"accelkit.io/memory": memory}}}]},
+            "status": {"conditions": [condition]} if refused else {},
+        }
+        self.feed.take_pod_event("ADDED", msgspec.convert(body, Pod))
+
+    def hold(self, name, node="n0", **of_pod):
+        self.pod(name, refused=False, **of_pod)
+        pending = self.feed.pending[name]
+        self.ledger.reserve(pending.pod.ref, node, pending.request, Policy.BINPACK, pending.pod.labels)
+
+    def refuse(self, name):
+        with pytest.raises(MisfitError):
+            self.ledger.reserve(self.feed.pending[name].pod.ref, "n1", self.feed.pending[name].request, Policy.BINPACK)
+
+    def find(self, now=0.0):
+        for _ in range(2):
+            self.waiting.update(self.feed.pending)
+        return self.stirred.find(now)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_namespace_that_holds_less_has_its_pods_woken_by_a_few_nodes_that_they_fit(world):
+    world.hold("held")
+    world.pod("waits")
+    world.refuse("waits")
+    assert world.find() == []
+    world.ledger.release("held")
+    found = world.find()
+    assert len(found) == len(set(found)) == 8
+    # Once is enough.
+    assert world.find(1.0) == []
+
+
+def test_a_pod_whose_refusal_reaches_us_late_is_woken_all_the_same_for_a_while(world):
+    world.hold("held")
+    world.pod("first")
+    world.refuse("first")
+    world.ledger.release("held")
+    assert len(world.find()) == 8
+    world.pod("late", 7)
+    assert len(world.find(29.0)) == 8
+    world.pod("too-late", 6)
+    assert world.find(31.0) == []
+
+
+def test_pods_of_other_namespaces_and_those_that_fit_nowhere_are_not_woken(world):
+    world.hold("held")
+    world.pod("other", namespace="e")
+    world.pod("large", 100)
+    world.pod("waits")
+    world.refuse("waits")
+    world.feed.take_pod_event("DELETED", msgspec.convert({"metadata": {"name": "waits", "uid": "waits"}}, Pod))
+    world.ledger.release("held")
+    assert world.find() == []
+
+
+def test_company_on_a_node_wakes_those_who_wait_for_it(world):
+    world.pod("waits", 1, request={"with": {"matchLabels": {"app": "db"}}})
+    world.ledger.resolve(world.feed.pending["waits"].request)
+    world.hold("db", "n3", memory=1, labels={"app": "db"})
+    assert world.find() == ["n3"]
+    assert world.find() == []

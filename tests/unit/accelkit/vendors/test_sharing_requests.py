@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from accelkit.errors import RequestError
+from accelkit.model.pod import Pod
+from accelkit.model.request import PodSelector
+from accelkit.vendors.dialects import load_dialects
+from accelkit.vendors.pod_reading import PodReader
+from accelkit.vendors.requests import REQUEST_ANNOTATION
+
+READER = PodReader(load_dialects(["native"]))
+WEB = {"matchLabels": {"app": "web"}}
+
+
+def read(*, memory=4, cards=0, labels=None, priority=None, **request):
+    limits = {"accelkit.io/cards": cards} if cards else {"accelkit.io/memory": memory}
+    return READER.read(
+        msgspec.convert(
+            {
+                "metadata": {
+                    "name": "p",
+                    "namespace": "d",
+                    "uid": "u",
+                    "labels": labels,
+                    "annotations": {REQUEST_ANNOTATION: json.dumps({"c": request})},
+                },
+                "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}], "priority": priority},
+            },
+            Pod,
+        )
+    )
+
+
+def request(**more):
+    (container,) = read(**more).read_request(1).containers
+    return container
+
+
+def refusal(**more):
+    with pytest.raises(RequestError) as raised:
+        read(**more).read_request(1)
+    return str(raised.value)
+
+
+def test_cards_are_named_by_their_identities():
+    assert request(card_ids=["GPU-1", "GPU-2"]).card_ids == {"GPU-1", "GPU-2"}
+    assert request(cards=2, card_ids=["GPU-1", "GPU-2"]).card_ids == {"GPU-1", "GPU-2"}
+    assert request().card_ids == frozenset()
+
+
+def test_pods_are_named_by_labels_of_the_same_namespace():
+    labels = {"tier": "x", "app": "web"}
+    found = request(**{"with": WEB, "apart": {"matchLabels": {"tier": "y", "app": "web"}}, "labels": labels})
+    assert found.beside == PodSelector(("app=web",), "d", own=True)
+    assert found.apart == PodSelector(("app=web", "tier=y"), "d", own=False)
+    assert request(**{"with": WEB}).beside.own is False
+
+
+def test_labels_and_priority_are_read():
+    found = read(labels={"b": "2", "a": "1"}, priority=7)
+    assert (found.labels, found.priority) == (("a=1", "b=2"), 7)
+    assert (read().labels, read().priority) == ((), 0)
+
+
+def test_of_thousands_of_labels_few_are_kept():
+    found = read(labels={f"k{number:04}": "x" for number in range(5000)})
+    assert len(found.labels) == 128
+    assert found.labels[0] == "k0000=x"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"card_ids": [""]}, "each of 1 to 48 characters"),
+        ({"card_ids": ["x" * 49]}, "each of 1 to 48 characters"),
+        ({"card_ids": [f"{number}" for number in range(129)]}, "at most 128 cards"),
+        ({"cards": 2, "card_ids": ["a"]}, "asks for 2 cards and names 1"),
+        ({"card_ids": ["a"], "split": 2}, "asks for 2 cards and names 1"),
+        ({"with": WEB, "cards": 1}, "whole cards, which nobody shares, and says 'with'"),
+        ({"apart": WEB, "cards": 1}, "whole cards, which nobody shares, and says 'apart'"),
+        ({"with": {"matchLabels": {}}}, "with needs 1 to 16 labels"),
+        ({"apart": {"matchLabels": {"": "x"}}}, "apart needs 1 to 16 labels"),
+        ({"apart": {"matchLabels": {"a=b": "x"}}}, "apart needs 1 to 16 labels"),
+        ({"apart": {"matchLabels": {"a": "x" * 64}}}, "apart needs 1 to 16 labels"),
+        ({"apart": {"matchLabels": {f"{number}": "" for number in range(17)}}}, "apart needs 1 to 16 labels"),
+        ({"apart": {"matchExpressions": []}}, "cannot be read"),
+        ({"with": WEB, "apart": WEB}, "no card will do"),
+        ({"with": {"matchLabels": {"app": "web", "x": "y"}}, "apart": WEB}, "no card will do"),
+        ({"beside": WEB}, "unknown key 'beside'"),
+        ({"card_id": ["a"]}, "did you mean card_ids"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(more, words):
+    assert words in refusal(**more)
+
+
+def test_with_some_and_apart_from_others_can_be_meant():
+    found = request(**{"with": WEB, "apart": {"matchLabels": {"app": "web", "x": "y"}}})
+    assert found.beside.labels == ("app=web",)
