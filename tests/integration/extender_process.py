@@ -202,7 +202,7 @@ class World:
             **({"nodeName": body["node_name"]} if "node_name" in body else {}),
             **body.get("spec", {}),
         }
-        metadata = {"name": name, "annotations": body.get("annotations", {})}
+        metadata = {"name": name, "annotations": body.get("annotations", {}), "labels": body.get("labels", {})}
         self._pods.append(name)
         made = await self.api.post(PODS, {"metadata": metadata, "spec": spec})
         return msgspec.json.decode(made, type=dict[str, Any])
