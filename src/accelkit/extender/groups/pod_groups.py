@@ -92,13 +92,8 @@ class PodGroups:
         def replace(nodes: list[GroupNode]) -> None:
             self._feed.replace_nodes(list(nodes))
             self._facts.replace(nodes)
-            self._changes.note()
 
-        def take(kind: str, node: GroupNode) -> None:
-            self._feed.take_node_event(kind, node)
-            self._facts.take_event(kind, node)
-
-        return Reflector(self._api, NODES, GroupNode, on_replace=replace, on_event=take)
+        return Reflector(self._api, NODES, GroupNode, on_replace=replace, on_event=self.take_node_event)
 
     def watch_pods(
         self, on_replace: Callable[[list[Pod]], None], on_event: Callable[[str, Pod], None]
@@ -110,13 +105,6 @@ class PodGroups:
             on_event: gets the same changes, before them.
         """
 
-        def trim(pod: GroupPod) -> None:
-            kept = trim_member(pod)
-            self._feed.trim_pod(pod)
-            if kept is not None:
-                pod.metadata.labels = kept[0]
-                pod.metadata.annotations = {**(pod.metadata.annotations or {}), **kept[1]}
-
         def replace(pods: list[GroupPod]) -> None:
             self._roster.replace(pods)
             self._controller.note_pods()
@@ -125,13 +113,27 @@ class PodGroups:
 
         def take(kind: str, pod: GroupPod) -> None:
             on_event(kind, pod)
-            if self._roster.take_event(kind, pod) is not None:
-                self._controller.note_pod(pod.metadata.uid)
+            self.take_pod_event(kind, pod)
 
-        unreadable = self._feed.take_unreadable_pod
         return Reflector(
-            self._api, PODS, GroupPod, trim=trim, on_replace=replace, on_event=take, on_unreadable=unreadable
+            self._api,
+            PODS,
+            GroupPod,
+            trim=self._trim,
+            on_replace=replace,
+            on_event=take,
+            on_unreadable=self._feed.take_unreadable_pod,
         )
+
+    def take_node_event(self, kind: str, node: GroupNode) -> None:
+        """Take over one change of a node, for the feed, too."""
+        self._feed.take_node_event(kind, node)
+        self._facts.take_event(kind, node)
+
+    def take_pod_event(self, kind: str, pod: GroupPod) -> None:
+        """Take over one change of a pod; the feed has it already."""
+        if self._roster.take_event(kind, pod) is not None:
+            self._controller.note_pod(pod.metadata.uid)
 
     async def admit(self, ref: PodRef, node: str) -> None:
         """Hold the bind of a pod until its group may be bound; return at once for others.
@@ -157,6 +159,14 @@ class PodGroups:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sizes.run())
             tasks.create_task(self._controller.run())
+
+    def _trim(self, pod: GroupPod) -> None:
+        kept = trim_member(pod)
+        self._feed.trim_pod(pod)
+        if kept is not None:
+            labels, annotations = kept
+            pod.metadata.labels = labels
+            pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
     def _is_busy(self, uid: str) -> bool:
         # A bind that is held has sent nothing.
