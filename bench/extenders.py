@@ -46,8 +46,8 @@ _BUILD = Path(__file__).parents[1] / "build" / "bench"
 _NAMESPACE, _ACCOUNT = "accelkit", "accelkit-extender"
 _RULES = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods/binding", "events"], "verbs": ["create"]},
 ]
 # As high as no client of these benchmarks comes.
 _LIMITS = "clientConnection:\n  qps: 5000\n  burst: 5000\n"

@@ -18,7 +18,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "build" / "bench"
-NAMES = ("filter", "search", "scheduler", "cluster", "memory", "cache", "devices", "allocation", "perturbed", "bound")
+NAMES = (
+    *("filter", "search", "scheduler", "groups", "cluster", "memory", "cache", "devices", "allocation", "perturbed"),
+    "bound",
+)
 _HEAD = ("benchmark", "figure", "value", "aim", "")
 
 

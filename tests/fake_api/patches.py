@@ -24,7 +24,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def apply_operations(target: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> None:
-    """Change `target` by `test`, `remove`, `add` and `replace` on members of objects.
+    """Change `target` by `test`, `remove`, `add` and `replace` on members of objects; of lists without `add`.
 
     Raises:
         PatchError: a test fails, or a member is not there.
@@ -33,11 +33,13 @@ def apply_operations(target: dict[str, Any], operations: Sequence[Mapping[str, A
         *folders, key = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         held: Any = target
         for folder in folders:
-            held = held.get(folder, {})
+            held = _find(held, folder, {})
         kind = operation["op"]
-        if kind in {"remove", "replace"} and key not in held:
+        if isinstance(held, list):
+            key = int(key)
+        if kind in {"remove", "replace"} and _find(held, key, None) is None:
             raise PatchError(f"{operation['path']} is not there")
-        if kind == "test" and held.get(key) != operation["value"]:
+        if kind == "test" and _find(held, key, None) != operation["value"]:
             raise PatchError(f"the test of {operation['path']} failed")
         if kind == "remove":
             del held[key]
@@ -45,3 +47,9 @@ def apply_operations(target: dict[str, Any], operations: Sequence[Mapping[str, A
             held[key] = operation["value"]
         elif kind != "test":
             raise PatchError(f"{kind} is not known here")
+
+
+def _find(held: Any, key: str | int, missing: Any) -> Any:
+    if isinstance(held, list):
+        return held[int(key)] if int(key) < len(held) else missing
+    return held.get(key, missing)

@@ -109,6 +109,13 @@ def test_scheduling_is_measured_with_and_without_us():
         assert ("extender" in results[way]["cpu_ms_per_pod"]) is (way == "ours")
 
 
+def test_a_group_is_measured_beside_the_same_pods_alone():
+    results = run("groups.py", "--nodes", "2", "--pods", "6", "--rounds", "2")
+    assert [path for path, _ in figures(results)] == ["longest_of_gated_seconds"]
+    for way in ("gated", "alone"):
+        assert len(results[way]["seconds_from_last_pod_to_last_bind"]) == 2
+
+
 @pytest.mark.skipif(not has_go(), reason="no Go 1.24 on PATH")
 def test_scheduling_is_compared_with_an_extender_that_decides_nothing():
     arguments = ("--rounds", "1", "--ways", "null", "ours", "--pending", "12", "--pending-rounds", "1")

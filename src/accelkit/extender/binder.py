@@ -12,6 +12,7 @@ import logging
 import math
 import re
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
@@ -58,6 +59,7 @@ class Binder:
         policy: ranks cards where the pod does not say.
         opens_at: binds wait until then, on the clock of `time.monotonic`.
         readiness: says whether a Binding may be sent now.
+        admit: holds the bind of a pod that asks for cards until it may go on; None where none is held.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class Binder:
         opens_at: float = -math.inf,
         container_limits: bool = False,
         readiness: Readiness,
+        admit: Callable[[PodRef, str], Awaitable[None]] | None = None,
     ) -> None:
         self._readiness = readiness
+        self._admit = admit
         self._opens_at = opens_at
         self._container_limits = container_limits
         self._api = api
@@ -118,6 +122,19 @@ class Binder:
     def unsettled(self) -> bool:
         """Whether a Binding is under way, or its outcome unknown."""
         return bool(self._under_way or self._unsettled)
+
+    @property
+    def opened(self) -> bool:
+        """Whether binds may begin."""
+        return time.monotonic() >= self._opens_at
+
+    def is_under_way(self, uid: str) -> bool:
+        """Return whether a pod is being bound."""
+        return uid in self._under_way
+
+    def is_unsettled(self, uid: str) -> bool:
+        """Return whether the outcome of a pod's Binding is unknown."""
+        return uid in self._unsettled
 
     async def finish(self) -> None:
         """Begin no more binds, and wait for those under way, whose callers may have hung up."""
@@ -170,6 +187,8 @@ class Binder:
             if pending.refusal is not None:
                 raise BindingError(str(pending.refusal))
             if pending.request is not None:
+                if self._admit is not None:
+                    await self._admit(ref, args.Node)
                 assignment = await self._reserve(pending, args.Node, pending.request)
                 annotations = self._annotations(pending.pod, args.Node, assignment)
         await self._write(ref, args.Node, annotations)

@@ -8,6 +8,7 @@ import click
 import uvloop
 
 from accelkit import __version__
+from accelkit.extender.groups.pod_groups import GroupTimes
 from accelkit.extender.leadership import parse_replica
 from accelkit.extender.listen import parse_listen, parse_reads
 from accelkit.extender.service import ExtenderOptions, run
@@ -98,6 +99,29 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Annotate nodes whose cards are freed, so that kube-scheduler tries waiting pods again (Kubernetes 1.30).",
 )
 @click.option(
+    "--pod-groups/--no-pod-groups",
+    envvar="ACCELKIT_POD_GROUPS",
+    default=False,
+    show_default=True,
+    help="Give the pods of a group their cards together, or none of them.",
+)
+@click.option(
+    "--pod-group-seconds",
+    envvar="ACCELKIT_POD_GROUP_SECONDS",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="With --pod-groups: so long cards stay reserved for a group whose pods are not all bound.",
+)
+@click.option(
+    "--pod-group-hold",
+    envvar="ACCELKIT_POD_GROUP_HOLD",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="With --pod-groups: so long a bind is held for the others of its group, in seconds; half of httpTimeout.",
+)
+@click.option(
     "--container-limits/--no-container-limits",
     default=False,
     show_default=True,
@@ -138,6 +162,9 @@ def extender(  # noqa: PLR0917 - click passes options by name
     service: str | None,
     http2: bool,  # noqa: FBT001 - the same
     wake: bool,  # noqa: FBT001 - the same
+    pod_groups: bool,  # noqa: FBT001 - the same
+    pod_group_seconds: float,
+    pod_group_hold: float,
     container_limits: bool,  # noqa: FBT001 - the same
     log_format: str,
     log_dir: Path | None,
@@ -172,5 +199,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
         most_nodes=most_nodes,
         http2=http2,
         sharing_rules=sharing_rules,
+        groups=GroupTimes(pod_group_seconds, pod_group_hold) if pod_groups else None,
     )
     uvloop.run(run(options))

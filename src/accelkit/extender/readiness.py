@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from accelkit.errors import NotReadyError
+from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.leadership import Leadership
 
 # A watch that resumes at once is no fault; an API server away for longer makes us unready.
@@ -77,3 +77,12 @@ class Readiness:
         self.check_leading()
         if not self.pods_current():
             raise NotReadyError("the pods are being read again")
+
+    def may_bind(self) -> bool:
+        """Return whether both hold: decisions rest on what the API server says now, and a Binding may be sent."""
+        try:
+            self.check_current()
+            self.check_binding()
+        except (NotReadyError, NotLeadingError):
+            return False
+        return True

@@ -12,6 +12,8 @@ from pathlib import Path
 from accelkit.extender.binder import Binder
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.extender.foreign_inspect import make_foreign_inspects
+from accelkit.extender.groups.objects import GroupNode, GroupPod
+from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.pod_watch import PodWatch
@@ -52,6 +54,9 @@ _READ_CONNECTIONS = 32
 _READ_HEADER_BYTES = 20_000
 _PROBE_CONNECTIONS = 64
 
+_Nodes = Reflector[Node] | Reflector[GroupNode]
+_Pods = Reflector[Pod] | Reflector[GroupPod]
+
 
 @dataclass(frozen=True)
 class ExtenderOptions:
@@ -72,6 +77,7 @@ class ExtenderOptions:
     unread_annotations: frozenset[str] = frozenset()
     http2: bool = True
     sharing_rules: Path | None = None
+    groups: GroupTimes | None = None
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -115,6 +121,7 @@ class _Service:
             leadership=self._leadership,
             pods_current=lambda: self._read,
         )
+        self._groups = self._make_groups(options, api, ledger)
         self._binder = Binder(
             api,
             ledger,
@@ -123,18 +130,10 @@ class _Service:
             opens_at=time.monotonic() + PREDECESSOR_SECONDS,
             container_limits=options.container_limits,
             readiness=self._readiness,
+            admit=self._groups.admit if self._groups else None,
         )
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed)
-        self._nodes = Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.take_node_event)
-        self._pods = Reflector(
-            api,
-            PODS,
-            Pod,
-            trim=feed.trim_pod,
-            on_replace=self._replace_pods,
-            on_event=self._pod_watch.take_event,
-            on_unreadable=feed.take_unreadable_pod,
-        )
+        self._nodes, self._pods = self._make_watches(api)
         # Only where a dialect in use lists bad cards so, since the right to read them is given only then.
         self._lists = (
             Reflector(api, LISTS, ConfigMap, on_replace=feed.replace_config_maps, on_event=feed.take_config_map_event)
@@ -170,7 +169,7 @@ class _Service:
             verbs,
             self._binder,
             metrics,
-            simulator=Simulator(ledger, feed, verbs),
+            simulator=Simulator(ledger, feed, verbs, self._groups.describe if self._groups else None),
             readiness=self._readiness,
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
             dialects=options.dialects,
@@ -193,6 +192,8 @@ class _Service:
             work.append(self._rules.run(self._feed.take_rules))
         if self._waker is not None:
             work.append(self._waker.run())
+        if self._groups is not None:
+            work.append(self._groups.run())
         if self._leadership is not None:
             work.append(self._leadership.run())
         work += [each.run(stop) for each in (self._probes, self._reads) if each is not None]
@@ -213,6 +214,34 @@ class _Service:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
 
+    def _make_groups(self, options: ExtenderOptions, api: ApiClient, ledger: Ledger) -> PodGroups | None:
+        if options.groups is None:
+            return None
+        return PodGroups(
+            api,
+            ledger,
+            self._feed,
+            options.policy,
+            times=options.groups,
+            decides=lambda: self._binder.opened and self._readiness.may_bind(),
+            is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
+            is_unsettled=lambda uid: self._binder.is_unsettled(uid),  # noqa: PLW0108 - the same
+        )
+
+    def _make_watches(self, api: ApiClient) -> tuple[_Nodes, _Pods]:
+        feed, take = self._feed, self._pod_watch.take_event
+        if self._groups is not None:
+            return self._groups.watch_nodes(), self._groups.watch_pods(self._replace_pods, take)
+        return Reflector(api, NODES, Node, on_replace=feed.replace_nodes, on_event=feed.take_node_event), Reflector(
+            api,
+            PODS,
+            Pod,
+            trim=feed.trim_pod,
+            on_replace=self._replace_pods,
+            on_event=take,
+            on_unreadable=feed.take_unreadable_pod,
+        )
+
     def _make_reads(self, options: ExtenderOptions, reviews: ApiClient) -> HeadServer | None:
         endpoint = options.replica.endpoint if options.replica else None
         if options.reads is None or endpoint is None:
@@ -228,7 +257,8 @@ class _Service:
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods):
-            self._binder.recheck(held)
+            if self._groups is None or not self._groups.holds(held.pod.uid):
+                self._binder.recheck(held)
         if self._read:
             return
         self._read = True

@@ -113,6 +113,7 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         policy: the cluster's.
         absent: those of `without` that hold no card.
         spent: whether the search for changes ended at its limit.
+        group: which pod group the pod waits with, and for what; empty where it does not.
     """
 
     request: tuple[ContainerRequest, ...] = ()
@@ -121,6 +122,7 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unit_bytes: int
     absent: tuple[str, ...] = ()
     spent: bool = False
+    group: str = ""
     version: int = SIMULATION_VERSION
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
@@ -53,6 +54,10 @@ class Ledger:
         self._names: list[str] = []
         self._where: dict[str, str] = {}
         self._lock = threading.RLock()
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Return what is entered for several changes that nobody may see single."""
+        return self._lock
 
     def put_node(self, name: str, inventory: Inventory | InventoryError | None) -> None:
         """Take over a node's cards; an error or None keeps its holdings and stops new shares."""

@@ -12,6 +12,7 @@ from jinja2.nativetypes import NativeEnvironment
 from ruamel.yaml import YAML
 
 from accelkit.cli import main
+from accelkit.extender.groups.membership import GATE
 from accelkit.inspection.read_port import INSPECTOR, PORT_NAME, name_read_port
 from accelkit.install.certificates.secrets import AUTHORITY, CLIENT, SERVER
 from accelkit.install.guarded_keys import list_guarded_keys
@@ -115,6 +116,8 @@ def documents(role, template="objects.yaml.j2", **changed):
         variables["__extender_resources"] = ["accelkit.io/memory"]
         variables["__extender_wake"] = variables["extender_wake"] and variables["__extender_admission"]
         variables["__extender_wake_annotation"] = own["__extender_wake_annotation"]
+        variables["__extender_pod_groups"] = variables["extender_pod_groups"] and variables["__extender_admission"]
+        variables["__extender_gate"] = own["__extender_gate"]
         variables["__extender_inspector"] = own["__extender_inspector"]
     text = environment.get_template(template).render(variables)
     return list(YAML(typ="safe", pure=True).load_all(text))
@@ -296,6 +299,22 @@ def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_polic
     assert rights(without["ClusterRole"]) == reads | binds
     assert without["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender-cards"
     assert "--wake" not in container("extender", extender_wake=False)[0]["args"]
+
+
+def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it():
+    without = objects("extender")
+    made = objects("extender", extender_pod_groups=True, extender_pod_group_hold=2)
+    more = {("pods", "patch"), ("podgroups", "list"), ("podgroups", "watch"), ("events", "create")}
+    assert rights(made["ClusterRole"]) - rights(without["ClusterRole"]) == more
+    assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender-gates"
+    arguments = container("extender", extender_pod_groups=True, extender_pod_group_hold=2)[0]["args"]
+    start = arguments.index("--pod-groups")
+    assert arguments[start : start + 5] == ["--pod-groups", "--pod-group-hold", "2", "--pod-group-seconds", "60"]
+    assert "--pod-groups" not in container("extender")[0]["args"]
+    old = objects("extender", extender_pod_groups=True, admission=False)
+    assert ("pods", "patch") not in rights(old["ClusterRole"])
+    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    assert own["__extender_gate"] == GATE
 
 
 def test_the_policy_names_the_annotation_that_the_extender_writes():

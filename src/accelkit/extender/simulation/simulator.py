@@ -8,7 +8,7 @@ nodes together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -53,9 +53,13 @@ class Simulator:
         ledger: who holds what.
         feed: reads requests in the cluster's unit.
         verbs: whose scores and whose policy count.
+        describe_group: says for a UID which group a pod waits with, and for what; None where groups are off.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, verbs: Verbs) -> None:
+    def __init__(
+        self, ledger: Ledger, feed: LedgerFeed, verbs: Verbs, describe_group: Callable[[str], str] | None = None
+    ) -> None:
+        self._describe_group = describe_group
         self._ledger, self._feed, self._verbs = ledger, feed, verbs
         self._turn = asyncio.Lock()
 
@@ -85,6 +89,8 @@ class Simulator:
         pending, uid = self._feed.read_pending(question.pod), question.pod.metadata.uid
         unit_bytes = self._ledger.unit_bytes or DEFAULT_UNIT_BYTES
         answer = _Encoded(policy=str(self._verbs.policy), unit_bytes=unit_bytes, absent=tuple(absent), nodes=[])
+        if self._describe_group is not None:
+            answer = msgspec.structs.replace(answer, group=cut_reason(self._describe_group(uid)))
         if pending is not None and pending.refusal is not None:
             refusal = cut_reason(str(pending.refusal))
             refused = await _encode(_refuse(names, _REFUSED, refusal), turns)

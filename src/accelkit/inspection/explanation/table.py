@@ -34,6 +34,8 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
         parts.append(Text(_describe_words(explanation.scheduler)))
     simulation = explanation.simulation
     if simulation is not None:
+        if simulation.group:
+            parts.append(Text(f"It waits with its group: {simulation.group}.", style="bold"))
         parts += _list_request(simulation)
         parts += [Text(f"Pod {name} holds no card, so nothing is free without it.") for name in simulation.absent]
         if simulation.request:

@@ -1,0 +1,207 @@
+"""Holds what is reserved for groups, until it is bound or withdrawn. No I/O, and the clock is the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from accelkit.errors import RequestError
+from accelkit.extender.groups.membership import GroupKey
+from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
+from accelkit.extender.groups.roster import Group, Member
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import Stage
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.host_amounts import NOTHING, HostAmounts
+from accelkit.model.pod import PodRef
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is reserved for one group.
+
+    Attributes:
+        members: those that hold cards and are not bound yet, with what they request of their hosts, by UID.
+        deadline: when it is withdrawn.
+        gated: whether our gate kept some of them, so that all are placed before kube-scheduler saw the first.
+        arrived: without a gate, those that kube-scheduler has placed, too.
+        opened: whether so many have arrived that all may be bound.
+        withdrawn: why it is over; empty while it is not.
+    """
+
+    members: dict[str, tuple[PodRef, HostAmounts]] = field(default_factory=dict)
+    deadline: float = 0.0
+    gated: bool = False
+    arrived: set[str] = field(default_factory=set)
+    opened: bool = False
+    withdrawn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a group stands.
+
+    Attributes:
+        there: how many there are that could be placed, or are.
+        settled: how many need no card any more: bound, reserved for, or asking for none.
+        lacking: those that hold nothing yet.
+        liftable: those whose gate nothing keeps but the rest of the group.
+        refusal: what one of them asks for that cannot be granted; None where there is no such pod.
+    """
+
+    there: int
+    settled: int
+    lacking: tuple[Wanted, ...]
+    liftable: tuple[Member, ...]
+    refusal: tuple[PodRef, RequestError] | None
+
+
+class Batches:
+    """What is reserved for all groups.
+
+    Args:
+        ledger: where it is reserved.
+        feed: knows what pods that wait ask for.
+        planner: finds the cards.
+        seconds: after so long what is not bound is withdrawn.
+        is_busy: returns whether a Binding of a pod is on its way, or its outcome unknown.
+    """
+
+    def __init__(
+        self, ledger: Ledger, feed: LedgerFeed, planner: GroupPlanner, seconds: float, is_busy: Callable[[str], bool]
+    ) -> None:
+        self._ledger, self._feed, self._planner = ledger, feed, planner
+        self._seconds, self._is_busy = seconds, is_busy
+        self._batches: dict[GroupKey, Batch] = {}
+        self._where: dict[str, GroupKey] = {}
+
+    def find(self, key: GroupKey) -> Batch | None:
+        """Return what is reserved for a group, None for nothing."""
+        return self._batches.get(key)
+
+    def find_of(self, uid: str) -> GroupKey | None:
+        """Return the group for which a pod's cards are reserved, None where it is not bound by one."""
+        return self._where.get(uid)
+
+    def list_keys(self) -> list[GroupKey]:
+        """Return the groups for which something is reserved."""
+        return list(self._batches)
+
+    def list_uids(self) -> list[str]:
+        """Return the pods for which something is reserved."""
+        return list(self._where)
+
+    def count_held(self, key: GroupKey) -> int:
+        """Return how many pods of a group hold cards and are not bound."""
+        batch = self._batches.get(key)
+        return sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
+
+    def judge(self, group: Group) -> Standing:
+        """Return where a group stands."""
+        settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
+        there = settled
+        for uid, member in group.waiting.items():
+            if member.kept_by:
+                continue
+            pending = self._feed.pending.get(uid)
+            if pending is not None and pending.refusal is not None:
+                refusal = member.ref, pending.refusal
+                continue
+            there += 1
+            if pending is not None and pending.request is not None and self._ledger.find_holding(uid) is None:
+                lacking.append(Wanted(member.ref, pending.request, pending.task, member.host, member.rules))
+                continue
+            settled += 1
+            if member.gated:
+                liftable.append(member)
+        return Standing(there, settled, tuple(lacking), tuple(liftable), refusal)
+
+    def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
+        """Reserve for all of a group that hold nothing, or for none; return why not, empty where it was done.
+
+        Args:
+            group: whose members.
+            size: how many have to be settled in the end.
+            now: the time.
+            uid: a pod that may have one node alone.
+            node: that one.
+        """
+        standing = self.judge(group)
+        if reason := describe_missing(group, standing, size):
+            return reason
+        pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in standing.lacking]
+        if not pinned:
+            return ""
+        done = self._planner.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
+        if isinstance(done, Shortage):
+            return (
+                f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "
+                f"pods, and not for {done.first.name}"
+            )
+        batch = self._batches.setdefault(group.key, Batch())
+        batch.deadline = now + self._seconds
+        for ref in done:
+            member = group.waiting[ref.uid]
+            batch.members[ref.uid] = ref, member.host
+            batch.gated = batch.gated or member.gated
+            self._where[ref.uid] = group.key
+        return ""
+
+    def end(self, uid: str, *, bound: bool) -> None:
+        """Note that a pod is bound, or is no member any more."""
+        key = self._where.pop(uid, None)
+        if key is None:
+            return
+        batch = self._batches[key]
+        del batch.members[uid]
+        batch.arrived.discard(uid)
+        if not bound:
+            self._release(uid)
+        if not batch.members:
+            del self._batches[key]
+
+    def withdraw(self, key: GroupKey, reason: str) -> list[PodRef]:
+        """Release what is reserved for a group and not on its way; return whose it was.
+
+        Args:
+            key: the group.
+            reason: is told to those that wait for the others.
+        """
+        batch = self._batches.pop(key, None)
+        if batch is None:
+            return []
+        batch.withdrawn = reason
+        released = []
+        for uid, (ref, _) in batch.members.items():
+            del self._where[uid]
+            if not self._is_busy(uid) and self._release(uid):
+                released.append(ref)
+        return released
+
+    def list_overdue(self, now: float) -> list[GroupKey]:
+        """Return the groups whose time is over."""
+        return [key for key, batch in self._batches.items() if now >= batch.deadline]
+
+    def _release(self, uid: str) -> bool:
+        held = self._ledger.find_holding(uid)
+        return held is not None and held.stage is Stage.RESERVED and self._ledger.release(uid)
+
+    def _sum_up_hosts(self) -> dict[str, HostAmounts]:
+        taken: dict[str, HostAmounts] = {}
+        for batch in self._batches.values():
+            for uid, (_, host) in batch.members.items():
+                if (held := self._ledger.find_holding(uid)) is not None:
+                    taken[held.node] = taken.get(held.node, NOTHING) + host
+        return taken
+
+
+def describe_missing(group: Group, standing: Standing, size: int) -> str:
+    """Return which pods a group waits for, empty where all are there."""
+    if standing.there >= size:
+        return ""
+    if standing.refusal is not None:
+        ref, refusal = standing.refusal
+        return f"pod group {group.key} waits: pod {ref.name} asks for what cannot be granted: {refusal}"
+    kept = sum(1 for each in group.waiting.values() if each.kept_by)
+    others = f", and {kept} more under scheduling gates of others" if kept else ""
+    return f"pod group {group.key} waits: {standing.there} of {size} pods are there{others}"

@@ -1,0 +1,215 @@
+"""Holds the binds of groups whose pods are not gated, until all of them may be bound.
+
+With the first member that kube-scheduler has placed, cards are reserved for all, or its bind fails. Each bind is then
+held until enough members have come: only then is it certain that kube-scheduler, too, has a node for each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import ApiError, BindingError
+from accelkit.extender.groups.batches import Batch, Batches, describe_missing
+from accelkit.extender.groups.objects import GroupPod
+from accelkit.extender.groups.planning import GroupPlanner
+from accelkit.extender.groups.roster import Group, GroupSizeError, Roster
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
+from accelkit.kube.paths import build_pod_path
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.pod import PodRef
+
+_pod: Final = msgspec.json.Decoder(GroupPod)
+
+
+class Changes:
+    """Wakes those who wait for something to change."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def note(self) -> None:
+        """Wake them all."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    def get(self) -> asyncio.Event:
+        """Return what is set by the next change from now on."""
+        return self._event
+
+
+@dataclass(frozen=True, slots=True)
+class GroupParts:
+    """What decides about groups in common.
+
+    Attributes:
+        api: an open client.
+        ledger: where cards are reserved.
+        feed: knows what pods that wait ask for.
+        roster: who belongs to which group.
+        planner: finds cards.
+        batches: what is reserved.
+        changes: tell of changes.
+    """
+
+    api: ApiClient
+    ledger: Ledger
+    feed: LedgerFeed
+    roster: Roster
+    planner: GroupPlanner
+    batches: Batches
+    changes: Changes
+
+
+class _Wait(Exception):  # noqa: N818 - it is no error
+    """A bind has to wait; the text says for what."""
+
+
+class HeldBinds:
+    """Holds binds.
+
+    Args:
+        parts: what decides.
+        seconds: how long one bind may be held.
+        sizes_known: returns whether the PodGroups were read.
+        is_unsettled: returns whether the outcome of a pod's Binding is unknown.
+        clock: seconds on a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        seconds: float,
+        *,
+        sizes_known: Callable[[], bool],
+        is_unsettled: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._parts, self._seconds, self._clock = parts, seconds, clock
+        self._sizes_known, self._is_unsettled = sizes_known, is_unsettled
+        self.uids: set[str] = set()
+
+    async def admit(self, ref: PodRef, node: str, withdraw: Callable[[str, str], None]) -> None:
+        """Hold the bind of a pod until its group may be bound; return at once for others.
+
+        Args:
+            ref: the pod.
+            node: where kube-scheduler wants it.
+            withdraw: called with a UID and a reason where the group does not come together in time.
+
+        Raises:
+            BindingError: the group does not fit, or not all came in time.
+        """
+        if ref.uid not in self._parts.feed.pending:
+            await self._read(ref)
+        if self._parts.roster.find(ref.uid) is None:
+            return
+        deadline = self._clock() + self._seconds
+        self.uids.add(ref.uid)
+        try:
+            await self._wait(ref, node, deadline, withdraw)
+        finally:
+            self.uids.discard(ref.uid)
+
+    async def _wait(self, ref: PodRef, node: str, deadline: float, withdraw: Callable[[str, str], None]) -> None:
+        joined: Batch | None = None
+        while True:
+            changed = self._parts.changes.get()
+            if joined is not None and joined.withdrawn:
+                raise BindingError(joined.withdrawn)
+            try:
+                joined = self._join(ref, node)
+                if joined is not None:
+                    self._check_others(ref, joined)
+            except _Wait as exc:
+                left = deadline - self._clock()
+                if left <= 0:
+                    withdraw(ref.uid, str(exc))
+                    raise BindingError(str(exc)) from exc
+            else:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await changed.wait()
+
+    def _join(self, ref: PodRef, node: str) -> Batch | None:
+        """Return the batch that the others of a pod have to join, too; None where its bind need not wait for them."""
+        group = self._find_waiting(ref)
+        if group is None:
+            return None
+        size = self._read_size(group)
+        if self._parts.ledger.find_holding(ref.uid) is None:
+            if len(group.done) >= size:
+                return None
+            self._reserve(group, size, ref, node)
+        batch = self._parts.batches.find(group.key)
+        if batch is None or ref.uid not in batch.members:
+            return None
+        self._move(ref, node)
+        return None if batch.gated or batch.opened else batch
+
+    def _find_waiting(self, ref: PodRef) -> Group | None:
+        group = self._parts.roster.find(ref.uid)
+        return group if group is not None and ref.uid in group.waiting else None
+
+    def _read_size(self, group: Group) -> int:
+        if not self._sizes_known():
+            raise _Wait("the PodGroups have not been read yet")
+        try:
+            return self._parts.roster.read_size(group)
+        except GroupSizeError as exc:
+            raise _Wait(str(exc)) from exc
+
+    def _reserve(self, group: Group, size: int, ref: PodRef, node: str) -> None:
+        if reason := describe_missing(group, self._parts.batches.judge(group), size):
+            raise _Wait(reason)
+        if reason := self._parts.batches.reserve(group, size, self._clock(), uid=ref.uid, node=node):
+            raise BindingError(reason)
+        self._parts.changes.note()
+
+    def _move(self, ref: PodRef, node: str) -> None:
+        """Reserve where kube-scheduler wants the pod: that it was placed elsewhere before its group was, is common.
+
+        Raises:
+            BindingError: there is no room, or a Binding to the other node may still take effect.
+        """
+        held, pending = self._parts.ledger.find_holding(ref.uid), self._parts.feed.pending.get(ref.uid)
+        if held is None or held.node == node or pending is None or pending.request is None:
+            return
+        if self._is_unsettled(ref.uid) or not self._parts.planner.move(ref, pending.request, node):
+            raise BindingError(f"the cards of pod {ref}, reserved with those of its group, are on node {held.node}")
+
+    def _check_others(self, ref: PodRef, batch: Batch) -> None:
+        group = self._find_waiting(ref)
+        if group is None:
+            return
+        size = self._read_size(group)
+        batch.arrived.add(ref.uid)
+        batches = self._parts.batches
+        placed = batches.judge(group).settled - batches.count_held(group.key) + len(batch.arrived)
+        if placed < size:
+            raise _Wait(
+                f"pod group {group.key}: kube-scheduler has placed {placed} of {size} pods within {self._seconds:g} s"
+            )
+        batch.opened = True
+        self._parts.changes.note()
+
+    async def _read(self, ref: PodRef) -> None:
+        """Take over a pod that the watch has not shown: it may belong to a group."""
+        try:
+            pod = _pod.decode(await self._parts.api.get(build_pod_path(ref.namespace, ref.name)))
+        except UNREADABLE as exc:
+            raise BindingError(f"pod {ref} cannot be read: {exc}") from exc
+        except ApiError as exc:
+            raise BindingError(f"whether pod {ref} belongs to a group is not known: {exc}") from exc
+        if pod.metadata.uid == ref.uid:
+            self._parts.feed.take_pod(pod)
+            self._parts.roster.take_event("ADDED", pod)

@@ -1,0 +1,144 @@
+"""The objects that groups are read from: pods and nodes with more of their fields, and two kinds of PodGroup.
+
+They are read only where groups are on, since they make decoding a pod dearer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.pod import Node, Pod, PodSpec
+
+
+class SchedulingGate(msgspec.Struct):
+    """What keeps kube-scheduler from trying a pod."""
+
+    name: str = ""
+
+
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+class Toleration(msgspec.Struct, omit_defaults=True):
+    """A taint that a pod bears."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(msgspec.Struct, omit_defaults=True):
+    """What a label, or the name of a node, has to be."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class Term(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Requirements of which all have to hold."""
+
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class _Required(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[Term] | None = None
+
+
+class _NodeAffinity(msgspec.Struct):
+    required: _Required | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class _Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
+class GroupPodSpec(PodSpec, rename="camel"):
+    """spec of a pod, with what says when and where kube-scheduler may try it."""
+
+    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: _Affinity | None = None
+    tolerations: list[Toleration] | None = None
+
+    @property
+    def required_terms(self) -> list[Term] | None:
+        """The terms of which one has to hold for a node; None where any node will do."""
+        node = self.affinity.node_affinity if self.affinity else None
+        required = node.required if node else None
+        return None if required is None else required.node_selector_terms or []
+
+
+class GroupPod(Pod):
+    """A pod that may belong to a group."""
+
+    spec: GroupPodSpec = msgspec.field(default_factory=GroupPodSpec)
+
+
+class Taint(msgspec.Struct):
+    """What keeps pods from a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class GroupNodeSpec(msgspec.Struct):
+    """spec of a node."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class GroupNode(Node):
+    """A node, with what keeps pods from it."""
+
+    spec: GroupNodeSpec = msgspec.field(default_factory=GroupNodeSpec)
+
+
+class _CoschedulingSpec(msgspec.Struct, rename="camel"):
+    min_member: int | None = None
+
+
+class CoschedulingGroup(msgspec.Struct):
+    """PodGroup of scheduling.x-k8s.io, as the coscheduling plug-in reads it."""
+
+    metadata: ObjectMeta
+    spec: _CoschedulingSpec = msgspec.field(default_factory=_CoschedulingSpec)
+
+    @property
+    def size(self) -> int | None:
+        """How many pods belong together; None where it does not say."""
+        return self.spec.min_member
+
+
+class _Gang(msgspec.Struct, rename="camel"):
+    min_count: int | None = None
+
+
+class _Policy(msgspec.Struct):
+    gang: _Gang | None = None
+
+
+class _WorkloadSpec(msgspec.Struct, rename="camel"):
+    scheduling_policy: _Policy = msgspec.field(default_factory=_Policy)
+
+
+class WorkloadGroup(msgspec.Struct):
+    """PodGroup of scheduling.k8s.io, Kubernetes' own; without a gang each pod is by itself."""
+
+    metadata: ObjectMeta
+    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
+
+    @property
+    def size(self) -> int | None:
+        """How many pods belong together; None where it does not say."""
+        gang = self.spec.scheduling_policy.gang
+        return 1 if gang is None else gang.min_count

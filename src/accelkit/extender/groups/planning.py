@@ -1,0 +1,198 @@
+"""Reserves cards for the pods of a group together: for so many as are needed at least, or for none. No I/O.
+
+Pods are placed one after the other, the largest first, each on the node that its policy likes best of those that have
+room and that its rules allow. All happens under the ledger's lock, and what was reserved in vain is released in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from accelkit.extender.node_scores import NodeScores
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
+from accelkit.model.host_amounts import NOTHING, HostAmounts
+from accelkit.model.pod import PodRef
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.misfit import MisfitError
+from accelkit.placement.mix import TaskMix, TaskType
+from accelkit.placement.policies import AnyPolicy, choose_policy
+
+# Of the nodes that fit, so many are ranked anew for each pod, and all of them after so many pods.
+_SHORTLIST: Final = 64
+_RANKED_FOR: Final = 32
+# What one group may search where no two nodes are alike.
+_STEPS: Final = 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod that is to be placed.
+
+    Attributes:
+        task: what it takes of a node, as one of a mix.
+        host: what it requests of its host.
+        rules: where it may be bound, encoded.
+        node: the one node that it may have; empty for any.
+    """
+
+    ref: PodRef
+    request: PodRequest
+    task: TaskType | None
+    host: HostAmounts
+    rules: bytes
+    node: str = ""
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How much it asks for: whole cards, then bytes."""
+        containers = self.request.containers
+        whole = sum(each.cards for each in containers if each.whole)
+        return whole, sum(each.cards * each.memory_bytes for each in containers)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Too few fit: how many did, and the first that did not."""
+
+    fitted: int
+    first: PodRef
+
+
+class GroupPlanner:
+    """Reserves for groups.
+
+    Args:
+        ledger: where cards are reserved.
+        mix: what pods ask for, learnt elsewhere.
+        policy: ranks cards and nodes where the pod does not say.
+        list_allowed: returns the nodes that rules allow.
+    """
+
+    def __init__(
+        self, ledger: Ledger, mix: TaskMix, policy: AnyPolicy, list_allowed: Callable[[bytes], set[str]]
+    ) -> None:
+        self._ledger, self._policy, self._list_allowed = ledger, policy, list_allowed
+        self._verdicts = ShapeVerdicts(ledger)
+        self._scores = NodeScores(ledger, mix)
+
+    def reserve(
+        self, wanted: Sequence[Wanted], least: int, taken: dict[str, HostAmounts] | None = None
+    ) -> list[PodRef] | Shortage:
+        """Reserve cards for as many as fit; nothing is reserved where these are fewer than `least`.
+
+        Args:
+            wanted: pods that hold nothing; those with a node of their own have to be among those that fit.
+            least: how many have to fit.
+            taken: what of hosts is promised to others that are not bound yet, by node.
+        """
+        turn = _Turn(dict(taken or {}), Budget(_STEPS))
+        placed: list[PodRef] = []
+        missing: list[PodRef] = []
+        with self._ledger.lock():
+            for each in sorted(wanted, key=lambda one: (bool(one.node), one.weight), reverse=True):
+                if self._place(each, turn):
+                    placed.append(each.ref)
+                    continue
+                missing.append(each.ref)
+                if each.node or len(wanted) - len(missing) < least:
+                    break
+            else:
+                return placed
+            for ref in placed:
+                self._ledger.release(ref.uid)
+        return Shortage(len(placed), missing[0])
+
+    def move(self, ref: PodRef, request: PodRequest, node: str) -> bool:
+        """Reserve on another node what is reserved for a pod; False, and all as before, where there is no room."""
+        policy = self._policy_of(request)
+        with self._ledger.lock():
+            held = self._ledger.find_holding(ref.uid)
+            self._ledger.release(ref.uid)
+            try:
+                self._ledger.reserve(ref, node, request, policy)
+            except MisfitError:
+                if held is not None:
+                    with suppress(MisfitError):
+                        self._ledger.reserve(ref, held.node, request, policy)
+                return False
+        return True
+
+    def _policy_of(self, request: PodRequest) -> AnyPolicy:
+        return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self._policy)
+
+    def _place(self, wanted: Wanted, turn: _Turn) -> bool:
+        request = wanted.request
+        policy = self._policy_of(request)
+        if wanted.node:
+            return self._reserve(wanted, wanted.node, policy, turn)
+        key = request, policy, wanted.rules
+        shortlist = turn.shortlists.get(key)
+        if shortlist is None or shortlist.used >= _RANKED_FOR:
+            shortlist = turn.shortlists[key] = _Shortlist(self._rank(wanted, policy, turn, _SHORTLIST))
+        shortlist.used += 1
+        for names in (shortlist.names, None):
+            # Where none of the shortlist has room, all are looked at.
+            found = self._rank(wanted, policy, turn, 0 if names is None else _SHORTLIST, names)
+            if any(self._reserve(wanted, name, policy, turn) for name in found):
+                if names is None:
+                    del turn.shortlists[key]
+                return True
+        return False
+
+    def _rank(
+        self, wanted: Wanted, policy: AnyPolicy, turn: _Turn, most: int, names: Sequence[str] | None = None
+    ) -> list[str]:
+        """Return the nodes that fit, of these or of all, the best first; at most so many, or all for 0."""
+        verdict = self._verdicts.judge(wanted.request, policy)
+        if names is None:
+            self._judge(verdict, turn.budget)
+            if wanted.rules not in turn.allowed:
+                turn.allowed[wanted.rules] = self._list_allowed(wanted.rules)
+            fitting = list(verdict.fits & turn.allowed[wanted.rules])
+        else:
+            self._judge(verdict, turn.budget, names)
+            fitting = [name for name in names if name in verdict.fits]
+        if not fitting:
+            return []
+        return self._scores.choose(fitting, most or len(fitting), wanted.request, policy, wanted.task)
+
+    def _judge(self, verdict: ShapeVerdict, budget: Budget, names: Sequence[str] | None = None) -> None:
+        if verdict.stale:
+            for _ in self._verdicts.judge_stale(verdict, list(verdict.stale) if names is None else names, budget):
+                pass
+
+    def _reserve(self, wanted: Wanted, node: str, policy: AnyPolicy, turn: _Turn) -> bool:
+        row = self._ledger.find_row(node)
+        taken = turn.taken.get(node, NOTHING)
+        if row < 0 or (not wanted.node and not self._has_room(row, taken + wanted.host)):
+            return False
+        try:
+            self._ledger.reserve(wanted.ref, node, wanted.request, policy)
+        except MisfitError:
+            return False
+        turn.taken[node] = taken + wanted.host
+        return True
+
+    def _has_room(self, row: int, amounts: HostAmounts) -> bool:
+        columns = self._ledger.table.get_columns()
+        return bool(columns.cpu[row] >= amounts.cpu_milli and columns.host_bytes[row] >= amounts.memory_bytes)
+
+
+@dataclass(slots=True)
+class _Shortlist:
+    names: list[str]
+    used: int = 0
+
+
+class _Turn:
+    """What one group has used up, and what was found out for it."""
+
+    def __init__(self, taken: dict[str, HostAmounts], budget: Budget) -> None:
+        self.taken, self.budget = taken, budget
+        self.allowed: dict[bytes, set[str]] = {}
+        self.shortlists: dict[tuple[PodRequest, AnyPolicy, bytes], _Shortlist] = {}

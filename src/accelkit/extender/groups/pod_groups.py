@@ -1,0 +1,173 @@
+"""Pod groups as the extender has them: what is watched for them, and who is asked what."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accelkit.extender.groups.batches import Batches
+from accelkit.extender.groups.binds import Changes, GroupParts, HeldBinds
+from accelkit.extender.groups.controller import GroupController
+from accelkit.extender.groups.gates import GateLifter
+from accelkit.extender.groups.membership import trim_member
+from accelkit.extender.groups.node_rules import NodeFacts
+from accelkit.extender.groups.objects import GroupNode, GroupPod
+from accelkit.extender.groups.planning import GroupPlanner
+from accelkit.extender.groups.roster import Roster
+from accelkit.extender.groups.sizes import GroupSizes
+from accelkit.extender.groups.telling import GroupTeller
+from accelkit.kube.client import ApiClient
+from accelkit.kube.events import Events
+from accelkit.kube.paths import NODES, PODS
+from accelkit.kube.reflector import Reflector
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.pod import Pod, PodRef
+from accelkit.placement.policies import AnyPolicy
+
+_COMPONENT = "accelkit-extender"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTimes:
+    """How long groups may take, in seconds.
+
+    Attributes:
+        reservation: from the reservation to the last bind.
+        hold: of one bind without gates.
+    """
+
+    reservation: float = 60.0
+    hold: float = 5.0
+
+
+class PodGroups:
+    """All that the extender does about groups.
+
+    Args:
+        api: an open client.
+        ledger: where cards are reserved.
+        feed: brings it up to date.
+        policy: ranks cards and nodes where the pod does not say.
+        times: how long groups may take.
+        decides: returns whether this replica decides, on what the API server says now.
+        is_under_way: returns whether a pod is being bound.
+        is_unsettled: returns whether the outcome of a pod's Binding is unknown.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        policy: AnyPolicy,
+        *,
+        times: GroupTimes,
+        decides: Callable[[], bool],
+        is_under_way: Callable[[str], bool],
+        is_unsettled: Callable[[str], bool],
+    ) -> None:
+        self._api, self._feed = api, feed
+        self._facts, self._roster, self._changes = NodeFacts(), Roster(), Changes()
+        self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
+        planner = GroupPlanner(ledger, feed.mix, policy, self._facts.list_allowed)
+        batches = Batches(ledger, feed, planner, times.reservation, self._is_busy)
+        parts = GroupParts(api, ledger, feed, self._roster, planner, batches, self._changes)
+        self._batches, self._sizes = batches, GroupSizes(api, self._roster, self._changes.note)
+        self._teller = GroupTeller(Events(api, _COMPONENT, socket.gethostname()))
+        self._controller = GroupController(
+            parts,
+            GateLifter(api),
+            self._teller,
+            times.reservation,
+            leads=lambda: self._sizes.known and decides(),
+        )
+        self._binds = HeldBinds(parts, times.hold, sizes_known=lambda: self._sizes.known, is_unsettled=is_unsettled)
+
+    def watch_nodes(self) -> Reflector[GroupNode]:
+        """Return the watch of all nodes, which the feed gets, too."""
+
+        def replace(nodes: list[GroupNode]) -> None:
+            self._feed.replace_nodes(list(nodes))
+            self._facts.replace(nodes)
+
+        return Reflector(self._api, NODES, GroupNode, on_replace=replace, on_event=self.take_node_event)
+
+    def watch_pods(
+        self, on_replace: Callable[[list[Pod]], None], on_event: Callable[[str, Pod], None]
+    ) -> Reflector[GroupPod]:
+        """Return the watch of all pods.
+
+        Args:
+            on_replace: gets the same lists; after the groups, so that it can ask what they hold.
+            on_event: gets the same changes, before them.
+        """
+
+        def replace(pods: list[GroupPod]) -> None:
+            self._roster.replace(pods)
+            self._controller.note_pods()
+            on_replace(list(pods))
+            self._changes.note()
+
+        def take(kind: str, pod: GroupPod) -> None:
+            on_event(kind, pod)
+            self.take_pod_event(kind, pod)
+
+        return Reflector(
+            self._api,
+            PODS,
+            GroupPod,
+            trim=self._trim,
+            on_replace=replace,
+            on_event=take,
+            on_unreadable=self._feed.take_unreadable_pod,
+        )
+
+    def take_node_event(self, kind: str, node: GroupNode) -> None:
+        """Take over one change of a node, for the feed, too."""
+        self._feed.take_node_event(kind, node)
+        self._facts.take_event(kind, node)
+
+    def take_pod_event(self, kind: str, pod: GroupPod) -> None:
+        """Take over one change of a pod; the feed has it already."""
+        if self._roster.take_event(kind, pod) is not None:
+            self._controller.note_pod(pod.metadata.uid)
+
+    async def admit(self, ref: PodRef, node: str) -> None:
+        """Hold the bind of a pod until its group may be bound; return at once for others.
+
+        Raises:
+            BindingError: the group does not fit, or not all came in time.
+        """
+        await self._binds.admit(ref, node, self._controller.give_up)
+
+    def holds(self, uid: str) -> bool:
+        """Return whether a pod's cards are reserved, and no Binding can be asked for."""
+        return self._batches.find_of(uid) is not None
+
+    def describe(self, uid: str) -> str:
+        """Return which group a pod waits with, and for what; empty where it does not."""
+        group = self._roster.find(uid)
+        if group is None or uid not in group.waiting:
+            return ""
+        return self._teller.find_reason(group.key) or f"pod group {group.key}: its pods are being bound"
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sizes.run())
+            tasks.create_task(self._controller.run())
+
+    def _trim(self, pod: GroupPod) -> None:
+        kept = trim_member(pod)
+        self._feed.trim_pod(pod)
+        if kept is not None:
+            labels, annotations = kept
+            pod.metadata.labels = labels
+            pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
+
+    def _is_busy(self, uid: str) -> bool:
+        # A bind that is held has sent nothing.
+        return self._is_unsettled(uid) or (self._is_under_way(uid) and uid not in self._binds.uids)

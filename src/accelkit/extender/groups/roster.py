@@ -1,0 +1,198 @@
+"""Keeps who belongs to which group: of pods that wait what placing them needs, of others their UIDs. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from accelkit.errors import AccelkitError
+from accelkit.extender.groups.membership import GATE, SIZE_KEY, Convention, GroupKey, read_group, read_stated_size
+from accelkit.extender.groups.node_rules import encode_rules
+from accelkit.extender.groups.objects import GroupPod
+from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
+from accelkit.model.pod import PodRef
+from accelkit.texts import shorten
+
+# More pods than this are no group that anybody places at once.
+MOST_MEMBERS: Final = 10_000
+
+
+class GroupSizeError(AccelkitError):
+    """How many pods of a group belong together is not known, or is said in two ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod of a group that waits for a node.
+
+    Attributes:
+        place: that of our gate among its gates; -1 where it is not there.
+        kept_by: the gates of others that are on it: until they are gone it is not there.
+        stated: what it says of its group's size, as it is written.
+        host: what it requests of its host.
+        rules: where it may be bound, encoded.
+    """
+
+    ref: PodRef
+    created_at: str
+    place: int
+    kept_by: tuple[str, ...]
+    stated: str | None
+    host: HostAmounts
+    rules: bytes
+
+    @property
+    def gated(self) -> bool:
+        """Whether our gate is on it."""
+        return self.place >= 0
+
+
+@dataclass(slots=True)
+class Group:
+    """One group.
+
+    Attributes:
+        waiting: those without a node, by UID.
+        done: UIDs of those that have one, or have succeeded.
+        version: how often it has changed.
+    """
+
+    key: GroupKey
+    waiting: dict[str, Member] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    version: int = 0
+
+    @property
+    def created_at(self) -> str:
+        """When the oldest of those that wait was created."""
+        return min((each.created_at for each in self.waiting.values()), default="")
+
+
+class Roster:
+    """All groups."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, Group] = {}
+        self._where: dict[str, GroupKey] = {}
+        self._sizes: dict[GroupKey, int | None] = {}
+
+    def replace(self, pods: Iterable[GroupPod]) -> None:
+        """Take over a complete list of pods."""
+        before, self._groups, self._where = self._groups, {}, {}
+        for pod in pods:
+            self.take_event("ADDED", pod)
+        for key, group in self._groups.items():
+            group.version += before[key].version if key in before else 0
+
+    def take_event(self, kind: str, pod: GroupPod) -> GroupKey | None:
+        """Take over one change of a pod; return the group that has changed, None where none has."""
+        uid, key = pod.metadata.uid, read_group(pod)
+        known = self._where.get(uid)
+        if kind == "DELETED" or pod.status.phase == "Failed":
+            key = None
+        if known is not None and known != key:
+            self._forget(uid)
+        if key is None:
+            return known
+        group = self._groups.setdefault(key, Group(key))
+        if pod.spec.node_name or pod.terminal:
+            if uid in group.done:
+                return None
+            group.waiting.pop(uid, None)
+            group.done.add(uid)
+        else:
+            member = _read_member(pod)
+            if group.waiting.get(uid) == member:
+                return None
+            group.waiting[uid] = member
+        self._where[uid] = key
+        group.version += 1
+        return key
+
+    def put_size(self, key: GroupKey, size: int | None) -> None:
+        """Note what the object of a group says; it alone counts from now on."""
+        self._sizes[key] = size
+        self._touch(key)
+
+    def drop_size(self, key: GroupKey) -> None:
+        """Note that a group has no object any more."""
+        self._sizes.pop(key, None)
+        self._touch(key)
+
+    def keep_sizes(self, convention: Convention, sizes: Mapping[GroupKey, int | None]) -> None:
+        """Take over all objects of a convention."""
+        for key in [key for key in self._sizes if key.convention is convention and key not in sizes]:
+            self.drop_size(key)
+        for key, size in sizes.items():
+            self.put_size(key, size)
+
+    def find(self, uid: str) -> Group | None:
+        """Return the group of a pod, None where it has none."""
+        key = self._where.get(uid)
+        return None if key is None else self._groups[key]
+
+    def list_waiting(self) -> list[Group]:
+        """Return the groups with pods that wait, the oldest first."""
+        return sorted((each for each in self._groups.values() if each.waiting), key=lambda each: each.created_at)
+
+    def read_size(self, group: Group) -> int:
+        """Return how many pods of a group have to be placed at least, 1 to `MOST_MEMBERS`.
+
+        Raises:
+            GroupSizeError: nobody says, it cannot be read, or pods say different things.
+        """
+        key = group.key
+        if key in self._sizes:
+            return _check(self._sizes[key], f"the PodGroup {key} of {key.convention}")
+        if key.convention is Convention.WORKLOAD:
+            raise GroupSizeError(f"there is no PodGroup {key} of {key.convention}", next_step="create it")
+        said = {each.stated: each.ref for each in group.waiting.values() if each.stated is not None}
+        if not said:
+            raise GroupSizeError(
+                f"nobody says how many pods belong to the group {key}",
+                next_step=f"create its PodGroup, or label its pods {SIZE_KEY}=NUMBER",
+            )
+        if len(said) > 1:
+            (one, first), (other, second) = sorted(said.items())[:2]
+            raise GroupSizeError(
+                f"pods of the group {key} disagree on its size: {first.name} says {shorten(one)}, {second.name} says "
+                f"{shorten(other)}",
+                next_step=f"give all the same {SIZE_KEY}",
+            )
+        text, ref = next(iter(said.items()))
+        return _check(int(text) if text.isascii() and text.isdigit() else None, f"{SIZE_KEY} of pod {ref}")
+
+    def _forget(self, uid: str) -> None:
+        key = self._where.pop(uid)
+        group = self._groups[key]
+        group.waiting.pop(uid, None)
+        group.done.discard(uid)
+        group.version += 1
+        if not group.waiting and not group.done:
+            del self._groups[key]
+
+    def _touch(self, key: GroupKey) -> None:
+        if (group := self._groups.get(key)) is not None:
+            group.version += 1
+
+
+def _read_member(pod: GroupPod) -> Member:
+    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    return Member(
+        pod.ref,
+        pod.metadata.creation_timestamp or "",
+        gates.index(GATE) if GATE in gates else -1,
+        tuple(name for name in gates if name != GATE),
+        read_stated_size(pod),
+        read_pod_amounts(pod.spec),
+        encode_rules(pod.spec),
+    )
+
+
+def _check(size: int | None, source: str) -> int:
+    if size is None or not 1 <= size <= MOST_MEMBERS:
+        raise GroupSizeError(
+            f"{source} says no size of its group", next_step=f"give a whole number from 1 to {MOST_MEMBERS}"
+        )
+    return size

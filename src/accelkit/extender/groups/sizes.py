@@ -1,0 +1,126 @@
+"""Follows the PodGroups of both kinds, where the API server has them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from accelkit.errors import ApiError
+from accelkit.extender.groups.membership import Convention, GroupKey
+from accelkit.extender.groups.objects import CoschedulingGroup, WorkloadGroup
+from accelkit.extender.groups.roster import Roster
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import UNREADABLE
+from accelkit.kube.paths import build_collection_path, build_group_path
+from accelkit.kube.reflector import Reflector
+
+log = logging.getLogger(__name__)
+
+_PLURAL: Final = "podgroups"
+# A kind that is installed later is found after so long.
+_ABSENT_SECONDS: Final = 30.0
+_FAILED_SECONDS: Final = 2.0
+
+_T = TypeVar("_T", CoschedulingGroup, WorkloadGroup)
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _ApiGroup(msgspec.Struct):
+    versions: list[_Version] = []
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] = []
+
+
+class GroupSizes:
+    """Tells the roster what PodGroups say.
+
+    Args:
+        api: an open client.
+        roster: is told.
+        on_change: called after each change.
+    """
+
+    def __init__(self, api: ApiClient, roster: Roster, on_change: Callable[[], None]) -> None:
+        self._api, self._roster, self._on_change = api, roster, on_change
+        self._known: set[Convention] = set()
+
+    @property
+    def known(self) -> bool:
+        """Whether all kinds were read, or found to be absent."""
+        return len(self._known) == len(_KINDS)
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(Convention.COSCHEDULING, CoschedulingGroup))
+            tasks.create_task(self._follow(Convention.WORKLOAD, WorkloadGroup))
+
+    async def _follow(self, convention: Convention, type_: type[_T]) -> None:
+        while (path := await self._find_path(convention)) is None:
+            self._note_known(convention)
+            await asyncio.sleep(_ABSENT_SECONDS)
+
+        def replace(objects: list[_T]) -> None:
+            sizes = {_read_key(each, convention): each.size for each in objects}
+            self._roster.keep_sizes(convention, sizes)
+            self._note_known(convention)
+
+        def take(kind: str, each: _T) -> None:
+            if kind == "DELETED":
+                self._roster.drop_size(_read_key(each, convention))
+            else:
+                self._roster.put_size(_read_key(each, convention), each.size)
+            self._on_change()
+
+        await Reflector(self._api, path, type_, trim=_trim, on_replace=replace, on_event=take).run()
+
+    async def _find_path(self, convention: Convention) -> str | None:
+        """Return the path of a kind, None where the API server does not have it."""
+        while True:
+            try:
+                return await self._discover(convention)
+            except (ApiError, *UNREADABLE) as exc:
+                log.warning("whether there are PodGroups of %s cannot be found out: %s", convention, exc)
+                await asyncio.sleep(_FAILED_SECONDS)
+
+    async def _discover(self, convention: Convention) -> str | None:
+        try:
+            answer = await self._api.get(f"/apis/{convention}")
+        except ApiError as exc:
+            if exc.not_found:
+                return None
+            raise
+        for each in msgspec.json.decode(answer, type=_ApiGroup).versions:
+            version = f"{convention}/{each.version}"
+            found = msgspec.json.decode(await self._api.get(build_group_path(version)), type=_Resources)
+            if any(resource.name == _PLURAL for resource in found.resources):
+                return build_collection_path(version, _PLURAL)
+        return None
+
+    def _note_known(self, convention: Convention) -> None:
+        self._known.add(convention)
+        self._on_change()
+
+
+_KINDS: Final = (Convention.COSCHEDULING, Convention.WORKLOAD)
+
+
+def _read_key(each: _T, convention: Convention) -> GroupKey:
+    return GroupKey(each.metadata.namespace, each.metadata.name, convention)
+
+
+def _trim(each: CoschedulingGroup | WorkloadGroup) -> None:
+    each.metadata.labels = each.metadata.annotations = None

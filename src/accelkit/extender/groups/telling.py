@@ -1,0 +1,65 @@
+"""Tells people by Events what groups wait for, and what was withdrawn from them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from accelkit.extender.groups.membership import GroupKey
+from accelkit.kube.events import Events, ObjectReference
+from accelkit.model.pod import PodRef
+
+log = logging.getLogger(__name__)
+
+# What is over sooner is told to nobody.
+_LASTING_SECONDS: Final = 2.0
+# Of one group, so many pods get an Event of their own.
+_MOST_PODS: Final = 8
+WAITING: Final = "PodGroupWaiting"
+RELEASED: Final = "PodGroupReleased"
+
+
+class GroupTeller:
+    """Writes Events of groups.
+
+    Args:
+        events: where they are written.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        # Since when each reason holds, and whether it was told.
+        self._reasons: dict[GroupKey, tuple[str, float, bool]] = {}
+        self._released: list[tuple[PodRef, str]] = []
+
+    def find_reason(self, key: GroupKey) -> str:
+        """Return what a group waits for, empty where it does not."""
+        return self._reasons.get(key, ("", 0.0, False))[0]
+
+    def note_released(self, refs: Sequence[PodRef], reason: str) -> None:
+        """Note that the cards of pods were released, which is told with the rest."""
+        if refs:
+            log.info("released %d pods: %s", len(refs), reason)
+        self._released += [(ref, reason) for ref in refs[:_MOST_PODS]]
+
+    async def tell(self, reasons: Mapping[GroupKey, tuple[str, PodRef]], now: float) -> None:
+        """Take over what all groups wait for now, and tell what is new and lasts; each reason to one pod, once."""
+        due = [(ref, RELEASED, reason) for ref, reason in self._released]
+        self._released.clear()
+        for key in self._reasons.keys() - reasons.keys():
+            del self._reasons[key]
+        for key, (reason, ref) in reasons.items():
+            known, since, told = self._reasons.get(key, ("", now, False))
+            if known != reason:
+                since, told = now, False
+            if lasts := not told and now - since >= _LASTING_SECONDS:
+                log.info("%s", reason)
+                due.append((ref, WAITING, reason))
+            self._reasons[key] = reason, since, told or lasts
+        await asyncio.gather(*(self._record(*each) for each in due))
+
+    async def _record(self, ref: PodRef, reason: str, message: str) -> None:
+        about = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)
+        await self._events.record(about, reason, message, warning=True)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from groups_world import World
+
+from accelkit.errors import ApiError
+from accelkit.extender.groups import controller, telling
+
+
+@contextlib.asynccontextmanager
+async def running(world):
+    task = asyncio.create_task(world.groups.run())
+    try:
+        yield world
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def world(monkeypatch):
+    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
+    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(controller, "_BACK_OFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(telling, "_LASTING_SECONDS", 0.0)
+    async with running(World()) as world:
+        yield world
+
+
+async def test_gates_are_lifted_once_enough_members_hold_their_cards(world):
+    world.node("n")
+    world.node("m")
+    for name in "abc":
+        world.pod(name, size=4)
+    await world.until(world.events)
+    assert (world.held(), world.gated()) == ({}, ["a", "b", "c"])
+    assert world.events()[0][1:] == ("PodGroupWaiting", "pod group d/g waits: 3 of 4 pods are there")
+    assert world.groups.describe("uid-a") == "pod group d/g waits: 3 of 4 pods are there"
+    world.pod("d", size=4)
+    await world.until(lambda: not world.gated())
+    assert sorted(world.held()) == ["a", "b", "c", "d"]
+    assert [await world.bind(name, node) for name, node in world.held().items()] == [""] * 4
+    assert not world.groups.holds("uid-a")
+    assert world.groups.describe("uid-a") == ""
+
+
+async def test_a_group_that_does_not_fit_holds_nothing_until_cards_are_freed(world):
+    world.node("n")
+    world.pod("other", "", gated=False)
+    assert await world.bind("other", "n") == ""
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(world.events)
+    assert "room for 1 of 2 pods" in world.events()[0][2]
+    assert (sorted(world.held()), world.gated()) == (["other"], ["a", "b"])
+    world.delete("other")
+    await world.until(lambda: not world.gated())
+    assert world.held() == {"a": "n", "b": "n"}
+
+
+async def test_the_larger_part_of_a_group_is_placed_where_its_minimum_is_smaller(world):
+    world.node("n")
+    world.pod("liar", memory=64, size=2)
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(lambda: world.gated() == ["liar"])
+    assert world.held() == {"a": "n", "b": "n"}
+    # One that fits later is placed by itself.
+    world.node("m", kind="MODIFIED")
+    world.pod("c", size=2)
+    await world.until(lambda: "c" in world.held() and world.gated() == ["liar"])
+
+
+async def test_the_older_group_comes_first_and_wholly(world):
+    world.node("n")
+    world.leads = False
+    for name in "ab":
+        world.pod(name, "young", size=2, created="2026-01-02T00:00:00Z")
+    for name in "cd":
+        world.pod(name, "old", size=2)
+    world.leads = True
+    await world.until(lambda: world.gated() == ["a", "b"])
+    assert sorted(world.held()) == ["c", "d"]
+
+
+async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(monkeypatch):
+    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+    async with running(World(reservation=0.2)) as world:
+        world.node("n")
+        for name in "ab":
+            world.pod(name, size=2)
+        await world.until(lambda: not world.gated())
+        await world.until(lambda: not world.held() and len(world.events()) == 2)
+        assert {each[:2] for each in world.events()} == {("a", "PodGroupReleased"), ("b", "PodGroupReleased")}
+        assert "has not placed all of its pods within 0.2 s" in world.events()[0][2]
+        # Without a gate they fall to the binds that are held.
+        assert "has placed 1 of 2 pods" in await world.bind("a", "n")
+        assert world.held() == {}
+        assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
+
+
+async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(world):
+    world.node("n")
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(lambda: len(world.held()) == 2)
+    world.delete("a")
+    await world.until(lambda: not world.held())
+    await world.until(lambda: ("b", "PodGroupReleased", "pod group d/g waits: 1 of 2 pods are there") in world.events())
+
+
+async def test_a_replica_that_leads_no_more_reserves_nothing(world):
+    world.node("n")
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(lambda: len(world.held()) == 2)
+    world.leads = False
+    await world.until(lambda: not world.held())
+
+
+async def test_gates_of_others_stay_and_their_pods_are_not_there(world):
+    world.node("n")
+    world.pod("a", size=2, gates=[{"name": "example.org/quota"}])
+    world.pod("b", size=2)
+    await world.until(world.events)
+    assert "1 of 2 pods are there, and 1 more under scheduling gates of others" in world.events()[0][2]
+    pod = world.find("a")
+    pod["spec"]["schedulingGates"].pop(0)
+    world.show("MODIFIED", pod)
+    await world.until(lambda: not world.gated())
+
+
+async def test_pods_without_cards_and_pods_that_cannot_be_granted(world):
+    world.node("n")
+    world.pod("launcher", memory=0, size=2)
+    world.pod("a", size=2)
+    await world.until(lambda: not world.gated())
+    assert world.held() == {"a": "n"}
+    world.pod("b", "h", size=2, memory=4)
+    world.pod("c", "h", size=2, memory=-4)
+    await world.until(lambda: any("asks for what cannot be granted" in each[2] for each in world.events()))
+    assert world.gated() == ["b", "c"]
+
+
+async def test_the_group_of_another_namespace_is_another_one(world):
+    world.node("n")
+    world.pod("a", size=2)
+    world.pod("b", size=2, namespace="e")
+    await world.until(lambda: len(world.events()) == 2)
+    assert world.gated() == ["a", "b"]
+
+
+async def test_a_refused_patch_is_tried_again(world):
+    world.node("n")
+    world.api.fail(ApiError("no", status=403), "PATCH")
+    world.pod("a", size=1)
+    await world.until(lambda: not world.gated())

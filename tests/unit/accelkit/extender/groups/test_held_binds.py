@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from groups_world import World
+
+from accelkit.extender.groups import controller
+
+
+@pytest.fixture
+async def world(monkeypatch):
+    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+    world = World(hold=0.3)
+    task = asyncio.create_task(world.groups.run())
+    world.node("n")
+    world.node("m")
+    yield world
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def pods(world, names, group="g", **options):
+    for name in names:
+        world.pod(name, group, gated=False, **options)
+
+
+async def test_a_bind_waits_for_pods_that_are_still_to_come(world):
+    pods(world, "abc", size=4)
+    first = [asyncio.create_task(world.bind(name, "n")) for name in "ab"]
+    await world.settled()
+    assert world.held() == {}
+    pods(world, "d", size=4)
+    assert await asyncio.gather(*first, world.bind("c", "m"), world.bind("d", "m")) == [""] * 4
+    assert world.held() == {"a": "n", "b": "n", "c": "m", "d": "m"}
+
+
+async def test_binds_whose_group_does_not_come_together_fail_and_hold_nothing(world):
+    pods(world, "abc", size=4)
+    found = await asyncio.gather(*(world.bind(name, "n") for name in "ab"))
+    assert set(found) == {"pod group d/g waits: 3 of 4 pods are there"}
+    assert world.held() == {}
+
+
+async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(world):
+    pods(world, "abc", size=3)
+    found = await asyncio.gather(*(world.bind(name, "n") for name in "ab"))
+    assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 0.3 s"}
+    assert world.held() == {}
+    assert not any(request.path.endswith("/binding") for request in world.api.requests)
+
+
+async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(world):
+    pods(world, "abc", "g", size=3)
+    pods(world, "uvw", "h", size=3)
+    names = "aubvcw"
+    found = await asyncio.gather(*(world.bind(name, node) for name, node in zip(names, "nmnmmn", strict=True)))
+    assert {name for name, error in zip(names, found, strict=True) if not error} == set("abc")
+    assert all("does not fit as a whole" in error for error in found[1::2])
+    assert sorted(world.held()) == ["a", "b", "c"]
+
+
+async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
+    pods(world, "ab", size=2, memory=16)
+    # With the first bind both are reserved, the second one on the other node.
+    found = await asyncio.gather(world.bind("a", "m"), world.bind("b", "m"))
+    assert found[1] == "the cards of pod d/b, reserved with those of its group, are on node n"
+    pods(world, "cd", "h", size=2, memory=8)
+    assert world.held() == {}
+    assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "n")) == ["", ""]
+    assert world.held() == {"c": "m", "d": "n"}
+
+
+async def test_a_pod_that_the_watch_has_not_shown_does_not_pass_by_its_group(world):
+    pods(world, "ab", size=3)
+    pod = world.find("a")
+    world.show("DELETED", pod)
+    assert "2 of 3 pods are there" in await world.bind("a", "n")
+
+
+async def test_a_pod_of_no_group_is_not_held(world):
+    pods(world, "a", "")
+    assert await world.bind("a", "n") == ""
+    pods(world, "b", "h")
+    assert "nobody says how many pods belong to the group d/h" in await world.bind("b", "n")
+
+
+async def test_a_member_more_than_are_needed_is_by_itself(world):
+    pods(world, "ab", size=2)
+    assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
+    pods(world, "c", size=2)
+    assert await world.bind("c", "m") == ""

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
+from accelkit.extender.groups.objects import GroupNode, GroupPodSpec
+
+TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+
+
+def node(name, labels=None, *, taints=(), unschedulable=False):
+    spec = {"taints": list(taints), "unschedulable": unschedulable}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "spec": spec}, GroupNode)
+
+
+def allowed(spec, *nodes):
+    facts = NodeFacts()
+    facts.replace(nodes)
+    return facts.list_allowed(encode_rules(msgspec.convert(spec, GroupPodSpec)))
+
+
+def affinity(*expressions, fields=()):
+    terms = [{"matchExpressions": list(expressions), "matchFields": list(fields)}]
+    return require(terms)
+
+
+def require(terms):
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
+
+
+def test_all_labels_of_the_selector_count():
+    nodes = node("a", {"x": "1", "y": "2"}), node("b", {"x": "1"}), node("c")
+    assert allowed({"nodeSelector": {"x": "1", "y": "2"}}, *nodes) == {"a"}
+    assert allowed({}, *nodes) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ({"operator": "In", "values": ["1", "5"]}, {"a"}),
+        ({"operator": "NotIn", "values": ["1"]}, {"b", "c"}),
+        ({"operator": "Exists"}, {"a", "b"}),
+        ({"operator": "DoesNotExist"}, {"c"}),
+        ({"operator": "Gt", "values": ["1"]}, {"b"}),
+        ({"operator": "Lt", "values": ["2"]}, {"a"}),
+        ({"operator": "Gt", "values": []}, set()),
+        ({"operator": "Near", "values": ["1"]}, set()),
+    ],
+)
+def test_the_operators_of_required_affinity(expression, expected):
+    nodes = node("a", {"x": "1"}), node("b", {"x": "2"}), node("c")
+    assert allowed(affinity({"key": "x", **expression}), *nodes) == expected
+
+
+def test_one_term_is_enough_an_empty_one_is_none_and_fields_name_the_node():
+    nodes = node("a", {"x": "1"}), node("b", {"x": "2"})
+    one, two = ({"matchExpressions": [{"key": "x", "operator": "In", "values": [each]}]} for each in "12")
+    assert allowed(require([one, two]), *nodes) == {"a", "b"}
+    assert allowed(require([{}]), *nodes) == set()
+    assert allowed(require([]), *nodes) == set()
+    assert allowed(affinity(fields=[{"key": "metadata.name", "operator": "In", "values": ["b"]}]), *nodes) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "bears"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "value": "yes"}, True),
+        ({"key": "gpu", "value": "yes", "effect": "NoSchedule"}, True),
+        ({"key": "gpu", "value": "no"}, False),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"value": "yes"}, False),
+    ],
+)
+def test_taints_keep_pods_out_that_do_not_bear_them(toleration, bears):
+    assert allowed({"tolerations": [toleration]}, node("a", taints=[TAINT])) == ({"a"} if bears else set())
+
+
+def test_a_preference_keeps_nobody_out_and_a_cordon_everybody():
+    soft = node("a", taints=[{**TAINT, "effect": "PreferNoSchedule"}])
+    assert allowed({}, soft, node("b", unschedulable=True)) == {"a"}
+    bears = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}
+    assert allowed(bears, node("b", unschedulable=True)) == {"b"}
+
+
+def test_changes_of_nodes_count():
+    facts = NodeFacts()
+    rules = encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, GroupPodSpec))
+    facts.take_event("ADDED", node("a", {"x": "1"}))
+    assert facts.list_allowed(rules) == {"a"}
+    facts.take_event("MODIFIED", node("a"))
+    assert facts.list_allowed(rules) == set()
+    facts.take_event("MODIFIED", node("a", {"x": "1"}))
+    facts.take_event("DELETED", node("a"))
+    assert facts.list_allowed(rules) == set()

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from accelkit.extender.groups.membership import SIZE_KEY, Convention, GroupKey, read_group, trim_member
+from accelkit.extender.groups.objects import CoschedulingGroup, GroupPod, WorkloadGroup
+from accelkit.extender.groups.roster import GroupSizeError, Roster
+
+COSCHEDULING, NAME = "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name"
+OBJECT = GroupKey("d", "g", Convention.COSCHEDULING)
+
+
+def pod(name="p", *, labels=None, annotations=None, spec=None, phase=""):
+    metadata = {"name": name, "namespace": "d", "uid": name, "labels": labels, "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "spec": spec or {}, "status": {"phase": phase}}, GroupPod)
+
+
+def roster_of(*pods):
+    roster = Roster()
+    roster.replace(pods)
+    return roster
+
+
+def size(roster, uid="p"):
+    return roster.read_size(roster.find(uid))
+
+
+def test_the_field_of_the_pod_comes_before_labels_and_the_newer_label_before_the_older():
+    labels = {COSCHEDULING: "b", NAME: "c"}
+    field = {"schedulingGroup": {"podGroupName": "a"}}
+    assert read_group(pod(labels=labels, spec=field)) == GroupKey("d", "a", Convention.WORKLOAD)
+    assert read_group(pod(labels=labels, spec={"schedulingGroup": {}})) == GroupKey("d", "b", Convention.COSCHEDULING)
+    assert read_group(pod(labels={NAME: "c"})) == GroupKey("d", "c", Convention.LABELS)
+    assert read_group(pod(labels={NAME: "", "app": "x"})) is None
+
+
+def test_what_groups_do_not_read_is_not_kept():
+    spec = {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"a": "b"}, "schedulingGates": [{"name": "x"}]}
+    other = pod(labels={"app": "x"}, spec=spec)
+    assert trim_member(other) is None
+    assert (other.spec.tolerations, other.spec.node_selector, other.spec.scheduling_gates) == (None, None, None)
+    member = pod(labels={"app": "x", NAME: "g"}, annotations={SIZE_KEY: "2", "long": "text"}, spec=spec)
+    assert trim_member(member) == ({NAME: "g"}, {SIZE_KEY: "2"})
+    assert member.spec.node_selector == {"a": "b"}
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_pods_say_the_size_where_there_is_no_object(where):
+    said = {"labels": {NAME: "g"}, "annotations": {}}
+    said[where] = said[where] | {SIZE_KEY: "3"}
+    assert size(roster_of(pod(**said))) == 3
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "100000"])
+def test_a_size_that_is_none_is_told_with_the_pod(text):
+    with pytest.raises(GroupSizeError, match="of pod d/p says no size of its group; give a whole number from 1 to"):
+        size(roster_of(pod(labels={NAME: "g", SIZE_KEY: text})))
+
+
+def test_sizes_that_differ_are_told_with_both_pods():
+    roster = roster_of(pod("p", labels={NAME: "g", SIZE_KEY: "3"}), pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
+    with pytest.raises(GroupSizeError, match="disagree on its size: p says 3, q says 4; give all the same"):
+        size(roster)
+    roster.take_event("DELETED", pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
+    assert size(roster) == 3
+
+
+def test_nobody_says_a_size():
+    with pytest.raises(GroupSizeError, match="nobody says how many pods belong to the group d/g; create its PodGroup"):
+        size(roster_of(pod(labels={COSCHEDULING: "g"})))
+    field = {"schedulingGroup": {"podGroupName": "g"}}
+    with pytest.raises(GroupSizeError, match=r"no PodGroup d/g of scheduling\.k8s\.io; create it"):
+        size(roster_of(pod(labels={SIZE_KEY: "2"}, spec=field)))
+
+
+def test_the_object_alone_counts_where_there_is_one():
+    roster = roster_of(pod(labels={COSCHEDULING: "g", SIZE_KEY: "1"}))
+    roster.keep_sizes(Convention.COSCHEDULING, {OBJECT: 4})
+    assert size(roster) == 4
+    roster.put_size(OBJECT, None)
+    with pytest.raises(GroupSizeError, match=r"the PodGroup d/g of scheduling\.x-k8s\.io says no size"):
+        size(roster)
+    # A list of another kind is not about it.
+    roster.keep_sizes(Convention.WORKLOAD, {})
+    with pytest.raises(GroupSizeError, match="says no size"):
+        size(roster)
+    roster.keep_sizes(Convention.COSCHEDULING, {})
+    assert size(roster) == 1
+
+
+def test_both_kinds_of_objects_are_read():
+    mine = {"metadata": {"name": "g"}, "spec": {"minMember": 5}}
+    assert msgspec.convert(mine, CoschedulingGroup).size == 5
+    for policy, expected in (({"gang": {"minCount": 6}}, 6), ({"basic": {}}, 1), ({"gang": {}}, None)):
+        theirs = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}
+        assert msgspec.convert(theirs, WorkloadGroup).size == expected
+
+
+def test_bound_and_succeeded_pods_are_there_and_failed_ones_are_not():
+    labels = {NAME: "g"}
+    pods = [
+        pod("waits", labels=labels),
+        pod("bound", labels=labels, spec={"nodeName": "n"}),
+        pod("ended", labels=labels, phase="Succeeded"),
+        pod("failed", labels=labels, phase="Failed"),
+    ]
+    roster = roster_of(*pods)
+    group = roster.find("waits")
+    assert (set(group.waiting), group.done) == ({"waits"}, {"bound", "ended"})
+    assert roster.find("failed") is None
+    version = group.version
+    # What changes nothing for the group is no change.
+    assert roster.take_event("MODIFIED", pods[0]) is None
+    assert roster.take_event("MODIFIED", pods[1]) is None
+    assert group.version == version
+    assert roster.take_event("MODIFIED", pod("waits")) == group.key
+    assert (group.waiting, roster.find("waits")) == ({}, None)
+
+
+def test_a_group_without_pods_is_forgotten_and_one_that_is_listed_again_has_changed():
+    first = pod(labels={NAME: "g"})
+    roster = roster_of(first)
+    before = roster.find("p").version
+    roster.replace([first])
+    assert roster.find("p").version > before
+    assert [str(group.key) for group in roster.list_waiting()] == ["d/g"]
+    roster.take_event("DELETED", first)
+    assert roster.list_waiting() == []

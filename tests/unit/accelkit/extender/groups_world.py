@@ -1,0 +1,129 @@
+"""Pod groups beside a binder on an API server in memory; kube-scheduler is whoever calls bind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+from fake_api.server import FakeApi, Request
+
+from accelkit.errors import AccelkitError
+from accelkit.extender.binder import Binder
+from accelkit.extender.groups.objects import GroupNode, GroupPod
+from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
+from accelkit.extender.readiness import Readiness
+from accelkit.extender.wire import BindingArgs
+from accelkit.kube.paths import PODS, build_pod_path
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.placement.policies import Policy
+from accelkit.vendors.dialects import load_dialects
+
+GATE = {"name": "accelkit.io/pod-group"}
+PATIENCE_SECONDS = 15.0
+
+
+class World:
+    """Nodes of one card of 16, and pods of one namespace; what is written is shown at once."""
+
+    def __init__(self, *, reservation: float = 30.0, hold: float = 0.2) -> None:
+        self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
+        self.api.after.append(self._show_written)
+        self.feed = LedgerFeed(self.ledger, load_dialects(("native",)))
+        self.leads = True
+        readiness = Readiness(synced=lambda: True, silent_seconds=lambda: 0.0)
+        self.groups = PodGroups(
+            self.api,
+            self.ledger,
+            self.feed,
+            Policy.BINPACK,
+            times=GroupTimes(reservation, hold),
+            decides=lambda: self.leads,
+            is_under_way=lambda uid: self.binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
+            is_unsettled=lambda uid: self.binder.is_unsettled(uid),  # noqa: PLW0108 - the same
+        )
+        self.binder = Binder(
+            self.api, self.ledger, self.feed, Policy.BINPACK, readiness=readiness, admit=self.groups.admit
+        )
+
+    def node(self, name: str, cards: int = 1, *, kind: str = "ADDED", **body: Any) -> None:
+        listed = Inventory(1, tuple(Card(f"{name}-{number}", "v", "m", 16) for number in range(cards)))
+        metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: encode_inventory(listed)}}
+        labels = {"name": name, **body.get("labels", {})}
+        node = {"metadata": {**metadata, "labels": labels}, "spec": body.get("spec", {})}
+        status = {"allocatable": body.get("allocatable", {"cpu": "64", "memory": "64Gi"})}
+        self.groups.take_node_event(kind, msgspec.convert({**node, "status": status}, GroupNode))
+
+    def pod(
+        self, name: str, group: str = "g", *, memory: int = 8, size: object = None, gated: bool = True, **body: Any
+    ) -> None:
+        namespace = body.get("namespace", "d")
+        labels = {} if size is None else {"pod-group.scheduling.sigs.k8s.io/min-available": str(size)}
+        labels |= {body.get("label", "pod-group.scheduling.sigs.k8s.io/name"): group} if group else {}
+        metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels}
+        metadata["creationTimestamp"] = body.get("created", "2026-01-01T00:00:00Z")
+        limits = {"accelkit.io/memory": memory} if memory else {}
+        container = {"name": "c", "resources": {"limits": limits, "requests": body.get("requests", {})}}
+        spec = {"containers": [container], **body.get("spec", {})}
+        if gated:
+            spec["schedulingGates"] = [*body.get("gates", ()), dict(GATE)]
+        self.show("ADDED", self.api.store(PODS, {"metadata": metadata, "spec": spec}))
+
+    def show(self, kind: str, pod: object) -> None:
+        read = msgspec.convert(pod, GroupPod)
+        self.feed.take_pod_event(kind, read)
+        self.groups.take_pod_event(kind, read)
+
+    def change(self, name: str, **labels: str) -> None:
+        pod = self.find(name)
+        pod["metadata"]["labels"] |= labels
+        self.show("MODIFIED", pod)
+
+    def delete(self, name: str) -> None:
+        self.show("DELETED", self.api.objects.pop(build_pod_path("d", name)))
+
+    def find(self, name: str, namespace: str = "d") -> dict[str, Any]:
+        return self.api.objects[build_pod_path(namespace, name)]
+
+    def _show_written(self, request: Request) -> None:
+        path = request.path.removesuffix("/binding")
+        if request.method in {"PATCH", "POST"} and "/pods/" in path:
+            self.show("MODIFIED", self.api.objects[path])
+
+    async def bind(self, name: str, node: str) -> str:
+        """Bind a pod as kube-scheduler does; return the sentence that it reads, empty for success."""
+        try:
+            await self.binder.bind(BindingArgs(name, "d", f"uid-{name}", node))
+        except AccelkitError as exc:
+            return str(exc)
+        return ""
+
+    def held(self) -> dict[str, str]:
+        """The node of each pod that holds something."""
+        entries = self.ledger.list_nodes()
+        return {held.pod.name: entry.name for entry in entries for held in entry.holdings.values()}
+
+    def gated(self) -> list[str]:
+        pods = [each for path, each in self.api.objects.items() if "/pods/" in path]
+        return sorted(pod["metadata"]["name"] for pod in pods if pod["spec"].get("schedulingGates"))
+
+    def events(self) -> list[tuple[str, str, str]]:
+        found = [each for path, each in self.api.objects.items() if "/events/" in path]
+        return sorted({(each["involvedObject"]["name"], each["reason"], each["message"]) for each in found})
+
+    async def until(self, question: Any) -> Any:
+        """Ask until the answer is true."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (answer := question()):
+            assert time.monotonic() < deadline, (self.held(), self.gated(), self.events())
+            await asyncio.sleep(0.005)
+        return answer
+
+    async def settled(self) -> None:
+        """Wait until all that happened was looked at, and nothing more comes of it."""
+        for _ in range(6):
+            await asyncio.sleep(0.02)
