@@ -91,6 +91,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Write on pods what each container may take of NVIDIA's cards, where KAI's gpu-fractioning holds them to it.",
 )
 @click.option(
+    "--evict-for-priority/--no-evict-for-priority",
+    envvar="ACCELKIT_EVICT_FOR_PRIORITY",
+    default=False,
+    show_default=True,
+    help="Evict pods for one of higher priority where node totals fit but no card does.",
+)
+@click.option(
     "--log-format",
     type=click.Choice([each.value for each in LogFormat]),
     default="text",
@@ -124,6 +131,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     service: str | None,
     wake: bool,  # noqa: FBT001 - the same
     container_limits: bool,  # noqa: FBT001 - the same
+    evict_for_priority: bool,  # noqa: FBT001 - the same
     log_format: str,
     log_dir: Path | None,
 ) -> None:
@@ -155,5 +163,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
         certificates,
         container_limits,
         most_nodes,
+        evict_for_priority,
     )
     uvloop.run(run(options))

@@ -141,6 +141,15 @@ class ExtenderMetrics:
         if certificates is not None:
             self._registry.register(_CertificateCollector(certificates))
 
+    def count_evictions(self) -> Counter:
+        """Return what counts evictions for pods of higher priority, by `result`; shown from now on."""
+        return Counter(
+            "accelkit_extender_evictions",
+            "Evictions that the extender asked for, so that a pod of higher priority gets a card.",
+            ["result"],
+            registry=self._registry,
+        )
+
     def render(self) -> bytes:
         """Return the exposition text.
 

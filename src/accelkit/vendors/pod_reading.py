@@ -13,7 +13,7 @@ import msgspec
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
-from accelkit.model.pod import Container, Pod, PodRef
+from accelkit.model.pod import NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import CardContainer, parse_amount
@@ -41,6 +41,10 @@ class CardPod(msgspec.Struct, frozen=True):
         annotations: those of the pod that some dialect reads.
         assignment: what is written on it, which is not what is believed of it; None where nothing is, an error where
             that cannot be read.
+        priority: as admission wrote it; those of higher priority may have others evicted.
+        preempts: whether its preemptionPolicy lets it.
+        nominated: whether kube-scheduler is preempting others for it.
+        ending: whether it is being deleted.
     """
 
     ref: PodRef
@@ -54,6 +58,10 @@ class CardPod(msgspec.Struct, frozen=True):
     containers: tuple[CardContainer, ...]
     annotations: Mapping[str, str]
     assignment: Assignment | AssignmentError | None
+    priority: int = 0
+    preempts: bool = True
+    nominated: bool = False
+    ending: bool = False
 
     @property
     def admitted(self) -> bool:
@@ -141,6 +149,10 @@ class PodReader:
             # Pods are kept as long as they run, and what others write on them may be long.
             {key: annotations[key] for key in self._annotations & annotations.keys()},
             _read_assignment(annotations),
+            pod.spec.priority or 0,
+            pod.spec.preemption_policy != NEVER_PREEMPTS,
+            bool(pod.status.nominated_node_name),
+            pod.metadata.deletion_timestamp is not None,
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from accelkit.ledger.feed import Pending
+from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import is_simple
 from accelkit.ledger.verdicts import ShapeVerdicts
@@ -89,6 +90,7 @@ class Waiting:
         self._verdicts = ShapeVerdicts(ledger)
         self._pending: set[str] = set()
         self._shapes: set[PodRequest] = set()
+        self._claimed: set[str] = set()
 
     def update(self, pending: Mapping[str, Pending]) -> None:
         """Take over which pods are without a node now."""
@@ -99,9 +101,14 @@ class Waiting:
             if pending[uid].pod.unschedulable and self._ledger.find_holding(uid) is None
         )
         self._shapes = {request for request in found if request is not None}
+        held = filter(None, map(self._ledger.find_holding, self._pending))
+        self._claimed = {each.node for each in held if each.stage is Stage.CLAIMED}
 
     def fits(self, node: str) -> bool:
         """Return whether one of them may fit a node's cards now."""
+        if node in self._claimed:
+            # What is freed there is kept for a pod that waits.
+            return True
         if len(self._shapes) > _MAX_SHAPES or not all(map(is_simple, self._shapes)):
             return True
         return any(node in self._verdicts.judge(request, self._policy).fits for request in self._shapes)
