@@ -298,6 +298,14 @@ def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_polic
     assert "--wake" not in container("extender", extender_wake=False)[0]["args"]
 
 
+def test_the_extender_may_evict_only_where_that_is_asked_for():
+    evicts = {("pods/eviction", "create"), ("events", "create"), ("poddisruptionbudgets", "list")}
+    on, off = objects("extender", extender_evict_for_priority=True), objects("extender")
+    assert rights(on["ClusterRole"]) - rights(off["ClusterRole"]) == evicts
+    assert "--evict-for-priority" in container("extender", extender_evict_for_priority=True)[0]["args"]
+    assert "--evict-for-priority" not in container("extender")[0]["args"]
+
+
 def test_the_policy_names_the_annotation_that_the_extender_writes():
     own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_wake_annotation"] == FREED_AT_ANNOTATION

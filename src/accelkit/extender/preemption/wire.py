@@ -20,7 +20,7 @@ class _Container(msgspec.Struct):
 class _Needs(msgspec.Struct, rename="camel"):
     containers: list[_Container] = msgspec.field(default_factory=list)
     init_containers: list[_Container] | None = None
-    affinity: msgspec.Raw | None = None
+    affinity: dict[str, msgspec.Raw] | None = None
     topology_spread_constraints: list[msgspec.Raw] | None = None
     volumes: list[msgspec.Raw] | None = None
     resource_claims: list[msgspec.Raw] | None = None
