@@ -18,6 +18,7 @@ _COMMANDS = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
     "config-manager": "accelkit.scheduler.command:config_manager",
+    "defrag": "accelkit.defragmentation.command:defrag",
     "discover": "accelkit.node.discover_command:discover_command",
     "examples": "accelkit.examples.command:examples",
     "explain": "accelkit.inspection.explanation.command:explain",

@@ -20,6 +20,7 @@ from fuzzing.values import GIB, draw_values
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.preemption.verb import PreemptVerb
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.routes import Routes
 from accelkit.extender.simulation.simulator import Simulator
@@ -69,6 +70,7 @@ class ClusterRound:
             Binder(self._api, self._ledger, self._feed, policy, readiness=readiness),
             ExtenderMetrics(self._ledger, lambda: 0.0, lambda: True),
             simulator=Simulator(self._ledger, self._feed, verbs),
+            preemption=PreemptVerb(self._ledger, self._feed, policy),
             readiness=readiness,
             foreign=foreign,
         )

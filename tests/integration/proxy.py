@@ -38,9 +38,12 @@ class Proxy:
         self._port = 0
         self._open: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
         self._muted = set[asyncio.StreamWriter]()
+        self._watching = set[asyncio.StreamWriter]()
         self._tasks = set[asyncio.Task[None]]()
         self.decide: Callable[[str], Fault] = lambda _: Fault.PASS
         self.instead: dict[str, bytes] = {}
+        # So much later a watch of pods shows what happens.
+        self.watch_delay_seconds = 0.0
         self.requests: list[str] = []
         self.kubeconfig = folder / "proxy.kubeconfig"
 
@@ -93,6 +96,7 @@ class Proxy:
         finally:
             self._open.pop(writer, None)
             self._muted.discard(writer)
+            self._watching.discard(writer)
             for each in (writer, behind):
                 if each is not None:
                     each.transport.abort()
@@ -109,6 +113,8 @@ class Proxy:
             if line.endswith(" HTTP/1.1"):
                 self.requests.append(line)
                 fault = self.decide(line)
+            if "/api/v1/pods?" in line and "watch=" in line:
+                self._watching.add(writer)
             if fault is Fault.LOSE_REQUEST:
                 writer.transport.abort()
                 behind.transport.abort()
@@ -130,6 +136,8 @@ class Proxy:
                 if writer in self._muted:
                     # The answer has come, so the request has taken effect, but the client does not get it.
                     break
+                if writer in self._watching and self.watch_delay_seconds:
+                    await asyncio.sleep(self.watch_delay_seconds)
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()

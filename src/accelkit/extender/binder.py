@@ -23,6 +23,7 @@ from accelkit.extender.pod_watch import log_release
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
+from accelkit.ledger.claims import reserve
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
@@ -197,13 +198,13 @@ class Binder:
         ref = pending.pod.ref
         try:
             try:
-                return self._ledger.reserve(ref, node, request, self._policy, pending.pod.labels)
+                return reserve(self._ledger, ref, node, request, self._policy, labels=pending.pod.labels)
             except MisfitError as exc:
                 held = self._ledger.find_holding(ref.uid)
                 if exc.misfit.reason is not MisfitReason.HELD_ELSEWHERE or held is None:
                     raise
                 await self._ask(held, binding=True)
-                return self._ledger.reserve(ref, node, request, self._policy, pending.pod.labels)
+                return reserve(self._ledger, ref, node, request, self._policy, labels=pending.pod.labels)
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 

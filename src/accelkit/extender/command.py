@@ -128,6 +128,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Write on pods what each container may take of NVIDIA's cards, where KAI's gpu-fractioning holds them to it.",
 )
 @click.option(
+    "--evict-for-priority/--no-evict-for-priority",
+    envvar="ACCELKIT_EVICT_FOR_PRIORITY",
+    default=False,
+    show_default=True,
+    help="Evict pods for one of higher priority where node totals fit but no card does.",
+)
+@click.option(
     "--log-format",
     type=click.Choice([each.value for each in LogFormat]),
     default="text",
@@ -166,6 +173,7 @@ def extender(  # noqa: PLR0917 - click passes options by name
     pod_group_seconds: float,
     pod_group_hold: float,
     container_limits: bool,  # noqa: FBT001 - the same
+    evict_for_priority: bool,  # noqa: FBT001 - the same
     log_format: str,
     log_dir: Path | None,
 ) -> None:
@@ -200,5 +208,6 @@ def extender(  # noqa: PLR0917 - click passes options by name
         http2=http2,
         sharing_rules=sharing_rules,
         groups=GroupTimes(pod_group_seconds, pod_group_hold) if pod_groups else None,
+        evict_for_priority=evict_for_priority,
     )
     uvloop.run(run(options))

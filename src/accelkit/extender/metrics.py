@@ -163,6 +163,15 @@ class ExtenderMetrics:
         if sharing is not None:
             self._registry.register(sharing)
 
+    def count_evictions(self) -> Counter:
+        """Return what counts evictions for pods of higher priority, by `result`; shown from now on."""
+        return Counter(
+            "accelkit_extender_evictions",
+            "Evictions that the extender asked for, so that a pod of higher priority gets a card.",
+            ["result"],
+            registry=self._registry,
+        )
+
     def render(self) -> bytes:
         """Return the exposition text.
 

@@ -19,6 +19,8 @@ from accelkit.errors import AccelkitError, BadArgsError, NotLeadingError, NotRea
 from accelkit.extender.binder import Binder
 from accelkit.extender.foreign_inspect import ForeignInspect
 from accelkit.extender.metrics import CONTENT_TYPE, ExtenderMetrics
+from accelkit.extender.preemption.verb import PreemptVerb
+from accelkit.extender.preemption.wire import PreemptionArgs
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
@@ -47,6 +49,7 @@ class Routes:
         verbs: filter and prioritize.
         binder: bind.
         simulator: says what these would do.
+        preemption: preempt.
         metrics: counted here, shown at /metrics.
         readiness: says whether the verbs are answered here and now.
         foreign: who answers inspect below the paths of other systems, by prefix.
@@ -61,6 +64,7 @@ class Routes:
         metrics: ExtenderMetrics,
         *,
         simulator: Simulator,
+        preemption: PreemptVerb,
         readiness: Readiness,
         foreign: Mapping[str, ForeignInspect] = MappingProxyType({}),
         dialects: Collection[str] = (),
@@ -73,9 +77,11 @@ class Routes:
         self._verbs = verbs
         self._binder = binder
         self._simulator = simulator
+        self._preemption = preemption
         self._metrics = metrics
         self._repeats = RepeatLog(log)
         self._args = msgspec.json.Decoder(Args)
+        self._preempted = msgspec.json.Decoder(PreemptionArgs)
         self._binding = msgspec.json.Decoder(BindingArgs)
         self._question = msgspec.json.Decoder(SimulationQuestion)
         self._encode = msgspec.json.Encoder().encode
@@ -83,6 +89,7 @@ class Routes:
             "/filter": self._filter,
             "/prioritize": self._prioritize,
             "/bind": self._bind,
+            "/preempt": self._preempt,
         }
         self._gets: Mapping[str, Callable[[], Awaitable[Reply]]] = {
             "/inspect": self._inspect,
@@ -175,6 +182,19 @@ class Routes:
         if result.Error:
             self._metrics.errors.labels("bind").inc()
         return Reply(200, self._encode(result))
+
+    async def _preempt(self, body: bytes) -> Reply:
+        # Its result has no field for an error: of any other status kube-scheduler evicts nobody, and tries again.
+        status = 400
+        try:
+            self._readiness.check_current()
+            return Reply(200, self._encode(await self._preemption.preempt(self._preempted.decode(body))))
+        except (*UNREADABLE, BadArgsError) as exc:
+            sentence = f"accelkit cannot use the arguments of preempt: {exc}"
+        except (NotReadyError, PluginError) as exc:
+            status, sentence = 503, str(exc)
+        self._metrics.errors.labels("preempt").inc()
+        return self._refuse(status, sentence)
 
     async def _simulate(self, body: bytes) -> Reply:
         self._readiness.check_synced()

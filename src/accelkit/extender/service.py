@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.binder import Binder
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.extender.foreign_inspect import make_foreign_inspects
@@ -17,6 +18,9 @@ from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.leadership import Leadership, Replica
 from accelkit.extender.metrics import ExtenderMetrics
 from accelkit.extender.pod_watch import PodWatch
+from accelkit.extender.preemption.evictor import Evictor
+from accelkit.extender.preemption.refusals import Refusals
+from accelkit.extender.preemption.verb import PreemptVerb
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.reading.reader import Reader
 from accelkit.extender.reading.reviews import Reviewer
@@ -33,6 +37,7 @@ from accelkit.kube.heartbeat import Heartbeat
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path
 from accelkit.kube.reflector import Reflector
 from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import ConfigMap, Node, Pod
 from accelkit.placement.policies import AnyPolicy
@@ -78,6 +83,7 @@ class ExtenderOptions:
     http2: bool = True
     sharing_rules: Path | None = None
     groups: GroupTimes | None = None
+    evict_for_priority: bool = False
 
 
 async def run(options: ExtenderOptions) -> None:
@@ -163,13 +169,34 @@ class _Service:
             if options.wake
             else None
         )
-        verbs = Verbs(ledger, feed, options.policy, most_nodes=options.most_nodes)
+        refusals = Refusals() if options.evict_for_priority else None
+        self._evictor = (
+            Evictor(
+                api,
+                ledger,
+                feed,
+                options.policy,
+                refusals=refusals,
+                leads=self._may_evict,
+                evictions=metrics.count_evictions(),
+            )
+            if refusals is not None
+            else None
+        )
+        verbs = Verbs(
+            ledger,
+            feed,
+            options.policy,
+            most_nodes=options.most_nodes,
+            note_refused=refusals.note if refusals else None,
+        )
         self._routes = Routes(
             ledger,
             verbs,
             self._binder,
             metrics,
             simulator=Simulator(ledger, feed, verbs, self._groups.describe if self._groups else None),
+            preemption=PreemptVerb(ledger, feed, options.policy),
             readiness=self._readiness,
             foreign=make_foreign_inspects(options.dialects, feed.created.get),
             dialects=options.dialects,
@@ -194,6 +221,8 @@ class _Service:
             work.append(self._waker.run())
         if self._groups is not None:
             work.append(self._groups.run())
+        if self._evictor is not None:
+            work.append(self._evictor.run())
         if self._leadership is not None:
             work.append(self._leadership.run())
         work += [each.run(stop) for each in (self._probes, self._reads) if each is not None]
@@ -257,7 +286,8 @@ class _Service:
 
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods):
-            if self._groups is None or not self._groups.holds(held.pod.uid):
+            # For a claim, and for what is kept for a group, no Binding was sent that could be asked about.
+            if held.stage is not Stage.CLAIMED and (self._groups is None or not self._groups.holds(held.pod.uid)):
                 self._binder.recheck(held)
         if self._read:
             return
@@ -275,6 +305,14 @@ class _Service:
     def _lost(self) -> None:
         # kube-scheduler would go on using its connections, which lead here whatever the Service says.
         self._server.renew()
+
+    def _may_evict(self) -> bool:
+        try:
+            self._readiness.check_current()
+            self._readiness.check_binding()
+        except (NotLeadingError, NotReadyError):
+            return False
+        return True
 
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)

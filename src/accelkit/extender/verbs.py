@@ -15,10 +15,12 @@ import msgspec
 from accelkit.errors import BadArgsError
 from accelkit.extender.node_scores import NodeScores
 from accelkit.extender.wire import Args, FilterResult, HostPriority, NamedObject, RawNodes
+from accelkit.ledger.claims import is_blocked
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.logs import Facts, RepeatLog
+from accelkit.model.pod import Pod
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
@@ -48,9 +50,19 @@ class Verbs:
         feed: reads requests in the cluster's unit.
         policy: ranks cards and nodes where the pod does not say.
         most_nodes: so many nodes filter leaves, those that the policy likes best; 0 for all that fit.
+        note_refused: told of each pod that is refused everywhere, and on which nodes because of others.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, *, most_nodes: int = 0) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        policy: AnyPolicy,
+        *,
+        most_nodes: int = 0,
+        note_refused: Callable[[Pod, Iterable[str]], None] | None = None,
+    ) -> None:
+        self._note_refused = note_refused
         self._most_nodes = most_nodes
         self._ledger = ledger
         self._feed = feed
@@ -79,7 +91,7 @@ class Verbs:
             return _answer(names, whole, [True] * len(names))
         request, dialect, policy = pending.request, pending.pod.dialect, self._policy_of(pending.request)
         held = self._ledger.find_holding(args.Pod.metadata.uid)
-        if held is not None and held.node in names:
+        if held is not None and held.node in names and not is_blocked(self._ledger, held, request, policy):
             return self._only(held.node, names, whole, dialect)
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request)
         if beyond is not None:
@@ -95,6 +107,9 @@ class Verbs:
         failed = len(names) - len(fitting)
         rest = _failing(verdict, filterfalse(fits, names)) if failed else {}
         self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, rest))
+        if self._note_refused is not None and not fitting:
+            reasons = verdict.reasons
+            self._note_refused(args.Pod, (name for name, number in rest.items() if reasons[number].resolvable))
         leaves_best = self._most_nodes and not (args.Pod.spec.weighs_nodes or args.Pod.unschedulable)
         if leaves_best and len(fitting) > self._most_nodes:
             fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)

@@ -68,6 +68,10 @@ class BoundPods:
         """How many pods had an assignment that is not, or not in all, believed."""
         return self._disbelieved.count
 
+    def list_pods(self, node: str) -> list[CardPod]:
+        """Return the pods of a node that can be read."""
+        return [entered.pod for entered in self._by_node.get(node, {}).values()]
+
     def put(self, pod: CardPod, stage: Stage) -> None:
         """Enter a pod that asks for cards, or enter it anew."""
         try:

@@ -8,7 +8,7 @@ is then charged with all that its node has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -102,6 +102,14 @@ class LedgerFeed:
     def unreadable(self) -> int:
         """How many objects could not be read."""
         return self._errors.count
+
+    def list_bound(self, node: str) -> list[CardPod]:
+        """Return the pods with cards that are bound to a node and can be read."""
+        return self._bound.list_pods(node)
+
+    def measure_room(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
+        """Return what a node's host has free, as it would be without the pods of these UIDs; infinite where unknown."""
+        return self._hosts.measure_free(node, gone)
 
     def replace_nodes(self, nodes: list[Node]) -> None:
         """Take over a complete list of nodes."""

@@ -60,8 +60,13 @@ class HostRooms:
         for uid in self._where.keys() - set(uids):
             self.end_pod(uid)
 
-    def _tell(self, node: str) -> None:
+    def measure_free(self, node: str, gone: Collection[str] = ()) -> HostAmounts:
+        """Return what a node has free, as it would be without the pods of these UIDs; infinite where unknown."""
         has, used = self._nodes.get(node, UNKNOWN), NOTHING
-        for amounts in self._pods.get(node, {}).values():
-            used += amounts
-        self._ledger.note_host(node, HostAmounts(*(a - b for a, b in zip(has, used, strict=True))))
+        for uid, amounts in self._pods.get(node, {}).items():
+            if uid not in gone:
+                used += amounts
+        return HostAmounts(*(a - b for a, b in zip(has, used, strict=True)))
+
+    def _tell(self, node: str) -> None:
+        self._ledger.note_host(node, self.measure_free(node))

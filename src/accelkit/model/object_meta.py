@@ -23,3 +23,4 @@ class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None

@@ -13,6 +13,8 @@ import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
 
+# The preemptionPolicy of pods for which nobody is evicted.
+NEVER_PREEMPTS: Final = "Never"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
 
 
@@ -50,6 +52,7 @@ class PodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     node_name: str = ""
     overhead: dict[str, str | int | float] | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
 
 
 class PodCondition(msgspec.Struct, omit_defaults=True):
@@ -83,6 +86,7 @@ class PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     phase: str = ""
     start_time: str | None = None
     conditions: list[PodCondition] | None = None
+    nominated_node_name: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 

@@ -14,7 +14,7 @@ import msgspec
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
-from accelkit.model.pod import Container, Pod, PodRef
+from accelkit.model.pod import NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import MAX_AMOUNTS, CardContainer, parse_amount
@@ -45,7 +45,10 @@ class CardPod(msgspec.Struct, frozen=True):
         assignment: what is written on it, which is not what is believed of it; None where nothing is, an error where
             that cannot be read.
         labels: as `key=value`, which others' `with` and `apart` go by.
-        priority: that of its class.
+        priority: as admission wrote it; those of higher priority may have others evicted.
+        preempts: whether its preemptionPolicy lets it.
+        nominated: whether kube-scheduler is preempting others for it.
+        ending: whether it is being deleted.
     """
 
     ref: PodRef
@@ -61,6 +64,9 @@ class CardPod(msgspec.Struct, frozen=True):
     assignment: Assignment | AssignmentError | None
     labels: tuple[str, ...] = ()
     priority: int = 0
+    preempts: bool = True
+    nominated: bool = False
+    ending: bool = False
 
     @property
     def admitted(self) -> bool:
@@ -169,6 +175,9 @@ class PodReader:
             _read_assignment(annotations),
             _read_labels(pod),
             pod.spec.priority or 0,
+            pod.spec.preemption_policy != NEVER_PREEMPTS,
+            bool(pod.status.nominated_node_name),
+            pod.metadata.deletion_timestamp is not None,
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:

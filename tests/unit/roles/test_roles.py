@@ -317,6 +317,14 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
     assert own["__extender_gate"] == GATE
 
 
+def test_the_extender_may_evict_only_where_that_is_asked_for():
+    evicts = {("pods/eviction", "create"), ("events", "create"), ("poddisruptionbudgets", "list")}
+    on, off = objects("extender", extender_evict_for_priority=True), objects("extender")
+    assert rights(on["ClusterRole"]) - rights(off["ClusterRole"]) == evicts
+    assert "--evict-for-priority" in container("extender", extender_evict_for_priority=True)[0]["args"]
+    assert "--evict-for-priority" not in container("extender")[0]["args"]
+
+
 def test_the_policy_names_the_annotation_that_the_extender_writes():
     own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_wake_annotation"] == FREED_AT_ANNOTATION

@@ -21,6 +21,7 @@ from accelkit.extender.verbs import UNKNOWN, Verbs, cut_reason
 from accelkit.extender.wire import Args
 from accelkit.inspection.simulation import MAX_WITHOUT, NodeSimulation, SimulationHead, SimulationQuestion
 from accelkit.ledger.bound_pods import DEFAULT_UNIT_BYTES
+from accelkit.ledger.claims import is_blocked
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
@@ -102,7 +103,8 @@ class Simulator:
         answer = msgspec.structs.replace(answer, request=pending.request.containers)
         views = NodeViews(request, pending.pod.dialect, self._verbs.policy)
         held = None if uid in gone else self._ledger.find_holding(uid)
-        if held is not None and held.node in names:
+        blocked = held is not None and is_blocked(self._ledger, held, pending.request, self._verbs.policy)
+        if held is not None and held.node in names and not blocked:
             kept = (views.show_held(name, held) for name in names)
             return msgspec.structs.replace(answer, nodes=await _encode(kept, turns))
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, gone)

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from accelkit.ledger.feed import Pending
+from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.table import is_simple
 from accelkit.ledger.verdicts import ShapeVerdicts
@@ -91,6 +92,7 @@ class Waiting:
         self._pending: set[str] = set()
         self._shapes: set[PodRequest] = set()
         self._by_namespace: dict[str, set[PodRequest]] = {}
+        self._claimed: set[str] = set()
 
     def update(self, pending: Mapping[str, Pending]) -> None:
         """Take over which pods are without a node now."""
@@ -101,6 +103,8 @@ class Waiting:
             if request is not None and pod.unschedulable and self._ledger.find_holding(uid) is None:
                 self._by_namespace.setdefault(pod.ref.namespace, set()).add(request)
         self._shapes = set().union(*self._by_namespace.values())
+        held = filter(None, map(self._ledger.find_holding, self._pending))
+        self._claimed = {each.node for each in held if each.stage is Stage.CLAIMED}
 
     def list_shapes(self, namespace: str) -> set[PodRequest]:
         """Return what those of a namespace ask for."""
@@ -119,6 +123,9 @@ class Waiting:
 
     def fits(self, node: str) -> bool:
         """Return whether one of them may fit a node's cards now."""
+        if node in self._claimed:
+            # What is freed there is kept for a pod that waits.
+            return True
         if len(self._shapes) > _MAX_SHAPES or not all(map(is_simple, self._shapes)):
             return True
         return any(node in self._verdicts.judge(request, self._policy).fits for request in self._shapes)

@@ -53,6 +53,7 @@ class Extender:
             "urlPrefix": self.url_prefix,
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
             "bindVerb": "bind",
             "weight": self.weight,
             "enableHTTPS": self.enable_https,

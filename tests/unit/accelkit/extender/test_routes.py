@@ -11,6 +11,7 @@ from accelkit import __version__
 from accelkit.errors import InventoryError
 from accelkit.extender.foreign_inspect import make_foreign_inspects
 from accelkit.extender.metrics import ExtenderMetrics
+from accelkit.extender.preemption.verb import PreemptVerb
 from accelkit.extender.routes import Routes
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import Verbs
@@ -34,7 +35,8 @@ def make_routes(world, foreign=MappingProxyType({}), policy=Policy.BINPACK):
     metrics = ExtenderMetrics(world.ledger, lambda: 0.0)
     verbs = Verbs(world.ledger, world.feed, policy)
     simulator = Simulator(world.ledger, world.feed, verbs)
-    of = {"simulator": simulator, "readiness": world.readiness, "foreign": foreign}
+    preemption = PreemptVerb(world.ledger, world.feed, policy)
+    of = {"simulator": simulator, "preemption": preemption, "readiness": world.readiness, "foreign": foreign}
     return Routes(world.ledger, verbs, world.binder, metrics, **of)
 
 

@@ -106,7 +106,7 @@ def test_the_ledger_counts_its_pods_and_says_whether_one_was_released(ledger):
 
 
 def test_a_holding_becomes_more_certain_and_never_less(ledger):
-    assert [each.value for each in Stage] == ["reserved", "bound", "confirmed"]
+    assert [each.value for each in Stage] == ["claimed", "reserved", "bound", "confirmed"]
     assignment = ledger.reserve(P, "n", WANTS, Policy.BINPACK)
     stages = [ledger.find_holding(P.uid).stage]
     ledger.accept(P.uid)

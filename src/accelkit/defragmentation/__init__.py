@@ -1,0 +1,1 @@
+"""`accelkit defrag`: which few evictions would let pods in that wait for cards."""

@@ -1,0 +1,263 @@
+"""Plans the evictions that would let pods in, on a ledger that nobody else uses; no I/O.
+
+Pods that wait are taken one after the other, those of the highest priority and then the oldest first, each as the plan
+leaves the cluster for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from accelkit.defragmentation.reading import ReadCluster
+from accelkit.ledger.feed import Pending
+from accelkit.ledger.holding import Holding
+from accelkit.ledger.situations import take_situation
+from accelkit.model.host_amounts import NOTHING, HostAmounts, read_pod_amounts
+from accelkit.model.pod import PodRef
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.victims import Candidate, find_victims, rank_victims
+from accelkit.placement.misfit import MisfitError
+from accelkit.placement.policies import AnyPolicy
+from accelkit.vendors.pod_reading import CardPod
+
+PLAN_VERSION: Final = 1
+_STEPS_PER_NODE: Final = 4_000
+# So often others are looked for on a node, where some of those found must stay.
+_ROUNDS: Final = 8
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """A pod that leaves.
+
+    Attributes:
+        priority: of the pod.
+        node: that it leaves.
+        fits: a node on which another one like it would fit then; empty where there is none.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    priority: int
+    node: str
+    fits: str = ""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A pod that gets in, where, and who leaves for it; nobody where it fits already."""
+
+    namespace: str
+    pod: str
+    uid: str
+    priority: int
+    node: str
+    evictions: tuple[Eviction, ...] = ()
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A pod for which nothing is planned, and why."""
+
+    namespace: str
+    pod: str
+    uid: str
+    priority: int
+    reason: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What would let pods in, step by step."""
+
+    steps: tuple[Step, ...]
+    left_out: tuple[LeftOut, ...]
+    evictions: int
+    version: int = PLAN_VERSION
+
+
+@dataclass(slots=True)
+class _Trial:
+    """Changes of the ledger that can be taken back."""
+
+    gone: list[tuple[Holding, CardPod]] = field(default_factory=list)
+    placed: list[str] = field(default_factory=list)
+
+
+class Planner:
+    """Plans on one cluster as it was read; what it plans changes that.
+
+    Args:
+        cluster: is changed.
+        policy: with which the extender chooses cards.
+        most_evictions: of the whole plan.
+    """
+
+    def __init__(self, cluster: ReadCluster, policy: AnyPolicy, most_evictions: int) -> None:
+        self._cluster, self._policy, self._left = cluster, policy, most_evictions
+        self._gone: dict[str, PodRef] = {}
+        # What hosts have less than they say, once those pods are there that the plan puts there.
+        self._added: dict[str, HostAmounts] = {}
+
+    def plan(self) -> Plan:
+        """Return the plan for all pods that kube-scheduler has refused."""
+        waiting = [each for each in self._cluster.feed.pending.values() if each.pod.unschedulable]
+        waiting.sort(key=lambda each: (-each.pod.priority, each.pod.created_at, str(each.pod.ref)))
+        steps, left_out = list[Step](), list[LeftOut]()
+        for pending in waiting:
+            found = self._let_in(pending)
+            ref, priority = pending.pod.ref, pending.pod.priority
+            if isinstance(found, str):
+                left_out.append(LeftOut(ref.namespace, ref.name, ref.uid, priority, found))
+            else:
+                steps.append(found)
+        return Plan(tuple(steps), tuple(left_out), sum(len(step.evictions) for step in steps))
+
+    def _let_in(self, pending: Pending) -> Step | str:
+        uid = pending.pod.ref.uid
+        if pending.request is None:
+            return str(pending.refusal or "it asks for no card")
+        if conditions := self._cluster.unread.get(uid):
+            return f"only kube-scheduler can judge its {conditions}"
+        nodes = self._list_suiting(uid)
+        for node in nodes:
+            if self._place(pending.pod.ref, node, pending.request):
+                return self._tell(pending, node, ())
+        best = self._find_best(pending, pending.request, nodes)
+        if best is None:
+            return "no evictions that may be would free its cards" if nodes else "no node takes it but for its cards"
+        node, victims = best
+        if len(victims) > self._left:
+            return f"the plan has its evictions; {len(victims)} more would be needed"
+        self._left -= len(victims)
+        self._try(pending, pending.request, node, victims)
+        self._gone.update((each.uid, each.holder.pod) for each in victims)
+        return self._tell(pending, node, victims)
+
+    def _find_best(
+        self, pending: Pending, request: PodRequest, nodes: Iterable[str]
+    ) -> tuple[str, list[Candidate]] | None:
+        """Return where the fewest leave without another place, then by `rank_victims`; None for nowhere."""
+        best: tuple[tuple[object, ...], str, list[Candidate]] | None = None
+        for node in nodes:
+            victims = self._find(pending, request, node)
+            trial = None if victims is None else self._try(pending, request, node, victims)
+            if victims is None or trial is None:
+                continue
+            lost = sum(each.uid not in trial.placed for each in victims)
+            self._undo(trial)
+            rank = (lost, *rank_victims(victims), node)
+            if best is None or rank < best[0]:
+                best = rank, node, victims
+        return None if best is None else best[1:]
+
+    def _find(self, pending: Pending, request: PodRequest, node: str) -> list[Candidate] | None:
+        """Return who leaves a node, of those that may; None where that does not help."""
+        entry = self._cluster.ledger.find_node(node)
+        if entry is None or entry.problem is not None:
+            return None
+        situation = take_situation(entry, request)
+        bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
+        stays = set[str]()
+        for _ in range(_ROUNDS):
+            candidates = [
+                Candidate(holder, pod.priority)
+                for holder in situation.holders
+                if (pod := bound.get(holder.pod.uid)) is not None
+                and pod.ref.uid not in stays
+                and self._may_leave(pod, pending.pod.priority)
+            ]
+            found = find_victims(situation, request, self._policy, candidates, Budget(_STEPS_PER_NODE))
+            if not found:
+                return None
+            refused = self._find_excess(found)
+            if not refused and (trial := self._try(pending, request, node, found)) is not None:
+                self._undo(trial)
+                refused = {each.uid for each in found if self._must_stay(each, trial, pending.pod)}
+            if not refused:
+                return found
+            stays |= refused
+        return None
+
+    def _may_leave(self, pod: CardPod, priority: int) -> bool:
+        read = self._cluster.pods.get(pod.ref.uid)
+        if read is None or pod.ref.uid in self._gone or pod.ending or pod.priority > priority or not read.replaced:
+            return False
+        return not self._cluster.budgets.protects(pod.ref, read.metadata.labels or {})
+
+    def _find_excess(self, found: Iterable[Candidate]) -> set[str]:
+        pods = [*self._gone.values(), *(each.holder.pod for each in found)]
+        labels = {pod.uid: self._cluster.pods[pod.uid].metadata.labels or {} for pod in pods}
+        return self._cluster.budgets.find_excess((pod, labels[pod.uid]) for pod in pods) - self._gone.keys()
+
+    @staticmethod
+    def _must_stay(victim: Candidate, trial: _Trial, pod: CardPod) -> bool:
+        """Return whether a pod may only be moved, and there is no place for it."""
+        return victim.uid not in trial.placed and (victim.priority >= pod.priority or not pod.preempts)
+
+    def _try(self, pending: Pending, request: PodRequest, node: str, victims: Iterable[Candidate]) -> _Trial | None:
+        """Change the ledger as if victims left, the pod came, and then what is made in their place."""
+        ledger, trial = self._cluster.ledger, _Trial()
+        bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
+        for victim in victims:
+            if (held := ledger.find_holding(victim.uid)) is None:
+                self._undo(trial)
+                return None
+            trial.gone.append((held, bound[victim.uid]))
+            ledger.release(victim.uid)
+        if not self._place(pending.pod.ref, node, request):
+            self._undo(trial)
+            return None
+        trial.placed.append(pending.pod.ref.uid)
+        for held, pod in trial.gone:
+            asked = pod.read_request(ledger.unit_bytes or 0)
+            if asked is not None and held.pod.uid not in self._cluster.unread:
+                nodes = self._list_suiting(held.pod.uid)
+                if any(self._place(held.pod, other, asked) for other in nodes):
+                    trial.placed.append(held.pod.uid)
+        return trial
+
+    def _undo(self, trial: _Trial) -> None:
+        for uid in trial.placed:
+            self._cluster.ledger.release(uid)
+        for held, pod in trial.gone:
+            self._cluster.ledger.confirm(held.pod, held.node, held.assignment, pod.order, held.stage)
+
+    def _place(self, pod: PodRef, node: str, request: PodRequest) -> bool:
+        try:
+            self._cluster.ledger.reserve(pod, node, request, self._policy)
+        except MisfitError:
+            return False
+        return True
+
+    def _list_suiting(self, uid: str) -> list[str]:
+        """Return the nodes with cards that may take a pod but for them, by name."""
+        cluster, pod = self._cluster, self._cluster.pods[uid]
+        found = []
+        for name in sorted(cluster.nodes):
+            entry = cluster.ledger.find_node(name)
+            if entry is None or entry.problem is not None:
+                continue
+            room, added = cluster.feed.measure_room(name, self._gone), self._added.get(name, NOTHING)
+            left = HostAmounts(room.cpu_milli - added.cpu_milli, room.memory_bytes - added.memory_bytes)
+            if pod.suits(cluster.nodes[name], left):
+                found.append(name)
+        return found
+
+    def _tell(self, pending: Pending, node: str, victims: Iterable[Candidate]) -> Step:
+        ref, ledger = pending.pod.ref, self._cluster.ledger
+        self._add(ref.uid, node)
+        evictions = []
+        for each in victims:
+            held = ledger.find_holding(each.uid)
+            where, pod = held.node if held is not None else "", each.holder.pod
+            if where:
+                self._add(each.uid, where)
+            evictions.append(Eviction(pod.namespace, pod.name, pod.uid, each.priority, node, where))
+        return Step(ref.namespace, ref.name, ref.uid, pending.pod.priority, node, tuple(evictions))
+
+    def _add(self, uid: str, node: str) -> None:
+        amounts = read_pod_amounts(self._cluster.pods[uid].spec)
+        self._added[node] = self._added.get(node, NOTHING) + amounts

@@ -1,0 +1,90 @@
+"""Follows the claims of pods for which others were evicted, until each is bound, gone or too late; no I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from accelkit.ledger.claims import claim, is_blocked
+from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.holding import Stage
+from accelkit.ledger.ledger import Ledger
+from accelkit.placement.policies import AnyPolicy
+
+# For so long cards are kept once they are free: kube-scheduler tries a pod within seconds of being woken.
+FREE_SECONDS: Final = 60.0
+# And for so long while those who leave hold them; a pod that ends no sooner is stuck.
+LEAVING_SECONDS: Final = 900.0
+
+
+@dataclass(slots=True)
+class _Kept:
+    made_at: float
+    free_since: float | None = None
+
+
+class Claims:
+    """The claims made by this process.
+
+    Args:
+        ledger: where they stand.
+        feed: knows the pods that wait.
+        policy: ranks cards where the pod does not say.
+        clock: seconds on a clock that never jumps.
+    """
+
+    def __init__(
+        self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ledger, self._feed, self._policy, self._clock = ledger, feed, policy, clock
+        self._kept: dict[str, _Kept] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def make(self, pending: Pending, node: str, gone: Collection[str]) -> None:
+        """Keep what a pod gets on a node once others have left.
+
+        Raises:
+            MisfitError: it would not fit.
+        """
+        if pending.request is not None:
+            claim(self._ledger, pending.pod.ref, node, pending.request, self._policy, gone=gone)
+            self._kept[pending.pod.ref.uid] = _Kept(self._clock())
+
+    def drop(self, uid: str) -> None:
+        """Give up what is kept for a pod; a Binding under way stays."""
+        self._kept.pop(uid, None)
+        held = self._ledger.find_holding(uid)
+        if held is not None and held.stage is Stage.CLAIMED:
+            self._ledger.release(uid)
+
+    def review(self, *, leads: bool) -> list[str]:
+        """Give up what is kept for nobody, or for too long; return the UIDs of the pods that came too late.
+
+        Args:
+            leads: whether this replica still answers kube-scheduler.
+        """
+        late = []
+        for uid, kept in list(self._kept.items()):
+            held, pending = self._ledger.find_holding(uid), self._feed.pending.get(uid)
+            if held is None or held.stage is not Stage.CLAIMED:
+                # Bound, or being bound; or the pod is gone.
+                del self._kept[uid]
+            elif not leads or pending is None or pending.request is None or pending.pod.ending:
+                self.drop(uid)
+            elif self._is_late(kept, blocked=is_blocked(self._ledger, held, pending.request, self._policy)):
+                self.drop(uid)
+                late.append(uid)
+        return late
+
+    def _is_late(self, kept: _Kept, *, blocked: bool) -> bool:
+        now = self._clock()
+        if blocked:
+            kept.free_since = None
+            return now - kept.made_at > LEAVING_SECONDS
+        if kept.free_since is None:
+            kept.free_since = now
+        return now - kept.free_since > FREE_SECONDS

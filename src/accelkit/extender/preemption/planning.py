@@ -1,0 +1,127 @@
+"""Plans on which node a pod gets its cards, and who leaves for it; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from accelkit.extender.simulation.turns import Turns
+from accelkit.kube.disruptions.budgets import DisruptionBudgets
+from accelkit.kube.disruptions.evictions import EvictablePod
+from accelkit.ledger.feed import LedgerFeed, Pending
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.situations import take_situation
+from accelkit.model.pod import PodRef
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.victims import Candidate, find_victims, rank_victims
+from accelkit.placement.policies import AnyPolicy
+
+# Of so many nodes, those that cost least, the pods are read anew.
+MOST_READ: Final = 8
+_MOST_STEPS: Final = 80_000
+_STEPS_PER_NODE: Final = 4_000
+# So often others are looked for, where a budget does not allow all at once.
+_ROUNDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who leaves a node.
+
+    Attributes:
+        victims: those who are evicted; none where it is enough to wait for those who leave anyway.
+        leaving: UIDs of the latter.
+    """
+
+    node: str
+    victims: tuple[Candidate, ...]
+    leaving: frozenset[str]
+
+    @property
+    def pods(self) -> list[PodRef]:
+        """Those who are evicted, the highest priority first."""
+        return [each.holder.pod for each in self.victims]
+
+
+class Planner:
+    """Plans for one pod at a time.
+
+    Args:
+        ledger: who holds what.
+        feed: knows their priorities.
+        policy: ranks cards where the pod does not say.
+    """
+
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
+        self._ledger, self._feed, self._policy = ledger, feed, policy
+
+    async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
+        """Return the best plans by what is known here, the first one the best; one without victims stands alone."""
+        budget, turns, found = Budget(_MOST_STEPS), Turns(), list[Plan]()
+        for node in nodes:
+            if budget.is_spent():
+                break
+            if (plan := self._plan(pending, node, budget)) is not None:
+                if not plan.victims:
+                    return [plan]
+                found.append(plan)
+            await turns.rest()
+        return sorted(found, key=lambda plan: (rank_victims(plan.victims), plan.node))[:MOST_READ]
+
+    def check(
+        self, pending: Pending, node: str, pods: Collection[EvictablePod], budgets: DisruptionBudgets
+    ) -> Plan | None:
+        """Return a plan that spares whom nobody may evict; None where there is none.
+
+        Args:
+            pending: for whom.
+            node: where.
+            pods: those of the node as they are now.
+            budgets: the disruption budgets as they are now.
+        """
+        by_uid = {each.ref.uid: each for each in pods}
+        may_go = {uid for uid, each in by_uid.items() if _may_go(each, pending.pod.priority, budgets)}
+        leaving = frozenset(uid for uid, each in by_uid.items() if each.leaving)
+        for _ in range(_ROUNDS):
+            plan = self._plan(pending, node, Budget(_STEPS_PER_NODE), may_go=may_go, leaving=leaving)
+            if plan is None:
+                return None
+            excess = budgets.find_excess((pod, by_uid[pod.uid].labels) for pod in plan.pods)
+            if not excess:
+                return plan
+            may_go -= excess
+        return None
+
+    def _plan(
+        self,
+        pending: Pending,
+        node: str,
+        budget: Budget,
+        *,
+        may_go: Collection[str] | None = None,
+        leaving: frozenset[str] = frozenset(),
+    ) -> Plan | None:
+        entry = self._ledger.find_node(node)
+        if entry is None or entry.problem is not None or pending.request is None:
+            return None
+        bound = {each.ref.uid: each for each in self._feed.list_bound(node)}
+        gone = leaving | {uid for uid, each in bound.items() if each.ending}
+        situation = take_situation(entry, pending.request)
+        candidates = [
+            Candidate(holder, pod.priority)
+            for holder in situation.holders
+            if (pod := bound.get(holder.pod.uid)) is not None
+            and pod.priority < pending.pod.priority
+            and pod.ref.uid not in gone
+            and (may_go is None or pod.ref.uid in may_go)
+        ]
+        trial = Budget(min(_STEPS_PER_NODE, budget.steps))
+        given = trial.steps
+        victims = find_victims(situation, pending.request, self._policy, candidates, trial, gone=gone)
+        budget.steps -= given - trial.steps
+        return None if victims is None else Plan(node, tuple(victims), gone)
+
+
+def _may_go(pod: EvictablePod, priority: int, budgets: DisruptionBudgets) -> bool:
+    return pod.priority < priority and not pod.static and not pod.leaving and not budgets.protects(pod.ref, pod.labels)

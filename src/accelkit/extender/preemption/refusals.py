@@ -1,0 +1,87 @@
+"""Remembers pods that filter refused on every node where others' leaving would help; no I/O.
+
+The nodes that kube-scheduler asks filter about are those where everything but the cards is right. So they are the ones
+where an eviction is not in vain, and nobody else knows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from accelkit.ledger.feed import Pending
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.pod import NEVER_PREEMPTS, Pod
+
+# Of more pods, those of the lowest priority are forgotten, of more nodes the last.
+MOST_PODS: Final = 64
+MOST_NODES: Final = 1000
+# kube-scheduler looks for victims itself when filter has refused a pod, and writes what it decides.
+DELAY_SECONDS: Final = 2.0
+# What kube-scheduler thought of nodes longer ago says nothing; when it tries the pod again, so do we.
+KEPT_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Refusal:
+    priority: int
+    since: float
+    at: float
+    nodes: tuple[str, ...]
+
+
+class Refusals:
+    """The pods that filter refused, and on which nodes.
+
+    Args:
+        clock: seconds on a clock that never jumps.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._by_uid: dict[str, _Refusal] = {}
+
+    def note(self, pod: Pod, nodes: Iterable[str]) -> None:
+        """Note that a pod was refused on all nodes, on these because of others."""
+        if pod.spec.preemption_policy == NEVER_PREEMPTS or pod.status.nominated_node_name:
+            return
+        named, now, uid = tuple(islice(nodes, MOST_NODES)), self._clock(), pod.metadata.uid
+        known = self._by_uid.pop(uid, None)
+        if not named:
+            return
+        self._by_uid[uid] = _Refusal(pod.spec.priority or 0, known.since if known else now, now, named)
+        if len(self._by_uid) > MOST_PODS:
+            del self._by_uid[min(self._by_uid, key=lambda each: (self._by_uid[each].priority, -self._by_uid[each].at))]
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod, until it is refused again."""
+        self._by_uid.pop(uid, None)
+
+    def list_due(self, pending: Mapping[str, Pending], ledger: Ledger) -> list[str]:
+        """Return the UIDs of the pods that still wait, those of the highest priority and then the oldest first.
+
+        Args:
+            pending: the pods without a node.
+            ledger: knows those whose Binding is under way, or for which others are leaving already.
+        """
+        now = self._clock()
+        for uid, each in list(self._by_uid.items()):
+            if uid not in pending or now - each.at > KEPT_SECONDS:
+                del self._by_uid[uid]
+        due = [uid for uid, each in self._by_uid.items() if now - each.since >= DELAY_SECONDS]
+        due = [uid for uid in due if is_waiting(pending[uid]) and ledger.find_holding(uid) is None]
+        return sorted(due, key=lambda uid: (-self._by_uid[uid].priority, self._by_uid[uid].since, uid))
+
+    def list_nodes(self, uid: str) -> Collection[str]:
+        """Return the nodes on which a pod was refused because of others."""
+        found = self._by_uid.get(uid)
+        return () if found is None else found.nodes
+
+
+def is_waiting(pending: Pending) -> bool:
+    """Return whether a pod was refused by kube-scheduler, may have others evicted, and none are for it already."""
+    pod = pending.pod
+    return pending.request is not None and pod.unschedulable and pod.preempts and not (pod.nominated or pod.ending)

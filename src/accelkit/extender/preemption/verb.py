@@ -1,0 +1,149 @@
+"""Answers the verb preempt: of the victims that kube-scheduler would evict, those that free cards for the pod.
+
+kube-scheduler's dry run adds up amounts over a node, and picks the least important pods that make the sum right. Those
+may lie on different cards, so that they would be evicted and the pod would not fit all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from accelkit.errors import BadArgsError
+from accelkit.extender.preemption.wire import (
+    MetaPod,
+    MetaVictims,
+    PreemptionArgs,
+    PreemptionResult,
+    needs_more_than_amounts,
+    read_preemptor,
+)
+from accelkit.extender.simulation.turns import Turns
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.situations import take_situation
+from accelkit.logs import Facts
+from accelkit.model.asked_pod import AskedPod
+from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
+from accelkit.model.request import PodRequest
+from accelkit.placement.budget import Budget
+from accelkit.placement.changes.victims import Candidate, find_victims
+from accelkit.placement.policies import AnyPolicy
+
+log = logging.getLogger(__name__)
+
+# For all nodes of a call together, at about 25 microseconds a step: two seconds, in turns with other requests. What is
+# not searched is left out, and asked about again when kube-scheduler tries the pod again.
+_MOST_STEPS: Final = 80_000
+_STEPS_PER_NODE: Final = 4_000
+
+
+class PreemptVerb:
+    """Answers preempt from the ledger; no I/O.
+
+    Args:
+        ledger: who holds what.
+        feed: knows the priorities of those who hold it, and what hosts have free.
+        policy: ranks cards where the pod does not say.
+    """
+
+    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
+        self._ledger, self._feed, self._policy = ledger, feed, policy
+
+    async def preempt(self, args: PreemptionArgs) -> PreemptionResult:
+        """Return the nodes on which evictions would help, and whose.
+
+        Raises:
+            BadArgsError: no pod UID, or no victims.
+            msgspec.MsgspecError: the pod cannot be read.
+        """
+        pod, offered = read_preemptor(args.Pod), args.list_offered()
+        uid = pod.metadata.uid
+        if not uid:
+            raise BadArgsError("Pod.metadata.uid is missing")
+        if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None:
+            raise BadArgsError("both NodeNameToVictims and NodeNameToMetaVictims are missing")
+        pending = self._feed.read_pending(pod)
+        if pending is not None and (pending.refusal is not None or self._ledger.find_holding(uid) is not None):
+            # Nothing helps the one, and the other waits for a Binding, or for pods that are leaving already.
+            return PreemptionResult({})
+        if pending is None or pending.request is None:
+            return PreemptionResult(offered)
+        known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
+        free_to_choose = not needs_more_than_amounts(args.Pod, pod.spec, known)
+        budget, turns = Budget(_MOST_STEPS), Turns()
+        chosen: dict[str, MetaVictims] = {}
+        for name, victims in offered.items():
+            if budget.is_spent():
+                break
+            if found := self._choose(pod, pending.request, name, victims, budget, free_to_choose=free_to_choose):
+                chosen[name] = found
+            await turns.rest()
+        log.info(Facts("preempts", pod=str(pending.pod.ref), uid=uid, nodes=len(offered), left=len(chosen)))
+        return PreemptionResult(chosen)
+
+    def _choose(
+        self,
+        pod: AskedPod,
+        request: PodRequest,
+        name: str,
+        victims: MetaVictims,
+        budget: Budget,
+        *,
+        free_to_choose: bool,
+    ) -> MetaVictims | None:
+        """Return who has to leave a node; None where that would not help."""
+        entry = self._ledger.find_node(name)
+        if entry is None or entry.problem is not None or not victims.uids:
+            return None
+        situation = take_situation(entry, request)
+        trial = Budget(min(_STEPS_PER_NODE, budget.steps))
+        given = trial.steps
+        try:
+            priorities = {each.ref.uid: each.priority for each in self._feed.list_bound(name)}
+            below = [
+                Candidate(holder, priorities[holder.pod.uid])
+                for holder in situation.holders
+                if priorities.get(holder.pod.uid, pod.spec.priority or 0) < (pod.spec.priority or 0)
+            ]
+            if find_victims(situation, request, self._policy, (), trial, gone=victims.uids) is not None:
+                # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
+                return victims
+            holders = {holder.pod.uid for holder in situation.holders}
+            others = [uid for uid in victims.uids if uid not in holders]
+            if free_to_choose:
+                found = find_victims(situation, request, self._policy, below, trial)
+                if found is not None and self._has_room(pod, name, {*others, *(each.uid for each in found)}):
+                    return _name(victims, others, found, priorities)
+            more = [each for each in below if each.uid not in victims.uids]
+            found = find_victims(situation, request, self._policy, more, trial, gone=victims.uids)
+            return None if found is None else _name(victims, victims.uids, found, priorities)
+        finally:
+            budget.steps -= given - trial.steps
+
+    def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:
+        """Return whether a node's host is known to have room for a pod without some others."""
+        room, asked = self._feed.measure_room(node, gone), read_pod_amounts(pod.spec)
+        return all(
+            not wanted or (free != unknown and free >= wanted)
+            for wanted, free, unknown in zip(asked, room, UNKNOWN, strict=True)
+        )
+
+
+def _name(
+    offered: MetaVictims, kept: Collection[str], found: Collection[Candidate], priorities: Mapping[str, int]
+) -> MetaVictims | None:
+    """Return the victims with the highest priority in front, as kube-scheduler reads them.
+
+    It does not say which of its own are protected by a disruption budget, and whether others are is not known here: so
+    they count as protected, and a node where none is comes first.
+    """
+    added = {each.uid: each.priority for each in found if each.uid not in kept}
+    uids = [uid for uid in offered.uids if uid in kept]
+    for uid, priority in added.items():
+        place = next((at for at, other in enumerate(uids) if priorities.get(other, priority) < priority), len(uids))
+        uids.insert(place, uid)
+    theirs = sum(uid in offered.uids for uid in uids)
+    violations = min(offered.NumPDBViolations, theirs) + len(uids) - theirs
+    return MetaVictims([MetaPod(uid) for uid in uids], violations) if uids else None

@@ -1,0 +1,1 @@
+"""Evicting pods, and the budgets that forbid it."""

@@ -1,0 +1,76 @@
+"""Keeps cards for a pod for which others are evicted, from the eviction until its Binding.
+
+A claim is charged at once, beside what those who leave still hold: so nobody else fits what they free. It says nothing
+of what the API server knows, and does not outlive this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from accelkit.ledger.holding import Holding, Stage
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import Assignment
+from accelkit.model.pod import PodRef
+from accelkit.model.request import PodRequest
+from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
+from accelkit.placement.policies import AnyPolicy
+
+
+def claim(
+    ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, gone: Collection[str]
+) -> Assignment:
+    """Keep the cards that a pod would get on a node without some others.
+
+    Args:
+        ledger: where they are kept.
+        pod: for which.
+        node: on which.
+        request: what the pod asks for.
+        policy: ranks cards where the pod does not say.
+        gone: UIDs of the pods that leave.
+
+    Raises:
+        MisfitError: it would not fit.
+    """
+    placed = _place(ledger, node, request, policy, dict.fromkeys([*gone, pod.uid], node))
+    if isinstance(placed, Misfit):
+        raise MisfitError(placed)
+    ledger.confirm(pod, node, placed, request.order, Stage.CLAIMED)
+    return placed
+
+
+def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
+    """Return whether a holding is a claim whose cards others have not left yet."""
+    if held.stage is not Stage.CLAIMED:
+        return False
+    return isinstance(_place(ledger, held.node, request, policy, {held.pod.uid: held.node}), Misfit)
+
+
+def reserve(
+    ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, labels: tuple[str, ...] = ()
+) -> Assignment:
+    """Reserve as `Ledger.reserve` does, in the place of what is claimed for the pod.
+
+    Raises:
+        MisfitError: the pod does not fit that node, or is held on another one; its claim stays.
+    """
+    held = ledger.find_holding(pod.uid)
+    if held is None or held.stage is not Stage.CLAIMED:
+        return ledger.reserve(pod, node, request, policy, labels)
+    ledger.release(pod.uid)
+    try:
+        return ledger.reserve(pod, node, request, policy, labels)
+    except MisfitError:
+        ledger.confirm(pod, held.node, held.assignment, request.order, Stage.CLAIMED)
+        raise
+
+
+def _place(
+    ledger: Ledger, node: str, request: PodRequest, policy: AnyPolicy, gone: Mapping[str, str]
+) -> Assignment | Misfit:
+    branch = ledger.branch(gone)
+    entry = branch.find_node(node)
+    if entry is None:
+        return Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False)
+    return branch.choose(entry, request, policy)

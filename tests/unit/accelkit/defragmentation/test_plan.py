@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from fake_api.server import FakeApi
+from rich.console import Console
+
+from accelkit.cli import main
+from accelkit.defragmentation import command
+from accelkit.defragmentation.plan import Plan, Planner
+from accelkit.defragmentation.reading import read_cluster
+from accelkit.defragmentation.table import build_plan_table
+from accelkit.errors import ApiError, ServiceError
+from accelkit.kube.paths import NODES, PODS
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.placement.policies import Policy
+
+MEMORY = "accelkit.io/memory"
+REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+OWNER = {"kind": "ReplicaSet", "controller": True}
+
+
+class World:
+    """Nodes of cards of 8 units, and pods."""
+
+    def __init__(self):
+        self.api = FakeApi()
+
+    def node(self, name, cards=2, *, spec=None, labels=None, cpu="8"):
+        listed = Inventory(1, tuple(Card(f"{name}-{place}", "v", "m", 8) for place in range(cards)))
+        metadata = {"name": name, "labels": labels or {}}
+        metadata["annotations"] = {INVENTORY_ANNOTATION: encode_inventory(listed)}
+        status = {"allocatable": {"cpu": cpu, "memory": "8Gi"}}
+        self.api.store(NODES, {"metadata": metadata, "spec": spec or {}, "status": status})
+
+    def pod(self, name, memory, priority=0, card="", *, owner=OWNER, labels=None, spec=None, **meta):
+        shares = encode_assignment(Assignment({"c": (Share(card, memory),)}))
+        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "labels": labels or {}, **meta}
+        metadata |= {"annotations": {ASSIGNMENT_ANNOTATION: shares} if card else {}}
+        metadata |= {"ownerReferences": [owner]} if owner and card else {}
+        resources = {"limits": {MEMORY: str(memory)}, "requests": {MEMORY: str(memory), "cpu": "1"}}
+        made = {"containers": [{"name": "c", "resources": resources}], "priority": priority, **(spec or {})}
+        made |= {"nodeName": card.rpartition("-")[0]} if card else {}
+        self.api.store(PODS, {"metadata": metadata, "spec": made, "status": {} if card else REFUSED})
+        self.api.reviews[f"/api/v1/namespaces/d/pods/{name}/eviction"] = lambda _: {}
+
+    def budget(self, labels, allowed=0):
+        metadata = {"name": f"b{len(self.api.objects)}", "namespace": "d"}
+        spec, status = {"selector": {"matchLabels": labels}}, {"disruptionsAllowed": allowed}
+        self.api.store(BUDGETS, {"metadata": metadata, "spec": spec, "status": status})
+
+    async def plan(self, most=10) -> Plan:
+        return Planner(await read_cluster(self.api), Policy.BINPACK, most).plan()
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def told(plan):
+    """Who gets in where, and who leaves whither."""
+    return [(step.pod, step.node, [(each.pod, each.fits) for each in step.evictions]) for step in plan.steps]
+
+
+async def test_one_of_equal_priority_is_moved_where_it_fits_elsewhere(world):
+    world.node("n")
+    world.node("m", 1)
+    world.pod("p", 5, card="n-0")
+    world.pod("q", 3, card="n-1")
+    world.pod("r", 4, card="m-0")
+    world.pod("new", 8)
+    plan = await world.plan()
+    # Of two pods that may be moved, the one that holds the least.
+    assert told(plan) == [("new", "n", [("q", "m")])]
+    assert (plan.evictions, plan.left_out) == (1, ())
+
+
+async def test_who_fits_nowhere_else_leaves_for_a_higher_priority_only(world):
+    world.node("n", 1)
+    world.pod("p", 5, 1, card="n-0")
+    world.pod("equal", 5, 1)
+    world.pod("high", 5, 2)
+    world.pod("kind", 5, 3, spec={"preemptionPolicy": "Never"})
+    plan = await world.plan()
+    assert told(plan) == [("high", "n", [("p", "")])]
+    assert [each.pod for each in plan.left_out] == ["kind", "equal"]
+
+
+async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
+    world.node("n")
+    world.pod("p", 5, 1, card="n-0")
+    world.pod("first", 8, 9)
+    world.pod("second", 8, 8)
+    world.pod("third", 1, 7)
+    plan = await world.plan()
+    assert told(plan) == [("first", "n", []), ("second", "n", [("p", "")])]
+    assert [each.pod for each in plan.left_out] == ["third"]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"owner": None},
+        {"owner": {"kind": "Node", "controller": True}},
+        {"owner": {"kind": "ReplicaSet"}},
+        {"labels": {"app": "x"}},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"priority": 9},
+    ],
+)
+async def test_nobody_leaves_whom_nobody_replaces_or_may_evict(world, of):
+    world.node("n", 1)
+    world.budget({"app": "x"})
+    world.pod("p", 5, **{"priority": 1, "card": "n-0"} | of)
+    world.pod("high", 5, 5)
+    plan = await world.plan()
+    assert told(plan) == []
+    assert "no evictions" in plan.left_out[0].reason
+
+
+async def test_a_budget_holds_for_the_whole_plan(world):
+    world.node("n")
+    world.budget({"app": "x"}, 1)
+    for place in range(2):
+        world.pod(f"p{place}", 5, 1, card=f"n-{place}", labels={"app": "x"})
+        world.pod(f"high{place}", 5, 5)
+    plan = await world.plan()
+    assert [(step.pod, len(step.evictions)) for step in plan.steps] == [("high0", 1)]
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"),
+    [
+        ({"spec": {"unschedulable": True}}, {}),
+        ({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, {}),
+        ({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}}, {"tolerations": [{"key": "k"}]}),
+        ({}, {"nodeSelector": {"a": "b"}}),
+        ({"cpu": "500m"}, {}),
+    ],
+)
+async def test_a_node_that_takes_no_such_pod_is_not_freed_for_it(world, node, pod):
+    world.node("n", 1, **node)
+    world.pod("high", 5, 5, spec=pod)
+    plan = await world.plan()
+    assert told(plan) == []
+    assert "no node takes it" in plan.left_out[0].reason
+
+
+async def test_tolerations_and_selectors_are_read(world):
+    taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "soft", "effect": "PreferNoSchedule"}]
+    world.node("n", 1, spec={"unschedulable": True, "taints": taints}, labels={"a": "b"})
+    tolerations = [{"key": "k", "value": "v"}, {"operator": "Exists", "key": "node.kubernetes.io/unschedulable"}]
+    world.pod("new", 5, spec={"nodeSelector": {"a": "b"}, "tolerations": tolerations})
+    assert told(await world.plan()) == [("new", "n", [])]
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        ({"affinity": {"podAffinity": {}}}, "affinity"),
+        ({"topologySpreadConstraints": [{}]}, "topologySpreadConstraints"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {}}]}, "volumes"),
+        (
+            {"containers": [{"name": "c", "ports": [{"hostPort": 1}], "resources": {"limits": {MEMORY: "5"}}}]},
+            "hostPort",
+        ),
+        ({"containers": [{"name": "c", "resources": {"limits": {MEMORY: "5", "x/y": "1"}}}]}, "other resources"),
+    ],
+)
+async def test_what_only_kube_scheduler_can_judge_is_not_planned(world, spec, word):
+    world.node("n", 1)
+    world.pod("new", 5, spec=spec)
+    plan = await world.plan()
+    assert told(plan) == []
+    assert plan.left_out[0].reason == f"only kube-scheduler can judge its {word}"
+
+
+async def test_a_plan_has_so_many_evictions_at_most(world):
+    world.node("n", 1)
+    world.pod("p", 4, 1, card="n-0")
+    world.pod("q", 4, 1, card="n-0")
+    world.pod("high", 8, 5)
+    plan = await world.plan(most=1)
+    assert (plan.steps, plan.evictions) == ((), 0)
+    assert "2 more" in plan.left_out[0].reason
+    assert (await world.plan(most=2)).evictions == 2
+
+
+async def test_a_cluster_without_cards_is_said_to_have_none():
+    with pytest.raises(ServiceError, match="no node shares cards"):
+        await World().plan()
+
+
+async def test_the_table_says_what_happens_and_an_application_evicts_step_by_step(world, capsys):
+    world.node("n", 1)
+    world.pod("p", 5, 1, card="n-0")
+    world.pod("high", 5, 5)
+    world.pod("other", 5, 1)
+    plan = await world.plan()
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(build_plan_table(plan))
+    text = captured.get()
+    assert "d/high (priority 5) gets in on n" in text
+    assert "evict d/p (priority 1): no place for another one like it" in text
+    assert "d/other (priority 1) goes on waiting" in text
+    await command._apply(world.api, plan)
+    bodies = [each.body["deleteOptions"] for each in world.api.done if each.path.endswith("/eviction")]
+    assert bodies == [{"preconditions": {"uid": "uid-p"}, "dryRun": ["All"]}, {"preconditions": {"uid": "uid-p"}}]
+    assert "evicted d/p for d/high" in capsys.readouterr().err
+    world.api.fail(ApiError("no", status=429), "POST", "/p/eviction")
+    with pytest.raises(ApiError, match="PodDisruptionBudget"):
+        await command._apply(world.api, plan)
+
+
+@pytest.mark.parametrize("arguments", [["--plan", "--apply"], ["--yes"]])
+def test_what_contradicts_itself_is_refused(arguments):
+    assert CliRunner().invoke(main, ["defrag", *arguments]).exit_code == 2

@@ -1,0 +1,80 @@
+"""A node with pods of priorities, known to a feed and to an API server, for those who evict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fake_api.server import FakeApi, Request
+
+from accelkit.errors import ApiError
+from accelkit.kube.paths import PODS
+from accelkit.ledger.feed import LedgerFeed
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
+from accelkit.model.card import Card
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
+from accelkit.model.pod import Node, Pod
+from accelkit.vendors.dialects import load_dialects
+
+MEMORY = "accelkit.io/memory"
+REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+
+
+class PreemptingCluster:
+    """Nodes of two cards of 8 units, `a` and `b`; what is evicted is gone at once, unless it lingers."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
+        self.feed = LedgerFeed(self.ledger, load_dialects(["native"]))
+        self.evicted: list[str] = []
+        self.lingering = False
+        cards = encode_inventory(Inventory(1, (Card("a", "v", "m", 8), Card("b", "v", "m", 8))))
+        for name in nodes or ("n",):
+            metadata = {"name": name, "annotations": {INVENTORY_ANNOTATION: cards}}
+            allocatable = {"cpu": "8", "memory": "8Gi"}
+            self.feed.take_node_event(
+                "ADDED", self._read({"metadata": metadata, "status": {"allocatable": allocatable}})
+            )
+
+    @staticmethod
+    def _read(item: dict[str, Any]) -> Node:
+        return msgspec.convert(item, Node)
+
+    def pod(self, name: str, memory: int, priority: int, card: str = "", **of: Any) -> dict[str, Any]:
+        """A pod on a card of node `node`, `n` by default, or one that kube-scheduler has refused."""
+        shares = encode_assignment(Assignment({"c": (Share(card, memory),)}))
+        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "labels": of.get("labels", {})}
+        metadata["annotations"] = ({ASSIGNMENT_ANNOTATION: shares} if card else {}) | of.get("annotations", {})
+        metadata |= of.get("metadata", {})
+        resources = {"limits": {MEMORY: str(memory)}, "requests": of.get("requests", {})}
+        spec = {"containers": [{"name": "c", "resources": resources}], "priority": priority, **of.get("spec", {})}
+        if card:
+            spec["nodeName"] = of.get("node", "n")
+        status = {"phase": "Running"} if card else REFUSED | of.get("status", {})
+        item = self.api.store(PODS, {"metadata": metadata, "spec": spec, "status": status})
+        self.feed.take_pod_event("ADDED", msgspec.convert(item, Pod))
+        self.api.reviews[f"/api/v1/namespaces/d/pods/{name}/eviction"] = self._evict
+        return item
+
+    def budget(self, allowed: int, labels: dict[str, str]) -> None:
+        """A PodDisruptionBudget of their namespace."""
+        spec = {"selector": {"matchLabels": labels}}
+        metadata = {"name": f"budget-{len(self.api.objects)}", "namespace": "d"}
+        self.api.store(BUDGETS, {"metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": allowed}})
+
+    def leave(self, name: str) -> None:
+        """A pod is gone."""
+        item = self.api.objects.pop(f"/api/v1/namespaces/d/pods/{name}")
+        self.feed.take_pod_event("DELETED", msgspec.convert(item, Pod))
+
+    def _evict(self, request: Request) -> object:
+        name, options = request.body["metadata"]["name"], request.body["deleteOptions"]
+        if options["preconditions"] != {"uid": f"uid-{name}"}:
+            raise ApiError("another pod", status=409, reason="Conflict")
+        if "dryRun" not in options:
+            self.evicted.append(name)
+            if not self.lingering:
+                self.leave(name)
+        return {}

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from preempting_cluster import PreemptingCluster
+from prometheus_client import CollectorRegistry, Counter
+
+from accelkit.errors import ApiError
+from accelkit.extender.preemption.claims import FREE_SECONDS, LEAVING_SECONDS
+from accelkit.extender.preemption.evictor import Evictor
+from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pace
+from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS, MOST_PODS, Refusals
+from accelkit.extender.verbs import Verbs
+from accelkit.extender.wire import Args
+from accelkit.ledger.claims import reserve
+from accelkit.ledger.holding import Stage
+from accelkit.model.pod import Pod
+from accelkit.placement.misfit import MisfitError
+from accelkit.placement.policies import Policy
+
+
+class Evicting(PreemptingCluster):
+    """The cluster, its filter and who evicts, on a clock that is set."""
+
+    def __init__(self, *nodes):
+        super().__init__(*nodes)
+        self.now, self.leads, self.nodes = 100.0, True, list(nodes or ("n",))
+        refusals = Refusals(lambda: self.now)
+        self.verbs = Verbs(self.ledger, self.feed, Policy.BINPACK, note_refused=refusals.note)
+        self.counter = Counter("x", "x", ["result"], registry=CollectorRegistry())
+        of = {"refusals": refusals, "leads": lambda: self.leads, "evictions": self.counter}
+        self.evictor = Evictor(self.api, self.ledger, self.feed, Policy.BINPACK, **of, clock=lambda: self.now)
+
+    async def filter(self, item):
+        """Which nodes fit a pod."""
+        args = msgspec.convert({"Pod": item, "NodeNames": self.nodes}, Args)
+        return (await self.verbs.filter(args)).NodeNames
+
+    async def look(self, item, seconds=DELAY_SECONDS):
+        """Refuse a pod, and look after it so much later."""
+        await self.filter(item)
+        self.now += seconds
+        await self.evictor.look_once()
+        return self.evicted
+
+    def reserve(self, name, node="n"):
+        """Reserve cards for a pod, as bind does."""
+        pending = self.feed.pending[f"uid-{name}"]
+        return reserve(self.ledger, pending.pod.ref, node, pending.request, Policy.BINPACK)
+
+
+@pytest.fixture
+def cluster():
+    made = Evicting()
+    made.pod("low", 5, 1, "a")
+    made.pod("middle", 5, 2, "b")
+    return made
+
+
+async def test_the_pod_of_the_lowest_priority_is_evicted_and_its_card_kept(cluster):
+    high = cluster.pod("high", 5, 10)
+    assert await cluster.look(high) == ["low"]
+    assert cluster.ledger.find_holding("uid-high").stage is Stage.CLAIMED
+    # Nobody else gets it, the pod itself does.
+    other = cluster.pod("other", 5, 1)
+    assert await cluster.filter(other) == []
+    assert await cluster.filter(high) == ["n"]
+    with pytest.raises(MisfitError):
+        cluster.reserve("other")
+    assert cluster.reserve("high").containers["c"][0].card == "a"
+    assert cluster.ledger.find_holding("uid-high").stage is Stage.RESERVED
+    assert cluster.counter.labels("evicted")._value.get() == 1
+    reasons = {each.body["reason"]: each.body for each in cluster.api.done if each.path.endswith("/events")}
+    assert set(reasons) == {"Preempted", "Preempting"}
+    # Whoever reads the events of one namespace learns no names of another.
+    assert "d/" not in reasons["Preempted"]["message"] + reasons["Preempting"]["message"]
+    assert "1 pod of lower priority" in reasons["Preempting"]["message"]
+
+
+async def test_cards_that_the_evicted_still_hold_are_not_given(cluster):
+    cluster.lingering = True
+    high = cluster.pod("high", 5, 10)
+    assert await cluster.look(high) == ["low"]
+    assert await cluster.filter(high) == []
+    with pytest.raises(MisfitError):
+        cluster.reserve("high")
+    assert cluster.ledger.find_holding("uid-high").stage is Stage.CLAIMED
+    # Nobody else is evicted for it meanwhile.
+    assert await cluster.look(high, seconds=600) == ["low"]
+    cluster.leave("low")
+    assert await cluster.filter(high) == ["n"]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"priority": 1},
+        {"spec": {"preemptionPolicy": "Never"}},
+        {"status": {"nominatedNodeName": "n"}},
+        {"status": {"conditions": []}},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+        {"memory": 9},
+    ],
+)
+async def test_nobody_is_evicted_for_a_pod_that_may_not_have_them(cluster, of):
+    options = {"priority": 10, "memory": 5} | of
+    assert await cluster.look(cluster.pod("high", options.pop("memory"), options.pop("priority"), **options)) == []
+    assert cluster.ledger.find_holding("uid-high") is None
+
+
+async def test_nobody_is_evicted_where_another_replica_leads(cluster):
+    cluster.leads = False
+    assert await cluster.look(cluster.pod("high", 5, 10)) == []
+    cluster.leads = True
+    await cluster.evictor.look_once()
+    assert cluster.evicted == ["low"]
+
+
+async def test_nobody_is_evicted_before_kube_scheduler_had_its_time(cluster):
+    high = cluster.pod("high", 5, 10)
+    assert await cluster.look(high, seconds=DELAY_SECONDS / 2) == []
+    assert await cluster.look(high, seconds=DELAY_SECONDS / 2) == ["low"]
+
+
+async def test_what_kube_scheduler_said_long_ago_does_not_count(cluster):
+    assert await cluster.look(cluster.pod("high", 5, 10), seconds=KEPT_SECONDS + 1) == []
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"annotations": {"kubernetes.io/config.mirror": "x"}},
+        {"metadata": {"ownerReferences": [{"kind": "Node"}]}},
+    ],
+)
+async def test_static_pods_are_never_evicted(of):
+    cluster = Evicting()
+    cluster.pod("static", 5, 1, "a", **of)
+    cluster.pod("middle", 5, 2, "b")
+    assert await cluster.look(cluster.pod("high", 5, 10)) == ["middle"]
+
+
+async def test_budgets_are_kept(cluster):
+    cluster.pod("low", 5, 1, "a", labels={"app": "x"})
+    cluster.budget(0, {"app": "x"})
+    high = cluster.pod("high", 5, 10)
+    assert await cluster.look(high) == ["middle"]
+
+
+async def test_a_budget_allows_so_many_and_no_more():
+    cluster = Evicting("n", "m")
+    for number in range(2):
+        cluster.pod(f"x{number}", 4, 1, "a", labels={"app": "x"})
+        cluster.pod(f"y{number}", 4, 2, "a", node="m")
+        cluster.pod(f"on-b{number}", 8, 20, "b", node="nm"[number])
+    cluster.budget(1, {"app": "x"})
+    assert await cluster.look(cluster.pod("high", 8, 10)) == ["y0", "y1"]
+
+
+async def test_whom_two_budgets_cover_the_api_server_does_not_evict(cluster):
+    cluster.pod("low", 5, 1, "a", labels={"app": "x"})
+    cluster.budget(1, {"app": "x"})
+    cluster.budget(1, {})
+    assert await cluster.look(cluster.pod("high", 5, 10)) == ["middle"]
+
+
+async def test_nobody_is_evicted_where_somebody_leaves_already(cluster):
+    cluster.pod("middle", 5, 2, "b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert await cluster.look(cluster.pod("high", 5, 10)) == []
+
+
+@pytest.mark.parametrize("status", [429, 409, 500])
+async def test_a_refused_trial_evicts_nobody_and_keeps_nothing(cluster, status):
+    cluster.api.fail(ApiError("no", status=status), "POST", "/low/eviction")
+    assert await cluster.look(cluster.pod("high", 5, 10)) == []
+    assert cluster.ledger.find_holding("uid-high") is None
+
+
+async def test_what_is_kept_is_given_up_where_one_of_several_stays():
+    cluster = Evicting()
+    for number in range(2):
+        cluster.pod(f"p{number}", 4, 1, "a")
+    cluster.pod("q", 8, 20, "b")
+    failed = []
+
+    def refuse(request):
+        if request.path.endswith("/p1/eviction") and "dryRun" not in request.body["deleteOptions"] and not failed:
+            failed.append(request)
+            raise ApiError("no", status=429)
+
+    cluster.api.before.append(refuse)
+    assert await cluster.look(cluster.pod("high", 8, 10)) == ["p0"]
+    assert cluster.ledger.find_holding("uid-high") is None
+
+
+async def test_a_pod_that_was_bound_or_changed_meanwhile_evicts_nobody(cluster):
+    high = cluster.pod("high", 5, 10)
+    cluster.api.objects["/api/v1/namespaces/d/pods/high"]["spec"]["nodeName"] = "elsewhere"
+    assert await cluster.look(high) == []
+    cluster.api.objects["/api/v1/namespaces/d/pods/high"]["metadata"]["uid"] = "another"
+    assert await cluster.look(high, seconds=RETRY_SECONDS) == []
+    assert await cluster.look(cluster.pod("high", 5, 10), seconds=RETRY_SECONDS) == ["low"]
+
+
+async def test_what_is_kept_ends_with_the_pod(cluster):
+    await cluster.look(cluster.pod("high", 5, 10))
+    cluster.leave("high")
+    await cluster.evictor.look_once()
+    assert cluster.ledger.find_holding("uid-high") is None
+    assert await cluster.filter(cluster.pod("other", 5, 1)) == ["n"]
+
+
+@pytest.mark.parametrize(("lingering", "seconds"), [(False, FREE_SECONDS), (True, LEAVING_SECONDS)])
+async def test_what_is_kept_too_long_is_given_up(cluster, lingering, seconds):
+    cluster.lingering = lingering
+    await cluster.look(cluster.pod("high", 5, 10))
+    await cluster.evictor.look_once()
+    cluster.now += seconds
+    await cluster.evictor.look_once()
+    assert cluster.ledger.find_holding("uid-high") is not None
+    cluster.now += 1
+    await cluster.evictor.look_once()
+    assert cluster.ledger.find_holding("uid-high") is None
+
+
+async def test_what_is_kept_ends_with_the_lead(cluster):
+    await cluster.look(cluster.pod("high", 5, 10))
+    cluster.leads = False
+    await cluster.evictor.look_once()
+    assert cluster.ledger.find_holding("uid-high") is None
+
+
+async def test_a_claim_is_neither_released_nor_asked_about_by_a_list(cluster):
+    await cluster.look(cluster.pod("high", 5, 10))
+    pods = [msgspec.convert(each, Pod) for path, each in cluster.api.objects.items() if "/pods/" in path]
+    young = cluster.feed.replace_pods(pods)
+    assert [held.stage for held in young] == [Stage.CLAIMED]
+    assert cluster.ledger.find_holding("uid-high") is not None
+
+
+def test_evictions_are_paced():
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    assert pace.may_evict(MOST_EVICTIONS + 1)
+    for _ in range(MOST_EVICTIONS):
+        pace.note_evicted()
+    assert not pace.may_evict(1)
+    now[0] = 61.0
+    assert pace.may_evict(1)
+    pauses = []
+    for _ in range(3):
+        began = now[0]
+        pace.note_tried("u", evicted=True)
+        while not pace.may_try("u"):
+            now[0] += 1
+        pauses.append(now[0] - began)
+    assert pauses == [120.0, 240.0, 480.0]
+
+
+def test_of_many_refused_pods_those_of_the_highest_priority_are_remembered(cluster):
+    refusals = Refusals(lambda: 0.0)
+    for number in range(MOST_PODS + 10):
+        refusals.note(msgspec.convert(cluster.pod(f"r{number}", 5, number), Pod), ["n"])
+    kept = [number for number in range(MOST_PODS + 10) if refusals.list_nodes(f"uid-r{number}")]
+    assert kept == list(range(10, MOST_PODS + 10))

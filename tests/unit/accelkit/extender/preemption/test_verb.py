@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+from preempting_cluster import MEMORY, PreemptingCluster
+
+from accelkit.errors import BadArgsError
+from accelkit.extender.preemption.verb import PreemptVerb
+from accelkit.extender.preemption.wire import PreemptionArgs
+from accelkit.placement.policies import Policy
+
+
+@pytest.fixture
+def cluster():
+    made = PreemptingCluster("n")
+    for name, priority, card in (("p", 1, "a"), ("q", 3, "a"), ("r", 2, "b"), ("s", 4, "b")):
+        made.pod(name, 4, priority, card, requests={"cpu": "1"})
+    return made
+
+
+def ask(cluster, pod, victims, *, violations=0, whole=False):
+    """Who leaves which node, and how many budgets that would violate."""
+    if whole:
+        listed = {
+            node: {"Pods": [{"metadata": {"uid": f"uid-{name}"}} for name in names], "NumPDBViolations": violations}
+            for node, names in victims.items()
+        }
+        body = {"Pod": pod, "NodeNameToVictims": listed, "NodeNameToMetaVictims": None}
+    else:
+        listed = {
+            node: {"Pods": [{"UID": f"uid-{name}"} for name in names], "NumPDBViolations": violations}
+            for node, names in victims.items()
+        }
+        body = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": listed}
+    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK)
+    result = asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
+    found = json.loads(msgspec.json.encode(result))["NodeNameToMetaVictims"]
+    return {
+        node: ([each["UID"].removeprefix("uid-") for each in of["Pods"]], of["NumPDBViolations"])
+        for node, of in found.items()
+    }
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_victims_that_free_a_card_stay_as_they_are(cluster, whole):
+    high = cluster.pod("high", 8, 10)
+    assert ask(cluster, high, {"n": ["q", "p"]}, violations=1, whole=whole) == {"n": (["q", "p"], 1)}
+
+
+def test_victims_on_different_cards_are_exchanged(cluster):
+    high = cluster.pod("high", 8, 10)
+    # The highest priority stands in front, as kube-scheduler reads it; whether q is protected is not known.
+    assert ask(cluster, high, {"n": ["r", "p"]}) == {"n": (["q", "p"], 1)}
+    assert ask(cluster, high, {"n": ["r", "p"]}, violations=2) == {"n": (["q", "p"], 2)}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"requests": {"cpu": "7"}},
+        {"requests": {"cpu": "1", "example.com/nic": "1"}},
+        {"spec": {"affinity": {"podAntiAffinity": {}}}},
+        {"spec": {"topologySpreadConstraints": [{}]}},
+        {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]}},
+    ],
+)
+def test_those_that_kube_scheduler_may_need_for_something_else_leave_too(cluster, more):
+    high = cluster.pod("high", 8, 10, **more)
+    names, violations = ask(cluster, high, {"n": ["r", "p"]})["n"]
+    assert (set(names), violations) == ({"r", "p", "q"}, 1)
+
+
+def test_a_host_port_is_something_else(cluster):
+    container = {"name": "c", "resources": {"limits": {MEMORY: "8"}}, "ports": [{"containerPort": 1, "hostPort": 1}]}
+    high = cluster.pod("high", 8, 10, spec={"containers": [container]})
+    assert set(ask(cluster, high, {"n": ["r", "p"]})["n"][0]) == {"r", "p", "q"}
+
+
+def test_victims_without_cards_stay(cluster):
+    high = cluster.pod("high", 8, 10)
+    assert ask(cluster, high, {"n": ["cpu", "r", "p"]}) == {"n": (["cpu", "q", "p"], 1)}
+
+
+def test_a_node_where_nobodys_leaving_frees_a_card_is_left_out(cluster):
+    assert ask(cluster, cluster.pod("large", 9, 10), {"n": ["s", "q", "r", "p"]}) == {}
+    # q and s are not below it.
+    assert ask(cluster, cluster.pod("third", 8, 3), {"n": ["r", "p"]}) == {}
+    high = cluster.pod("high", 8, 10)
+    assert ask(cluster, high, {"unknown": ["p"], "n": []}) == {}
+
+
+def test_nobody_leaves_for_a_pod_for_which_others_are_leaving(cluster):
+    high = cluster.pod("high", 4, 10)
+    cluster.leave("p")
+    pending = cluster.feed.pending["uid-high"]
+    cluster.ledger.reserve(pending.pod.ref, "n", pending.request, Policy.BINPACK)
+    assert ask(cluster, high, {"n": ["q", "p"]}) == {}
+
+
+def test_a_request_that_cannot_be_granted_frees_nothing(cluster):
+    high = cluster.pod("high", 8, 10, annotations={"accelkit.io/request": "{"})
+    assert ask(cluster, high, {"n": ["q", "p"]}) == {}
+
+
+def test_of_a_pod_without_cards_all_victims_stay(cluster):
+    bare = {"metadata": {"name": "x", "namespace": "d", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
+    assert ask(cluster, bare, {"n": ["q"]}, violations=1) == {"n": (["q"], 1)}
+
+
+@pytest.mark.parametrize(
+    "body", [{"Pod": {"metadata": {}}, "NodeNameToMetaVictims": {}}, {"Pod": {"metadata": {"uid": "u"}}}]
+)
+def test_what_is_missing_is_named(cluster, body):
+    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK)
+    with pytest.raises(BadArgsError, match="missing"):
+        asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
