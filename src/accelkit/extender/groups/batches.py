@@ -109,7 +109,10 @@ class Batches:
                 continue
             there += 1
             if pending is not None and pending.request is not None and self._ledger.find_holding(uid) is None:
-                lacking.append(Wanted(member.ref, pending.request, pending.task, member.host, member.rules))
+                labels = pending.pod.labels
+                lacking.append(
+                    Wanted(member.ref, pending.request, pending.task, member.host, member.rules, labels=labels)
+                )
                 continue
             settled += 1
             if member.gated:

@@ -38,6 +38,7 @@ class Wanted:
         host: what it requests of its host.
         rules: where it may be bound, encoded.
         node: the one node that it may have; empty for any.
+        labels: its own, as `key=value`.
     """
 
     ref: PodRef
@@ -46,6 +47,7 @@ class Wanted:
     host: HostAmounts
     rules: bytes
     node: str = ""
+    labels: tuple[str, ...] = ()
 
     @property
     def weight(self) -> tuple[int, int]:
@@ -112,13 +114,14 @@ class GroupPlanner:
         policy = self._policy_of(request)
         with self._ledger.lock():
             held = self._ledger.find_holding(ref.uid)
+            labels = held.labels if held is not None else ()
             self._ledger.release(ref.uid)
             try:
-                self._ledger.reserve(ref, node, request, policy)
+                self._ledger.reserve(ref, node, request, policy, labels)
             except MisfitError:
                 if held is not None:
                     with suppress(MisfitError):
-                        self._ledger.reserve(ref, held.node, request, policy)
+                        self._ledger.reserve(ref, held.node, request, policy, labels)
                 return False
         return True
 
@@ -172,7 +175,7 @@ class GroupPlanner:
         if row < 0 or (not wanted.node and not self._has_room(row, taken + wanted.host)):
             return False
         try:
-            self._ledger.reserve(wanted.ref, node, wanted.request, policy)
+            self._ledger.reserve(wanted.ref, node, wanted.request, policy, wanted.labels)
         except MisfitError:
             return False
         turn.taken[node] = taken + wanted.host
