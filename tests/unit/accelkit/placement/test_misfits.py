@@ -167,7 +167,7 @@ def test_a_pod_of_128_containers_is_placed_and_one_of_more_is_not():
 
 
 def test_policies_have_the_names_that_users_write():
-    assert [each.value for each in Policy] == ["binpack", "spread", "topology"]
+    assert [each.value for each in Policy] == ["binpack", "spread", "topology", "fragmentation"]
 
 
 @pytest.mark.parametrize(

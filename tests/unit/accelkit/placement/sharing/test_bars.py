@@ -19,7 +19,7 @@ TRAINING = Reserved("training", "namespace ml (training)")
 
 
 def state(name, free=16, *, reserved=None, neighbours=NOBODY):
-    return CardState(Card(name, "v", "m", 16), free, 1000, free == 16, reserved, neighbours)
+    return CardState(Card(name, "v", "m", 16), free, 1000, free == 16, reserved=reserved, neighbours=neighbours)
 
 
 def wants(memory=4, **more):
