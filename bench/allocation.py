@@ -23,7 +23,7 @@ from figures import Figure, report
 from accelkit.errors import ConfigurationError
 from accelkit.simulator.replay import Replay, replay
 from accelkit.simulator.stays import draw_lifetimes
-from accelkit.simulator.trace import read_lifetimes, read_nodes, read_tasks
+from accelkit.simulator.trace import TraceNode, read_lifetimes, read_nodes, read_tasks
 from accelkit.simulator.turnover import Turnover, replay_turnover
 
 LISTS = "default,cpu100,gpushare40,gpushare80,gpuspec20,multigpu30"
@@ -71,8 +71,10 @@ def find_lists(folder: Path, names: str) -> list[Path]:
     return [folder / f"openb_pod_list_{name}.csv" for name in names.split(",")]
 
 
-def measure(folder: Path, lists_of: list[Path], policies: list[str], seeds: int) -> dict[str, object]:
-    nodes, published = read_nodes(folder / "openb_node_list_gpu_node.csv"), read_published(folder)
+def measure(
+    folder: Path, nodes: list[TraceNode], lists_of: list[Path], policies: list[str], seeds: int
+) -> dict[str, object]:
+    published = read_published(folder)
     lists, curves, above, slowest = {}, {}, {}, 0.0
     for path in lists_of:
         tasks, found = read_tasks(path), {}
@@ -108,9 +110,8 @@ def summarize_turnovers(turnovers: list[Turnover]) -> dict[str, float]:
 
 
 def measure_departures(
-    folder: Path, lists_of: list[Path], policies: list[str], seeds: int, *, loads: list[float], arrivals: int
+    nodes: list[TraceNode], lists_of: list[Path], policies: list[str], seeds: int, *, loads: list[float], arrivals: int
 ) -> dict[str, object]:
-    nodes = read_nodes(folder / "openb_node_list_gpu_node.csv")
     lists: dict[str, object] = {}
     above: dict[str, Figure] = {}
     for path in lists_of:
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--policies", default="random,bestfit,fgd,binpack,fragmentation")
     parser.add_argument("--lists", default=LISTS, help="names after openb_pod_list_; the curves are of the first")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--nodes", type=int, help="take so many of the nodes alone")
     parser.add_argument("--departures", metavar="LOADS", help="have tasks leave; loads, as 0.8,0.95,1.1")
     parser.add_argument("--arrivals", type=int, default=5000, help="with --departures: how many come")
     options = parser.parse_args()
@@ -147,11 +149,12 @@ def main() -> None:
         return
     folder, policies = Path(options.traces) / "openb", options.policies.split(",")
     lists = find_lists(folder, options.lists)
+    nodes = read_nodes(folder / "openb_node_list_gpu_node.csv")[: options.nodes]
     if options.departures:
         loads = [float(load) for load in options.departures.split(",")]
-        report(measure_departures(folder, lists, policies, options.seeds, loads=loads, arrivals=options.arrivals))
+        report(measure_departures(nodes, lists, policies, options.seeds, loads=loads, arrivals=options.arrivals))
     else:
-        report(measure(folder, lists, policies, options.seeds))
+        report(measure(folder, nodes, lists, policies, options.seeds))
 
 
 if __name__ == "__main__":

@@ -197,6 +197,51 @@ def test_results_are_drawn(tmp_path):
         assert word in shown[name]
 
 
+@pytest.fixture
+def traces():
+    folder = os.environ.get("ACCELKIT_TRACES", "")
+    if not folder or not Path(folder, "openb").is_dir():
+        pytest.skip("ACCELKIT_TRACES does not name a folder with openb's lists")
+    return folder
+
+
+def test_replays_are_compared_with_what_was_published_and_can_be_drawn(traces, tmp_path):
+    few = ("--nodes", "40", "--lists", "gpushare40", "--seeds", "2", "--policies", "fgd,fragmentation")
+    results = run("allocation.py", *few, "--traces", traces)
+    assert (
+        results["lists"]["openb_pod_list_gpushare40"].keys() == results["policies"].keys() == {"fgd", "fragmentation"}
+    )
+    for points in results["policies"].values():
+        assert points[0] == [0, 0]
+        assert points[-1][0] == pytest.approx(1.3, abs=0.1)
+    (tmp_path / "allocation.json").write_text(json.dumps(results))
+    assert run_only("plots.py", tmp_path, tmp_path).returncode == 0
+    assert ">fragmentation<" in (tmp_path / "allocation.svg").read_text()
+
+
+def test_replays_have_tasks_leave(traces):
+    few = ("--nodes", "40", "--lists", "default,multigpu30", "--seeds", "1", "--arrivals", "100")
+    results = run(
+        "allocation.py", *few, "--policies", "bestfit,fragmentation", "--departures", "0.5,1.2", "--traces", traces
+    )
+    assert len(results["fragmentation above the best of the others"]) == len(results["lists"]) == 4
+    for found in results["lists"].values():
+        assert 0 < found["fragmentation"]["time_weighted_allocation_percent"] <= 100
+
+
+def test_the_bound_is_above_what_is_allocated(traces):
+    results = run("bound.py", "--nodes", "40", "--loads", "1.3", "--traces", traces)
+    assert len(results["lists"]) == 6
+    for found in results["lists"].values():
+        assert found["load 1.3"]["bound above fragmentation"]["met"]
+        assert found["load 1.3"]["bound"] <= 100.01
+
+
+def test_lists_that_nobody_tuned_for_are_replayed(traces):
+    results = run("perturbed.py", "--variants", "2", "--cards", "100", "--orders", "1", "--traces", traces)
+    assert len(results["variants"]) == 2
+
+
 def test_results_that_are_not_there_cannot_be_drawn(tmp_path):
     done = run_only("plots.py", tmp_path, tmp_path / "out")
     assert done.returncode == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from accelkit.simulator.replay import replay
-from accelkit.simulator.trace import read_nodes, read_tasks
+from accelkit.simulator.trace import read_lifetimes, read_nodes, read_tasks
+from accelkit.simulator.turnover import replay_turnover
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -47,3 +48,16 @@ def test_policies_of_others_allocate_what_was_published(openb, published, policy
 @pytest.mark.parametrize(("workload", "more"), [("openb_pod_list_default", 0.25), ("openb_pod_list_gpuspec20", 0.6)])
 def test_fragmentation_allocates_more_than_fgd_did(openb, published, workload, more):
     assert allocate(openb, workload, "fragmentation") > published[workload, "FGD"] + more
+
+
+def test_fragmentation_allocates_more_where_tasks_leave(openb):
+    # A sixth of the nodes: seconds in place of twenty.
+    nodes, list_of = read_nodes(openb / "openb_node_list_gpu_node.csv")[::6], openb / "openb_pod_list_gpushare80.csv"
+    tasks, lifetimes = read_tasks(list_of), read_lifetimes(list_of)
+    found = {
+        policy: replay_turnover(nodes, tasks, lifetimes, policy, seed=42, load=1.1, arrivals=500)
+        for policy in ("bestfit", "fgd", "fragmentation")
+    }
+    by_time = {policy: each.time_weighted_allocation_percent for policy, each in found.items()}
+    assert by_time["fragmentation"] > by_time["fgd"] + 0.5 > by_time["bestfit"] + 0.5
+    assert found["fragmentation"].pending_mean < found["fgd"].pending_mean
