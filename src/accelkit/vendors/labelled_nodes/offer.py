@@ -13,11 +13,10 @@ import msgspec
 from accelkit.errors import InventoryError, QuantityError
 from accelkit.model.amounts import Amounts, build_amounts
 from accelkit.model.card import Card, Link
-from accelkit.model.inventory import Inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import MAX_AMOUNT, parse_quantity
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
 from accelkit.vendors.labelled_nodes.labels import (
     find_preferred_card,
     read_card_numbers,
@@ -68,11 +67,11 @@ def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
     if dialect is None or dialect.card_labels is None:
         return NOTHING
     names = dialect.resources
-    # A kubelet takes cards that are ill from what can be allocated. Where our agent serves, they are known one by one.
-    ours = (node.find_annotation(ADVERTISED_ANNOTATION) or "").split(",")
+    # A kubelet takes devices of cards that are ill from what can be allocated. Our agent tells which these are.
+    counted = names.counts if node.find_annotation(INVENTORY_ANNOTATION) else ()
     allocatable, capacity = node.status.allocatable or {}, node.status.capacity or {}
     found = {key: text for key, text in allocatable.items() if key.startswith(names.amounts)}
-    found |= {key: capacity[key] for key in found.keys() & set(ours) & capacity.keys()}
+    found |= {key: capacity[key] for key in found.keys() & set(counted) & capacity.keys()}
     amounts = {key: _read(text) for key, text in found.items() if names.is_amount(key)}
     memory = _read(found[names.bytes]) if names.bytes in found else None
     labels, keys = node.metadata.labels or _NO_LABELS, dialect.card_labels

@@ -5,7 +5,7 @@ import pytest
 
 from accelkit.errors import InventoryError
 from accelkit.model.card import Card, Link
-from accelkit.model.inventory import Inventory
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.labelled_nodes.offer import NOTHING, add_offer, build_inventory, read_offer
@@ -15,9 +15,9 @@ I915, FOO = "gpu.intel.com/i915", "gpu.intel.com/foo"
 LABELS = {"gpu.intel.com/gpu-numbers": "0.2.3"}
 
 
-def offer(labels=None, advertised="", capacity=None, dialects=DIALECTS, **allocatable):
+def offer(labels=None, inventory="", capacity=None, dialects=DIALECTS, **allocatable):
     resources = {f"gpu.intel.com/{name.replace('__', '.')}": amount for name, amount in allocatable.items()}
-    metadata = {"name": "n", "labels": labels or {}, "annotations": {"accelkit.io/advertised": advertised}}
+    metadata = {"name": "n", "labels": labels or {}, "annotations": {INVENTORY_ANNOTATION: inventory}}
     status = {"allocatable": {"cpu": "4", **resources}, "capacity": capacity or {}}
     return read_offer(msgspec.convert({"metadata": metadata, "status": status}, Node), dialects)
 
@@ -56,10 +56,11 @@ def test_cards_of_an_inventory_get_their_part_by_the_labels_or_their_own_count()
     assert add_offer(inventory, NOTHING) == inventory
 
 
-def test_what_our_agent_serves_is_not_less_for_a_card_that_is_ill():
+def test_how_often_cards_of_our_agent_can_be_given_is_not_less_for_one_that_is_ill():
     inventory = Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 32)))
-    seen = offer(advertised=f"x,{I915}", capacity={I915: "2", FOO: "8"}, i915="1", foo="4")
-    assert add_offer(inventory, seen).cards[0].amounts == ((FOO, 2), (I915, 1))
+    for told, parts in (("{}", ((FOO, 2), (I915, 1))), ("", ((FOO, 2),))):
+        seen = offer(inventory=told, capacity={I915: "2", FOO: "8"}, i915="1", foo="4")
+        assert add_offer(inventory, seen).cards[0].amounts == parts
 
 
 def test_where_nobody_speaks_the_dialect_a_node_says_nothing():
