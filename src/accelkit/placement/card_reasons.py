@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest
+from accelkit.placement.charges import CardTally
 from accelkit.placement.fit import CardState
+from accelkit.placement.lacks import find_lacking_amount
 
 
 class CardReason(StrEnum):
@@ -48,6 +49,6 @@ def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | No
         return CardReason.MEMORY
     if container.compute and state.free_compute < container.compute:
         return CardReason.COMPUTE
-    if find_lack(state.free_amounts, container.amounts, container.counted_by):
+    if container.amounts and find_lacking_amount(state, CardTally(), container):
         return CardReason.AMOUNT
     return None

@@ -26,6 +26,14 @@ class FreeCard(Protocol):
         """Memory nobody holds."""
 
     @property
+    def free_compute(self) -> int:
+        """Thousandths of its compute that nobody holds."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody holds any of it."""
+
+    @property
     def free_amounts(self) -> Amounts:
         """What nobody holds of resources that are numbers and nothing else."""
 
@@ -38,6 +46,9 @@ def find_lacking_amount(state: FreeCard, tally: CardTally, container: ContainerR
         tally: what containers of the same pod have taken of it.
         container: who asks.
     """
+    if container.counted_by and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
+        # Somebody holds all of it, perhaps as a whole card; who asks for nothing more would fit all the same.
+        return container.counted_by
     free = add_amounts(take_off(state.free_amounts, tally.amounts), tally.amounts_pool)
     return find_lack(free, container.amounts, container.counted_by)
 
