@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from conftest import Sandbox
 from extender_process import NODES, Process, client_of, until, world_of
 from real_scheduler import build_configuration, run_scheduler
+
+from accelkit.node.devices import DeviceIds
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -30,10 +36,19 @@ class GasProcess(Process):
 
 
 @pytest.fixture(scope="module")
-def served(control_plane, tmp_path_factory):
+def sandbox():
+    sandbox = Sandbox("nodes: [{name: node-1, cards: [{count: 2, memory: 16GiB}]}]")
+    try:
+        yield sandbox
+    finally:
+        sandbox.down()
+
+
+@pytest.fixture(scope="module")
+def served(sandbox, tmp_path_factory):
     """The extender, and a kube-scheduler with the extender entry of GAS's own documents."""
     folder = tmp_path_factory.mktemp("gas")
-    flags = ["--unsafe=true", "--enableAllowlist", "-v=4", f"--kubeConfig={control_plane.kubeconfig}"]
+    flags = ["--unsafe=true", "--enableAllowlist", "-v=4", f"--kubeConfig={sandbox.kubeconfig}"]
     process = GasProcess(folder, plain=False)
     process.url, process._arguments = f"http://127.0.0.1:{process.port}", flags
     entry = {
@@ -45,7 +60,7 @@ def served(control_plane, tmp_path_factory):
         "nodeCacheCapable": True,
         "managedResources": [{"name": f"{PREFIX}{each}", "ignoredByScheduler": False} for each in ("i915", "xe")],
     }
-    config = build_configuration(NAME, control_plane.paths.build_kubeconfig_path("kube-scheduler"), entry)
+    config = build_configuration(NAME, sandbox.paths.build_kubeconfig_path("kube-scheduler"), entry)
     with process, run_scheduler(config, folder):
         yield process
 
@@ -55,7 +70,6 @@ class Cluster:
 
     def __init__(self, world, extender):
         self.world, self.extender = world, extender
-        self._numbers = itertools.count()
 
     async def node(self, labels, **amounts):
         allocatable = {"cpu": "4", "memory": "8Gi", "pods": "30", **qualify(amounts)}
@@ -88,6 +102,15 @@ class Cluster:
 
         return (await until(is_bound))["metadata"].get("annotations", {}).get(CARDS)
 
+    async def given(self, pod):
+        """Wait until a pod runs; return what its containers were given."""
+
+        async def runs():
+            found = await self.world.read(pod)
+            return found["metadata"].get("annotations", {}).get("sandbox.accelkit.io/containers")
+
+        return json.loads(await until(runs))
+
     async def refused(self, pod):
         """Wait until kube-scheduler has found no node for a pod; return what it says."""
 
@@ -103,15 +126,15 @@ def qualify(amounts):
 
 
 @contextlib.asynccontextmanager
-async def cluster_of(control_plane, served):
-    async with world_of(control_plane.kubeconfig) as world, client_of(served) as client:
+async def cluster_of(sandbox, served):
+    async with world_of(sandbox.kubeconfig) as world, client_of(served) as client:
         yield Cluster(world, client)
 
 
 @pytest.mark.parametrize("counts", ["i915", "xe"])
 @pytest.mark.parametrize("name", ["memory__max", "memory", "anything"])
-async def test_two_of_three_pods_of_5_gb_fit_two_cards_of_8(control_plane, served, counts, name):
-    async with cluster_of(control_plane, served) as cluster:
+async def test_two_of_three_pods_of_5_gb_fit_two_cards_of_8(sandbox, served, counts, name):
+    async with cluster_of(sandbox, served) as cluster:
         node = await cluster.node({f"{PREFIX}cards": "card0.card1"}, **{counts: 8, name: 16 * GB})
         asked = {counts: 1, name: 5 * GB}
         pods = [await cluster.pod(node, asked) for _ in range(2)]
@@ -123,8 +146,8 @@ async def test_two_of_three_pods_of_5_gb_fit_two_cards_of_8(control_plane, serve
         assert await cluster.bound(third) in {"card0", "card1"}
 
 
-async def test_amounts_are_divided_over_the_cards_of_each_container(control_plane, served):
-    async with cluster_of(control_plane, served) as cluster:
+async def test_amounts_are_divided_over_the_cards_of_each_container(sandbox, served):
+    async with cluster_of(sandbox, served) as cluster:
         labels = {f"{PREFIX}gpu-numbers": "0.1.2", f"{PREFIX}gpu-numbers2": "Z.10"}
         node = await cluster.node(labels, i915=8, millicores=4000, foo=40)
         two = {"i915": 2, "millicores": 2000, "foo": 15}
@@ -136,8 +159,8 @@ async def test_amounts_are_divided_over_the_cards_of_each_container(control_plan
         assert "will not fit" in await cluster.refused(await cluster.pod(node, {"i915": 1, "foo": 4}))
 
 
-async def test_labels_and_annotations_bound_the_choice(control_plane, served):
-    async with cluster_of(control_plane, served) as cluster:
+async def test_labels_and_annotations_bound_the_choice(sandbox, served):
+    async with cluster_of(sandbox, served) as cluster:
         policy = "telemetry.aware.scheduling.policy"
         labels = {
             f"{PREFIX}gpu-numbers": "0.1.2.3",
@@ -161,8 +184,8 @@ async def test_labels_and_annotations_bound_the_choice(control_plane, served):
         assert await cluster.bound(await cluster.pod(node, one)) == "card0"
 
 
-async def test_pods_that_lie_are_counted_by_their_limits(control_plane, served):
-    async with cluster_of(control_plane, served) as cluster:
+async def test_pods_that_lie_are_counted_by_their_limits(sandbox, served):
+    async with cluster_of(sandbox, served) as cluster:
         node = await cluster.node({f"{PREFIX}cards": "card0.card1"}, i915=8, foo=16)
         shares = '[{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}]'
         lies = {
@@ -176,11 +199,62 @@ async def test_pods_that_lie_are_counted_by_their_limits(control_plane, served):
         assert "will not fit" in await cluster.refused(await cluster.pod(node, {"i915": 1, "foo": 5}, annotations=lies))
 
 
-async def test_pods_without_a_card_are_left_alone(control_plane, served):
-    async with cluster_of(control_plane, served) as cluster:
+async def test_pods_without_a_card_are_left_alone(sandbox, served):
+    async with cluster_of(sandbox, served) as cluster:
         node = await cluster.node({f"{PREFIX}cards": "card0"}, i915=1, foo=4)
         pods = [await cluster.pod(node, {"foo": 2}) for _ in range(2)]
         assert [await cluster.bound(pod) for pod in pods] == [None, None]
         # They hold nothing of a card.
         await cluster.world.delete(pods[0])
         assert await cluster.bound(await cluster.pod(node, {"i915": 1, "foo": 2})) == "card0"
+
+
+@contextlib.contextmanager
+def agent_of(sandbox, node):
+    """An agent of ours that serves slots, by a short way to its node's folder, for its sockets."""
+    environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    with tempfile.TemporaryDirectory(prefix="gas-") as folder:
+        root = Path(folder) / "n"
+        root.symlink_to(sandbox.paths.nodes / node)
+        options = ["--node-name", node, "--host-root", str(root), "--kubeconfig", str(sandbox.kubeconfig)]
+        command = [sys.executable, "-m", "accelkit", "node-agent", *options, "--gas-slots", "4"]
+        with (Path(folder) / "agent.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
+        try:
+            yield Path(folder) / "agent.log"
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+async def test_our_agent_gives_containers_the_very_cards_that_were_chosen(sandbox, served):
+    async with cluster_of(sandbox, served) as cluster:
+        with agent_of(sandbox, "node-1") as log:
+
+            async def advertised():
+                node = json.loads(await cluster.world.api.get(f"{NODES}/node-1"))
+                return node["status"]["allocatable"].get(f"{PREFIX}i915") == "8"
+
+            try:
+                await until(advertised)
+            except AssertionError as exc:
+                raise AssertionError(log.read_text()[-4000:]) from exc
+            await cluster.label("node-1", {"accelkit-test": "node-1"})
+            await cluster.extender.shows("node-1", lambda view: len(view["cards"]) == 2)
+            ids = DeviceIds(["sim-node-1-0", "sim-node-1-1"])
+            gib = 2**30
+            second = {"annotations": {"gas-allow": "card1"}}
+            asked = [
+                ({"i915": 1, "memory__max": 8 * gib}, second, ["sim-node-1-1"]),
+                ({"i915": 1, "memory__max": 6 * gib}, {}, ["sim-node-1-0"]),
+                ({"i915": 2, "memory__max": 8 * gib}, {}, ["sim-node-1-0", "sim-node-1-1"]),
+            ]
+            for amounts, body, cards in asked:
+                given = await cluster.given(await cluster.pod("node-1", amounts, **body))
+                devices = given["c0"]["device_ids"][f"{PREFIX}i915"]
+                assert ids.count_by_card(devices) == dict.fromkeys(cards, 1)
+                assert given["c0"]["devices"] == [f"/dev/accelkit{card[-1]}" for card in cards]
+            # 4 GiB are left of one card, 6 of the other, and one slot is taken of each twice.
+            assert "will not fit" in await cluster.refused(
+                await cluster.pod("node-1", {"i915": 1, "memory__max": 7 * gib})
+            )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from accelkit.ledger.holding import NodeEntry
-from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest, PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.card_state import CardState
+from accelkit.placement.charges import CardTally
+from accelkit.placement.lacks import find_lacking_amount
 from accelkit.placement.likeness import is_large
 from accelkit.placement.policies import Policy, score_node
 from accelkit.placement.topology.links import CardLinks
@@ -97,5 +98,5 @@ def _fits(state: CardState, container: ContainerRequest) -> bool:
     return (
         state.free_bytes >= container.memory_bytes
         and state.free_compute >= container.compute
-        and not find_lack(state.free_amounts, container.amounts, container.counted_by)
+        and not (container.amounts and find_lacking_amount(state, CardTally(), container))
     )

@@ -1,7 +1,7 @@
 """The cards of a node as its agent publishes them: the annotation `accelkit.io/inventory`.
 
-The annotation is the only source of cards for the ledger. One that cannot be read, or is of a newer version, makes the
-node's cards unknown, which is not the same as having none.
+The annotation is the ledger's source of cards; of nodes without it, another system's labels may be. One that cannot be
+read, or is of a newer version, makes the node's cards unknown, which is not the same as having none.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ from accelkit.node.reconciliation.kubelet_checkpoint import KubeletCheckpoint
 from accelkit.node.reconciliation.look import group_devices_by_pod
 from accelkit.node.reconciliation.observed_config_map import AllocationsWriter
 from accelkit.node.reconciliation.reconciler import Reconciler
+from accelkit.node.slots.plugin import DIALECT, make_slot_plugins
 from accelkit.plugins.catalogue import describe_plugins
 from accelkit.plugins.interface import DIALECTS, PROFILES
 from accelkit.vendors.dialect import Dialect
@@ -66,6 +67,7 @@ class AgentOptions:
         steering: whether the kubelet is told which devices to choose.
         health: what is asked for the health of cards; with less than all, nothing keeps NVIDIA's cards open.
         await_host_files: whether files of the host are copied below the root by another container.
+        gas_slots: how many times each card can be given by GAS's resources; 0 where they are not served.
         cgroup_limits: whether pods are held to their memory by limits of their cgroups.
     """
 
@@ -83,6 +85,7 @@ class AgentOptions:
     mps: MpsFolders = DEFAULT_MPS
     scan_folder: Path | None = None
     former_unit_bytes: int | None = None
+    gas_slots: int = 0
 
 
 async def run(options: AgentOptions) -> None:
@@ -104,6 +107,15 @@ async def run(options: AgentOptions) -> None:
         wake = asyncio.Event()
         pods = NodePods(api, options.node, dialect, on_change=wake.set)
         plugins = _make_plugins(options, dialect, pods, metrics, wake)
+        slot_pods = NodePods(api, options.node, DIALECT, on_change=wake.set)
+        slots = make_slot_plugins(
+            options.root,
+            slot_pods,
+            per_card=options.gas_slots,
+            on_allocate=wake.set,
+            build_counter=metrics.build_allocation_counter,
+        )
+        plugins = [*plugins, *slots]
         node = OwnNode(api, options.node)
         advertising = Advertising(
             node,
@@ -133,6 +145,7 @@ async def run(options: AgentOptions) -> None:
         found_any = asyncio.Event()
         loops = (
             pods.reflector.run(),
+            *([slot_pods.reflector.run()] if slots else []),
             _watch_cards(
                 options,
                 dialect=dialect,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from accelkit.model.assignment import Assignment
+from accelkit.node.node_cards import NodeCards
 
 Key = tuple[str, str]  # pod UID, container name
 
@@ -67,3 +69,17 @@ class AssignedPod:
         """Return the unit that a container which waits for its devices was assigned, where it is not `unit_bytes`."""
         units, written = self.units.get(container, 0), self.written_bytes.get(container, 0)
         return None if not units or written in (0, units * unit_bytes) else written // units
+
+
+class AssignedPods(Protocol):
+    """The pods of this node with devices of a resource, or waiting for some."""
+
+    def list_assigned(self) -> list[AssignedPod]:
+        """Return those with an assignment that can be believed."""
+
+    async def refresh(self) -> None:
+        """Read them now."""
+
+    @property
+    def node_cards(self) -> NodeCards | None:
+        """The node's cards, by which cards that nobody assigned are chosen; None where they are not known."""

@@ -79,6 +79,13 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
     help="What that daemon has as its /dev/shm, a folder on the host. Default: `shm` in the folder of its pipes.",
 )
 @click.option(
+    "--gas-slots",
+    type=click.IntRange(0, 1000),
+    default=0,
+    show_default=True,
+    help="Serve gpu.intel.com/i915 and xe too, each card so many times; 0 where Intel's own plugin does.",
+)
+@click.option(
     "--process-scan",
     type=click.Path(path_type=Path),
     help="Folder in which `accelkit process-scan` tells which processes have cards open; without it nobody looks.",
@@ -111,6 +118,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     await_host_files: bool,  # noqa: FBT001 - click passes options by name
     cgroup_limits: bool,  # noqa: FBT001 - click passes options by name
     mps_shared_memory: str | None,
+    gas_slots: int,
     process_scan: Path | None,
     log_dir: Path | None,
     log_format: str,
@@ -133,6 +141,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         cgroup_limits=cgroup_limits,
         mps=MpsFolders(mps_folder, _check_shared_memory(mps_shared_memory or f"{mps_folder}/shm")),
         scan_folder=process_scan,
+        gas_slots=gas_slots,
         former_unit_bytes=parse_unit(former_unit) if former_unit else None,
     )
     asyncio.run(run(options))

@@ -8,9 +8,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from accelkit.model.amounts import find_lack
 from accelkit.model.request import ContainerRequest
 from accelkit.placement.card_state import CardState
+from accelkit.placement.charges import CardTally
+from accelkit.placement.lacks import find_lacking_amount
 from accelkit.placement.misfit import MisfitReason
 
 
@@ -64,6 +65,6 @@ def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | No
         return CardReason.MEMORY
     if container.compute and state.free_compute < container.compute:
         return CardReason.COMPUTE
-    if find_lack(state.free_amounts, container.amounts, container.counted_by):
+    if container.amounts and find_lacking_amount(state, CardTally(), container):
         return CardReason.AMOUNT
     return None

@@ -22,6 +22,7 @@ from accelkit.vendors.dialect import Dialect, PodRules, ResourceNames
 _MAX_ANNOTATION: Final = 64 * 1024
 # A container names a handful of amounts; each is compared on every card.
 MAX_AMOUNTS: Final = 16
+_PAIR: Final = 2
 
 
 class CardContainer(msgspec.Struct, frozen=True):
@@ -129,8 +130,14 @@ def _restrict(
     allowed, denied = _parse_card_numbers(annotations, rules.allow), _parse_card_numbers(annotations, rules.deny)
     check_length(rules.same_card, annotations.get(rules.same_card, ""))
     together = [name.strip() for name in annotations.get(rules.same_card, "").split(",") if name.strip()]
-    if not (allowed or denied or together):
+    single_numa, linked = (
+        annotations.get(rules.single_numa) == "true",
+        bool(rules.linked and rules.linked in annotations),
+    )
+    if not (allowed or denied or together or single_numa or linked):
         return list(requests)
+    if linked:
+        _check_linked(rules, together, requests)
     if together:
         _check_together(rules, together, requests)
     first = next((request.container for request in requests if request.container in together), "")
@@ -142,9 +149,23 @@ def _restrict(
             same_card_as=first
             if request.container in together and request.container != first
             else request.same_card_as,
+            # What counts its cards itself is not asked for in these words.
+            numa="single" if single_numa and request.counted_by and request.cards > 1 else request.numa,
+            link="any" if linked and request.counted_by else request.link,
         )
         for request in requests
     ]
+
+
+def _check_linked(rules: PodRules, together: Sequence[str], requests: Sequence[ContainerRequest]) -> None:
+    if together:
+        raise RequestError(f"{rules.linked} and {rules.same_card} are both there", next_step="leave one of them out")
+    for request in requests:
+        if request.counted_by and request.cards != _PAIR:
+            raise RequestError(
+                f"{rules.linked}: container {request.container} asks for {request.cards} cards, which are no pair",
+                next_step="ask for two linked cards in each container",
+            )
 
 
 def _check_together(rules: PodRules, together: Sequence[str], requests: Sequence[ContainerRequest]) -> None:

@@ -94,23 +94,39 @@ class CardLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names: `card0.card1`, read where there is no other.
         vendor: of these cards, as profiles name it.
         pci_groups: `0.1_2.3`: cards that are taken out together where a label that takes one out says so.
+        numa: `0-0.1_1-2.3`: the cards of each NUMA node.
+        links: `0.0-1.0_2.0-3.0`: pairs of linked cards with a tile of each; cards by their places among the numbers.
+        link_kind: what such a link is called.
+        tiles: the resource that counts the tiles of cards.
+        tiles_out: what stands before `card0_gt1` in labels that take a tile out.
     """
 
     numbers: str
     names: str
     vendor: str
     pci_groups: str
+    numa: str = ""
+    links: str = ""
+    link_kind: str = ""
+    tiles: str = ""
+    tiles_out: tuple[str, ...] = ()
 
 
 class PodRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pod annotations that bound the choice of cards: lists of card names, and of containers that share one card.
 
     One that is not read is empty.
+
+    Attributes:
+        single_numa: `true` where all cards of a container have to be on one NUMA node.
+        linked: there where the cards of a container have to be linked, two and two.
     """
 
     allow: str
     deny: str
     same_card: str
+    single_numa: str = ""
+    linked: str = ""
 
 
 class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -218,7 +234,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def annotation_keys(self) -> frozenset[str]:
         """The annotations of pods that it reads."""
         rules = self.pod_rules
-        bounds = (rules.allow, rules.deny, rules.same_card) if rules else ()
+        bounds = tuple(filter(None, msgspec.structs.astuple(rules))) if rules else ()
         groups = (self.groups.annotation,) if self.groups else ()
         return frozenset((*(self.annotations.keys if self.annotations else ()), *bounds, *groups))
 

@@ -64,10 +64,10 @@ class _GoFlags(click.Command):
     default="",
     help="Take the card of which least of this resource is used; its name without gpu.intel.com/.",
 )
-@click.option("--burst", type=int, default=10, help="Read and left aside: there is no such limit here.")
-@click.option("--qps", type=int, default=5, help="The same.")
+@click.option("--burst", type=int, expose_value=False, help="Read and left aside: there is no such limit here.")
+@click.option("--qps", type=int, expose_value=False, help="The same.")
 @click.option("--v", "verbosity", type=int, default=0, help="From 4 on, what is decided is logged in detail.")
-@click.option("--logtostderr", **_BOOLEAN, help="Read and left aside: the log is on stdout.")
+@click.option("--logtostderr", **_BOOLEAN, expose_value=False, help="Read and left aside: the log is on stdout.")
 def gas_extender(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     port: int,
@@ -79,10 +79,7 @@ def gas_extender(  # noqa: PLR0917 - click passes options by name
     allow: bool,  # noqa: FBT001 - the same
     deny: bool,  # noqa: FBT001 - the same
     balanced_resource: str,
-    burst: int,  # noqa: ARG001 - the same
-    qps: int,  # noqa: ARG001 - the same
     verbosity: int,
-    logtostderr: bool,  # noqa: ARG001, FBT001 - the same
 ) -> None:
     """Serve kube-scheduler as Intel's GPU Aware Scheduling did, at /scheduler/filter and /scheduler/bind.
 

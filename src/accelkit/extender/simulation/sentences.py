@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from accelkit.model.amounts import find_lack
 from accelkit.model.card import Card, Health
 from accelkit.model.request import ContainerRequest
 from accelkit.model.units import format_bytes
 from accelkit.placement.card_reasons import CardReason
 from accelkit.placement.card_state import CardState
 from accelkit.placement.changes.change import Change, ChangeKind
+from accelkit.placement.charges import CardTally
+from accelkit.placement.lacks import find_lacking_amount
 from accelkit.texts import shorten
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("GB", 10**9), ("MB", 10**6), ("KiB", 2**10), ("B", 1))
@@ -54,9 +55,9 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
             free_percent = max(0, state.free_compute) / 10
             sentence = f"{free_percent:g} % of its compute free, {container.compute / 10:g} % asked for"
         case CardReason.AMOUNT:
-            lack = find_lack(state.free_amounts, container.amounts, container.counted_by)
+            lack = find_lacking_amount(state, CardTally(), container)
             free_amount = dict(state.free_amounts).get(lack)
-            left = "none" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
+            left = "nothing of" if free_amount is None else f"{max(0, free_amount)} of {dict(card.amounts)[lack]}"
             sentence = f"{left} {shorten(lack)} free, {dict(container.amounts)[lack]} asked for"
         case _:
             sentence = _describe_bar(reason, state, container)

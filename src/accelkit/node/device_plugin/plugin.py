@@ -17,7 +17,7 @@ import grpc
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
-from accelkit.node.assigned_pod import AssignedPod, Key
+from accelkit.node.assigned_pod import AssignedPod, AssignedPods, Key
 from accelkit.node.device_plugin.allocation_log import AllocationLog
 from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
@@ -28,7 +28,6 @@ from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
 from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders
 from accelkit.node.kubelet import PLUGIN_FOLDER, list_held_devices, list_pod_resources, register
-from accelkit.node.pods import NodePods
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         *,
         resource: str,
         whole: bool,
-        pods: NodePods,
+        pods: AssignedPods,
         allocations: PreferredAllocation,
         other: tuple[str, PreferredAllocation],
         steering: bool = True,
@@ -210,11 +209,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                     worth = compute_device_bytes(observed.holdings, cards)
                     check_capacity(ids, own, worth, unit_bytes=self._allocations.unit_bytes)
                 key = self._allocations.record(self._pods.list_assigned(), observed.held, ids)
-                response = build_container_response(
-                    ids, self._cards, self._root, unit_bytes=self._unit_bytes, mps=self._mps
-                )
-                response.envs.update(self._fill_dialect_environment(ids, key))
-                answer.container_responses.append(response)
+                answer.container_responses.append(self._respond(ids, key))
                 self._note("allocated", key, ids, started)
         except DevicePluginError as exc:
             self._count("refused")
@@ -231,6 +226,12 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
     ) -> api.PreStartContainerResponse:
         """Never called: the options do not ask for it."""
         return api.PreStartContainerResponse()
+
+    def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:
+        unit_bytes, mps = self._unit_bytes, self._mps
+        response = build_container_response(ids, self._cards, self._root, unit_bytes=unit_bytes, mps=mps)
+        response.envs.update(self._fill_dialect_environment(ids, key))
+        return response
 
     def _prefer(self, wanted: api.ContainerPreferredAllocationRequest, observed: _Observed) -> list[str]:
         return self._allocations.prefer(

@@ -19,6 +19,7 @@ from accelkit.vendors.dialect import CardLabels, Dialect
 _CONTINUES: Final = "Z"
 # As the value of a label that takes a card out: those of its PCI group too.
 _WHOLE_GROUP: Final = "PCI_GROUP"
+_TILE: Final = "gt"
 
 
 def join_label(labels: Mapping[str, str], key: str) -> str:
@@ -60,6 +61,47 @@ def list_disabled_cards(labels: Mapping[str, str], dialects: Sequence[Dialect]) 
                     if value == _WHOLE_GROUP and groups:
                         found |= _find_group(labels, groups, name)
     return frozenset(found)
+
+
+def read_numa_nodes(labels: Mapping[str, str], key: str) -> tuple[tuple[int, int], ...]:
+    """Return number and NUMA node of each card that a label names so; what is not written as it must be is left out."""
+    found = list[tuple[int, int]]()
+    for part in join_label(labels, key).split("_"):
+        node, _, cards = part.partition("-")
+        numbers = [parse_number(card) for card in cards.split(".")]
+        if (numa := parse_number(node)) is not None:
+            found += [(number, numa) for number in numbers if number is not None]
+    return tuple(found)
+
+
+def read_links(labels: Mapping[str, str], key: str, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the numbers of each two cards that a label calls linked, which it names by their places.
+
+    Args:
+        labels: those of a node.
+        key: of this label.
+        numbers: of the node's cards.
+    """
+    ordered, found = sorted(numbers), dict[tuple[int, int], None]()
+    for part in join_label(labels, key).split("_"):
+        one, _, other = part.partition("-")
+        places = [parse_number(end.partition(".")[0]) for end in (one, other)]
+        ends = [ordered[place] for place in places if place is not None and place < len(ordered)]
+        if len(set(ends)) == len(places):
+            found[ends[0], ends[1]] = None
+    return tuple(found)
+
+
+def read_tiles_out(labels: Mapping[str, str], prefixes: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Return number and tile of each card of which labels of a node take a tile out."""
+    found = set[tuple[int, int]]()
+    for key in labels:
+        for prefix in prefixes:
+            card, _, tile = key.partition(prefix)[2].partition("_")
+            number, numbered = parse_card_name(card), parse_number(tile.removeprefix(_TILE))
+            if number is not None and numbered is not None and tile.startswith(_TILE):
+                found.add((number, numbered))
+    return tuple(sorted(found))
 
 
 def find_preferred_card(labels: Mapping[str, str], dialect: Dialect) -> str:

@@ -12,13 +12,18 @@ import msgspec
 
 from accelkit.errors import InventoryError, QuantityError
 from accelkit.model.amounts import Amounts, build_amounts
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
+from accelkit.model.card import Card, Link
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
 from accelkit.model.pod import Node
 from accelkit.model.units import MAX_AMOUNT, parse_quantity
 from accelkit.vendors.dialect import Dialect
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION
-from accelkit.vendors.labelled_nodes.labels import find_preferred_card, read_card_numbers
+from accelkit.vendors.labelled_nodes.labels import (
+    find_preferred_card,
+    read_card_numbers,
+    read_links,
+    read_numa_nodes,
+    read_tiles_out,
+)
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -31,6 +36,11 @@ class NodeOffer(msgspec.Struct, frozen=True):
         numbers: theirs, by its labels; none where these say nothing.
         amounts: of all its cards together.
         memory_bytes: the same of memory; None where nothing says it.
+        numa: number and NUMA node of cards.
+        links: the numbers of each two cards that are linked.
+        link_kind: what these links are called.
+        tiles: the resource of which cards lack what is out.
+        tiles_out: number of a card and of its tile that takes nobody.
         preferred: name of the card that is taken first, as `card3`; empty for none.
         problem: why the labels cannot be read, as a sentence; empty where they can.
     """
@@ -39,6 +49,11 @@ class NodeOffer(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...] = ()
     amounts: Amounts = ()
     memory_bytes: int | None = None
+    numa: tuple[tuple[int, int], ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    link_kind: str = ""
+    tiles: str = ""
+    tiles_out: tuple[tuple[int, int], ...] = ()
     preferred: str = ""
     problem: str = ""
 
@@ -52,21 +67,32 @@ def read_offer(node: Node, dialects: Sequence[Dialect]) -> NodeOffer:
     if dialect is None or dialect.card_labels is None:
         return NOTHING
     names = dialect.resources
-    # A kubelet takes cards that are ill from what can be allocated. Where our agent serves, they are known one by one.
-    ours = (node.find_annotation(ADVERTISED_ANNOTATION) or "").split(",")
+    # A kubelet takes devices of cards that are ill from what can be allocated. Our agent tells which these are.
+    counted = names.counts if node.find_annotation(INVENTORY_ANNOTATION) else ()
     allocatable, capacity = node.status.allocatable or {}, node.status.capacity or {}
     found = {key: text for key, text in allocatable.items() if key.startswith(names.amounts)}
-    found |= {key: capacity[key] for key in found.keys() & set(ours) & capacity.keys()}
+    found |= {key: capacity[key] for key in found.keys() & set(counted) & capacity.keys()}
     amounts = {key: _read(text) for key, text in found.items() if names.is_amount(key)}
     memory = _read(found[names.bytes]) if names.bytes in found else None
-    labels = node.metadata.labels or _NO_LABELS
-    preferred = find_preferred_card(labels, dialect)
+    labels, keys = node.metadata.labels or _NO_LABELS, dialect.card_labels
     numbers, problem = tuple[int, ...](), ""
     try:
-        numbers = read_card_numbers(labels, dialect.card_labels)
+        numbers = read_card_numbers(labels, keys)
     except InventoryError as exc:
         problem = str(exc)
-    return NodeOffer(dialect.card_labels.vendor, numbers, build_amounts(amounts), memory, preferred, problem)
+    return NodeOffer(
+        keys.vendor,
+        numbers,
+        build_amounts(amounts),
+        memory,
+        numa=read_numa_nodes(labels, keys.numa),
+        links=read_links(labels, keys.links, numbers),
+        link_kind=keys.link_kind,
+        tiles=keys.tiles,
+        tiles_out=read_tiles_out(labels, keys.tiles_out),
+        preferred=find_preferred_card(labels, dialect),
+        problem=problem,
+    )
 
 
 def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
@@ -87,17 +113,37 @@ def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
 
 
 def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
-    """Return an inventory whose cards have their part of the node's amounts, and of which one may be preferred."""
+    """Return an inventory whose cards have their part of the node's amounts, and what else the node says of them.
+
+    What our agent knows of NUMA nodes and links stays.
+    """
     count = len(offer.numbers) or len(inventory.cards)
-    if not (offer.amounts or offer.preferred) or not count:
+    if not count or not (offer.amounts or offer.preferred or offer.numa or offer.links):
         return inventory
-    parts = ((name, amount // count) for name, amount in offer.amounts)
-    each = tuple((name, part) for name, part in parts if part > 0)
+    part = {name: amount // count for name, amount in offer.amounts}
+    ids = {card.number: card.id for card in inventory.cards if card.number is not None}
+    numa, links = dict(offer.numa), list[tuple[int, Link]]()
+    for one, other in offer.links:
+        links += [(end, Link(ids[to], offer.link_kind)) for end, to in ((one, other), (other, one)) if to in ids]
     cards = tuple(
-        msgspec.structs.replace(card, amounts=each, preferred=f"card{card.number}" == offer.preferred)
+        msgspec.structs.replace(
+            card,
+            amounts=_find_amounts(part, card, offer),
+            preferred=f"card{card.number}" == offer.preferred,
+            numa=card.numa if card.numa is not None or card.number is None else numa.get(card.number),
+            links=card.links or tuple(link for number, link in links if number == card.number),
+        )
         for card in inventory.cards
     )
     return msgspec.structs.replace(inventory, cards=cards)
+
+
+def _find_amounts(part: Mapping[str, int], card: Card, offer: NodeOffer) -> Amounts:
+    """Return a card's part; of what is less than one for each card it has nothing, not even none."""
+    has = {name: amount for name, amount in part.items() if amount > 0}
+    if offer.tiles in has:
+        has[offer.tiles] -= sum(number == card.number and tile < has[offer.tiles] for number, tile in offer.tiles_out)
+    return build_amounts(has)
 
 
 def _read(text: str) -> int:

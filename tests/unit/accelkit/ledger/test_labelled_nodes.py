@@ -159,3 +159,15 @@ def test_a_placed_pod_says_which_amounts_it_has():
     placed = world.ledger.reserve(pod.ref, "n", world.feed.read_pending(pod).request, Policy.BINPACK)
     assert isinstance(placed, Assignment)
     assert dict(placed.containers["c"][0].amounts) == {I915: 1, "gpu.intel.com/foo": 2}
+
+
+def test_a_card_that_a_pod_holds_whole_takes_nobody_who_asks_for_no_amount_either():
+    world = World()
+    world.node(inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
+    limits = {"name": "c", "resources": {"limits": {"accelkit.io/cards": "1"}}}
+    metadata = {"name": "w", "namespace": "d", "uid": "w"}
+    whole = msgspec.convert({"metadata": metadata, "spec": {"containers": [limits]}}, Pod)
+    world.ledger.reserve(whole.ref, "n", world.feed.read_pending(whole).request, Policy.BINPACK)
+    assert world.place("a", i915=1) == Misfit(MisfitReason.AMOUNT, 1, I915)
+    world.ledger.release("w")
+    assert world.place("a", i915=1) == ["uuid"]

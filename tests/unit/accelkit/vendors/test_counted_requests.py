@@ -164,3 +164,18 @@ def test_absurd_amounts_and_too_many_of_them_are_refused():
 
 def test_what_only_watches_cards_is_no_amount():
     assert read(container({CARD: 1, "gpu.intel.com/i915_monitoring": 1, "cpu": 1}))[0].cards == 1
+
+
+def test_cards_of_one_numa_node_are_sought_where_the_annotation_says_true():
+    containers = container({CARD: 2}, "a"), container({CARD: 1}, "b"), container({"accelkit.io/cards": 2}, "c")
+    assert [each.numa for each in read(*containers, **{"gas-allocate-single-numa": "true"})] == ["single", "", ""]
+    assert [each.numa for each in read(*containers, **{"gas-allocate-single-numa": "yes"})] == ["", "", ""]
+
+
+def test_linked_cards_are_pairs_in_each_container():
+    containers = container({CARD: 2}, "a"), container({"accelkit.io/cards": 3}, "b")
+    assert [each.link for each in read(*containers, **{"gas-allocate-xelink": ""})] == ["any", ""]
+    said = refusal(container({CARD: 4}), **{"gas-allocate-xelink": "true"})
+    assert "gas-allocate-xelink: container c asks for 4 cards, which are no pair; ask for two linked cards" in said
+    both = {"gas-allocate-xelink": "true", "gas-same-gpu": "a,b"}
+    assert "are both there" in refusal(container({CARD: 1}, "a"), container({CARD: 1}, "b"), **both)

@@ -4,7 +4,15 @@ import pytest
 
 from accelkit.errors import InventoryError
 from accelkit.vendors.dialects import load_dialects
-from accelkit.vendors.labelled_nodes.labels import join_label, list_disabled_cards, read_card_numbers
+from accelkit.vendors.labelled_nodes.labels import (
+    find_preferred_card,
+    join_label,
+    list_disabled_cards,
+    read_card_numbers,
+    read_links,
+    read_numa_nodes,
+    read_tiles_out,
+)
 
 DIALECTS = load_dialects(["native", "gas"])
 KEYS = DIALECTS[1].card_labels
@@ -56,3 +64,32 @@ def test_a_label_takes_out_a_card_or_its_pci_group():
         assert list_disabled_cards(labels, DIALECTS) == group
     assert list_disabled_cards(groups, DIALECTS) == frozenset()
     assert list_disabled_cards({f"{POLICY}/gas-disable-card1": "PCI_GROUP"}, load_dialects(["native"])) == frozenset()
+
+
+def test_numa_nodes_of_cards_are_read_where_they_are_written_as_they_must_be():
+    labels = {"k": "0-0.1_1-2.3", "k2": "Z_x-4_2-y.5_7"}
+    assert read_numa_nodes(labels, "k") == ((0, 0), (1, 0), (2, 1), (3, 1), (5, 2))
+    assert read_numa_nodes({}, "k") == ()
+
+
+def test_links_name_cards_by_their_places_in_the_order_of_their_numbers():
+    labels = {"k": "0.0-1.0_0.1-1.1_2.0-3.0_3.0-3.1_x-1.0_1"}
+    assert read_links(labels, "k", (10, 4, 2)) == ((2, 4),)
+    assert read_links(labels, "k", (0, 1, 2, 3)) == ((0, 1), (2, 3))
+    assert read_links({}, "k", (0, 1)) == ()
+
+
+def test_tiles_are_taken_out_by_either_label():
+    labels = {
+        f"{POLICY}/gas-tile-disable-card0_gt1": "true",
+        f"{POLICY}/gas-tile-deschedule-card10_gt0": "true",
+        f"{POLICY}/gas-tile-preferred-card1": "gt0",
+        f"{POLICY}/gas-tile-disable-card1": "",
+        f"{POLICY}/gas-tile-disable-card1_2": "",
+    }
+    assert read_tiles_out(labels, KEYS.tiles_out) == ((0, 1), (10, 0))
+
+
+def test_the_preferred_card_is_a_labels_value():
+    assert find_preferred_card({f"{POLICY}/gas-prefer-gpu": "card2", "x": "card1"}, DIALECTS[1]) == "card2"
+    assert find_preferred_card({f"{POLICY}/gas-prefer-gpu": "card2"}, DIALECTS[0]) == ""

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from accelkit.errors import InventoryError
-from accelkit.model.card import Card
-from accelkit.model.inventory import Inventory
+from accelkit.model.card import Card, Link
+from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory
 from accelkit.model.pod import Node
 from accelkit.vendors.dialects import load_dialects
 from accelkit.vendors.labelled_nodes.offer import NOTHING, add_offer, build_inventory, read_offer
@@ -15,9 +15,9 @@ I915, FOO = "gpu.intel.com/i915", "gpu.intel.com/foo"
 LABELS = {"gpu.intel.com/gpu-numbers": "0.2.3"}
 
 
-def offer(labels=None, advertised="", capacity=None, dialects=DIALECTS, **allocatable):
+def offer(labels=None, inventory="", capacity=None, dialects=DIALECTS, **allocatable):
     resources = {f"gpu.intel.com/{name.replace('__', '.')}": amount for name, amount in allocatable.items()}
-    metadata = {"name": "n", "labels": labels or {}, "annotations": {"accelkit.io/advertised": advertised}}
+    metadata = {"name": "n", "labels": labels or {}, "annotations": {INVENTORY_ANNOTATION: inventory}}
     status = {"allocatable": {"cpu": "4", **resources}, "capacity": capacity or {}}
     return read_offer(msgspec.convert({"metadata": metadata, "status": status}, Node), dialects)
 
@@ -56,11 +56,40 @@ def test_cards_of_an_inventory_get_their_part_by_the_labels_or_their_own_count()
     assert add_offer(inventory, NOTHING) == inventory
 
 
-def test_what_our_agent_serves_is_not_less_for_a_card_that_is_ill():
+def test_how_often_cards_of_our_agent_can_be_given_is_not_less_for_one_that_is_ill():
     inventory = Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 32)))
-    seen = offer(advertised=f"x,{I915}", capacity={I915: "2", FOO: "8"}, i915="1", foo="4")
-    assert add_offer(inventory, seen).cards[0].amounts == ((FOO, 2), (I915, 1))
+    for told, parts in (("{}", ((FOO, 2), (I915, 1))), ("", ((FOO, 2),))):
+        seen = offer(inventory=told, capacity={I915: "2", FOO: "8"}, i915="1", foo="4")
+        assert add_offer(inventory, seen).cards[0].amounts == parts
 
 
 def test_where_nobody_speaks_the_dialect_a_node_says_nothing():
     assert offer(LABELS, i915="6", dialects=load_dialects(["native", "aliyun"])) is NOTHING
+
+
+def test_tiles_numa_nodes_links_and_preference_of_single_cards():
+    labels = {
+        **LABELS,
+        "gpu.intel.com/numa-gpu-map": "0-0.2_1-3",
+        "gpu.intel.com/xe-links": "1.0-2.0",
+        "p/gas-tile-disable-card2_gt1": "",
+        "p/gas-tile-deschedule-card2_gt7": "",
+        "p/gas-prefer-gpu": "card3",
+    }
+    cards = build_inventory(offer(labels, i915="3", tiles="6"), 1).cards
+    assert [dict(card.amounts)["gpu.intel.com/tiles"] for card in cards] == [2, 1, 2]
+    assert [card.numa for card in cards] == [0, 0, 1]
+    assert [card.preferred for card in cards] == [False, False, True]
+    assert [[(link.to, link.kind) for link in card.links] for card in cards] == [
+        [],
+        [("card3", "xe-link")],
+        [("card2", "xe-link")],
+    ]
+
+
+def test_what_our_agent_knows_of_a_card_stays():
+    linked = Card("a", "v", "m", 16, numa=7, links=(Link("b", "NVLink"),), minor=2)
+    labels = {**LABELS, "gpu.intel.com/numa-gpu-map": "0-2", "gpu.intel.com/xe-links": "1.0-2.0"}
+    found = add_offer(Inventory(1, (linked, Card("b", "v", "m", 16, minor=3))), offer(labels, i915="3"))
+    assert (found.cards[0].numa, found.cards[0].links) == (7, linked.links)
+    assert found.cards[1].links == (Link("a", "xe-link"),)

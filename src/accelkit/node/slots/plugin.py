@@ -1,0 +1,129 @@
+"""Serves slots of cards to the kubelet.
+
+The kubelet is told of as many devices of each card as it can be given times. Which it chooses is steered and checked as
+for units of memory; a container with slots is given the device nodes of its cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accelkit.errors import DevicePluginError
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node.assigned_pod import Key
+from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
+from accelkit.node.device_plugin.plugin import DevicePlugin
+from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
+from accelkit.node.discovery import FoundCard
+from accelkit.node.kubelet import list_held_devices, list_pod_resources
+from accelkit.node.node_cards import NodeCards
+from accelkit.node.pods import NodePods
+from accelkit.node.slots.pods import SlotPods
+from accelkit.vendors.dialects import load_own_dialect
+
+# Of Intel's two drivers xe is the younger; simulated cards have none.
+_YOUNGER: Final = "xe"
+_SIMULATED: Final = "simulated"
+DIALECT: Final = load_own_dialect("gas")
+
+
+class SlotPlugin(DevicePlugin):
+    """Serves the slots of one resource.
+
+    Args:
+        root: the host's root folder.
+        resource: the extended resource.
+        per_card: how many times each card can be given.
+        vendors: whose cards these are.
+        pods: this node's pods that were assigned slots of the resource.
+        on_allocate: called after each allocation.
+        count: told the result of each allocation.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        resource: str,
+        per_card: int,
+        vendors: Collection[str],
+        pods: SlotPods,
+        on_allocate: Callable[[], None] = lambda: None,
+        count: Callable[[str], None] = lambda _result: None,
+    ) -> None:
+        super().__init__(
+            root,
+            resource=resource,
+            whole=False,
+            pods=pods,
+            allocations=PreferredAllocation(whole=False),
+            other=("", PreferredAllocation(whole=True)),
+            on_allocate=on_allocate,
+            count=count,
+        )
+        self._per_card = per_card
+        self._vendors = vendors
+        self._slot_pods = pods
+        self._granted: Sequence[FoundCard] = ()
+        self.endpoint = f"accelkit-{resource.rpartition('/')[2]}.sock"
+
+    async def show(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - slots are worth no memory
+        """Tell the kubelet of the slots of those cards that are this resource's.
+
+        Raises:
+            DevicePluginError: there are more devices than the kubelet takes.
+        """
+        younger = self._resource.endswith(f"/{_YOUNGER}")
+        own = [each for each in cards if each.card.vendor in self._vendors and (each.driver == _YOUNGER) is younger]
+        self._granted = own
+        # Assignments are believed by the cards of the node, whose memory is what it is.
+        self._slot_pods.learn_cards(NodeCards({each.card.id: each.card for each in cards}, 1))
+        await super().show([self._count_slots(each) for each in own], 1, await self._list_in_use())
+
+    def _respond(self, ids: Sequence[str], key: Key | None) -> api.ContainerAllocateResponse:  # noqa: ARG002 - a plugin's
+        answer = build_container_response(ids, self._granted, self._root, unit_bytes=None)
+        # What a container may take of its cards is what it was assigned, and not all that they have.
+        answer.envs.pop(MEMORY_VARIABLE, None)
+        return answer
+
+    def _count_slots(self, found: FoundCard) -> FoundCard:
+        card = msgspec.structs.replace(found.card, memory_bytes=self._per_card, reserved_bytes=0, enforcement="")
+        return replace(found, card=card)
+
+    async def _list_in_use(self) -> frozenset[str]:
+        try:
+            held = list_held_devices(await list_pod_resources(self._root), self._resource)
+        except DevicePluginError:
+            # What is in use is not taken back by a kubelet that does not answer.
+            devices = self._devices.devices
+            return frozenset(each.ID for each in devices)
+        return frozenset(device_id for ids in held.values() for device_id in ids)
+
+
+def make_slot_plugins(
+    root: Path,
+    pods: NodePods,
+    *,
+    per_card: int,
+    on_allocate: Callable[[], None],
+    build_counter: Callable[[str], Callable[[str], None]],
+) -> list[SlotPlugin]:
+    """Return what serves each of the resources by which GAS counts cards; nothing where no card has slots."""
+    labels = DIALECT.card_labels
+    return [
+        SlotPlugin(
+            root,
+            resource=resource,
+            per_card=per_card,
+            vendors={labels.vendor if labels else "", _SIMULATED},
+            pods=SlotPods(pods, resource),
+            on_allocate=on_allocate,
+            count=build_counter(resource),
+        )
+        for resource in (DIALECT.resources.counts if per_card else ())
+    ]

@@ -1,0 +1,51 @@
+"""Pods of this node that wait for slots, as the device plugin sees pods that wait for units of memory.
+
+A slot is one of the times that a card can be given. A container has one of each of its cards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accelkit.model.assignment import Assignment, Share
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.node_cards import NodeCards
+from accelkit.node.pods import NodePods
+
+
+class SlotPods:
+    """The pods that were assigned slots of one resource.
+
+    Args:
+        pods: this node's pods, read in the dialect of the resource.
+        resource: the extended resource that counts slots.
+    """
+
+    def __init__(self, pods: NodePods, resource: str) -> None:
+        self._pods = pods
+        self._resource = resource
+
+    def list_assigned(self) -> list[AssignedPod]:
+        """Return the pods with their slots in the place of memory."""
+        return [found for pod in self._pods.list_assigned() if (found := self._read(pod)).assignment.containers]
+
+    def learn_cards(self, cards: NodeCards) -> None:
+        """Take over the node's cards, by which assignments are believed."""
+        self._pods.learn_cards(cards)
+
+    async def refresh(self) -> None:
+        """Read the pods now."""
+        await self._pods.refresh()
+
+    @property
+    def node_cards(self) -> NodeCards | None:
+        """Nothing: which cards are near each other decided the extender."""
+        return None
+
+    def _read(self, pod: AssignedPod) -> AssignedPod:
+        slots = {
+            name: tuple(Share(share.card, 1) for share in shares if dict(share.amounts).get(self._resource))
+            for name, shares in pod.assignment.containers.items()
+        }
+        assignment = Assignment({name: shares for name, shares in slots.items() if shares})
+        return replace(pod, assignment=assignment, units={}, unit_bytes=1, written_bytes={})

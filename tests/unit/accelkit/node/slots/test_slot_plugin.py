@@ -1,0 +1,170 @@
+"""Slots of cards, from what pods were assigned to what their kubelet is answered."""
+
+from __future__ import annotations
+
+import pytest
+from device_names import unit
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.assignment import Assignment, Share
+from accelkit.model.card import Card, Health
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.device_plugin import plugin as plugin_module
+from accelkit.node.discovery import FoundCard
+from accelkit.node.slots import plugin as module
+from accelkit.node.slots.plugin import make_slot_plugins
+from accelkit.vendors.profiles import load_profiles
+
+I915, XE = "gpu.intel.com/i915", "gpu.intel.com/xe"
+
+
+def card(name, number, vendor="intel", driver="i915", **of_card):
+    profile = load_profiles()["intel" if vendor == "intel" else "simulated"]
+    found = Card(name, vendor, "m", 16 * 2**30, minor=number, **of_card)
+    return FoundCard(found, number, number, profile, render=128 + number, driver=driver)
+
+
+def pod(name, resource=I915, *, created="", admitted=False, **cards):
+    containers = {
+        each: tuple(Share(held, 2**30, amounts=((resource, 1),)) for held in names) for each, names in cards.items()
+    }
+    return AssignedPod(
+        f"uid-{name}", "d", name, (created, name), tuple(containers), Assignment(containers), admitted=admitted
+    )
+
+
+class Pods:
+    def __init__(self):
+        self.listed, self.learned, self.refreshed = [], None, 0
+
+    def list_assigned(self):
+        return self.listed
+
+    def learn_cards(self, cards):
+        self.learned = cards
+
+    async def refresh(self):
+        self.refreshed += 1
+
+
+class RefusedError(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, _code, details):
+        raise RefusedError(details)
+
+
+class Kubelet:
+    """Both plugins, and what containers hold: {pod: device IDs}."""
+
+    def __init__(self, tmp_path, monkeypatch):
+        self.pods, self.held, self.counted = Pods(), {}, []
+        self.reachable = True
+        self.i915, self.xe = make_slot_plugins(
+            tmp_path,
+            self.pods,
+            per_card=3,
+            on_allocate=lambda: None,
+            build_counter=lambda resource: lambda result: self.counted.append((resource, result)),
+        )
+        for each in (module, plugin_module):
+            monkeypatch.setattr(each, "list_pod_resources", self._answer)
+
+    async def _answer(self, _root):
+        if not self.reachable:
+            raise DevicePluginError("no answer")
+        answer = resources.ListPodResourcesResponse()
+        for name, device_ids in self.held.items():
+            container = answer.pod_resources.add(name=name, namespace="d").containers.add(name="c")
+            container.devices.add(resource_name=I915, device_ids=device_ids)
+        return answer
+
+    async def devices(self, plugin):
+        answer = await anext(plugin.ListAndWatch(api.Empty(), Context()))
+        return {each.ID: each.health for each in answer.devices}
+
+    async def prefer(self, size):
+        wanted = api.ContainerPreferredAllocationRequest(
+            available_deviceIDs=sorted(await self.devices(self.i915)), allocation_size=size
+        )
+        request = api.PreferredAllocationRequest(container_requests=[wanted])
+        return list((await self.i915.GetPreferredAllocation(request, Context())).container_responses[0].deviceIDs)
+
+    async def allocate(self, *device_ids):
+        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=device_ids)])
+        return (await self.i915.Allocate(request, Context())).container_responses[0]
+
+
+@pytest.fixture
+async def kubelet(tmp_path, monkeypatch):
+    kubelet = Kubelet(tmp_path, monkeypatch)
+    for plugin in (kubelet.i915, kubelet.xe):
+        await plugin.show([card("a", 0), card("b", 1), card("n", 2, "nvidia"), card("x", 3, driver="xe")], 2**30)
+    return kubelet
+
+
+def test_nothing_is_served_where_nobody_asks_for_it(tmp_path):
+    told = {"on_allocate": lambda: None, "build_counter": lambda _: lambda _: None}
+    assert make_slot_plugins(tmp_path, Pods(), per_card=0, **told) == []
+
+
+async def test_each_card_has_its_slots_with_the_resource_of_its_driver(kubelet):
+    assert sorted(await kubelet.devices(kubelet.i915)) == sorted(unit(name, n) for name in "ab" for n in range(3))
+    assert sorted(await kubelet.devices(kubelet.xe)) == [unit("x", n) for n in range(3)]
+    assert (kubelet.i915.endpoint, kubelet.xe.endpoint) == ("accelkit-i915.sock", "accelkit-xe.sock")
+    # Assignments are believed by the whole node.
+    assert [each.memory_bytes for each in kubelet.pods.learned.cards.values()] == [16 * 2**30] * 4
+
+
+async def test_the_kubelet_is_offered_slots_of_the_assigned_cards(kubelet):
+    kubelet.pods.listed = [
+        pod("late", created="2", c=["a"]),
+        pod("early", created="1", c=["b"]),
+        pod("two", c=["a", "b"]),
+    ]
+    assert await kubelet.prefer(1) == [unit("b", 0)]
+    assert sorted(await kubelet.prefer(2)) == sorted([unit("a", 0), unit("b", 0)])
+    kubelet.held = {"early": [unit("b", 0)]}
+    assert await kubelet.prefer(1) == [unit("a", 0)]
+
+
+async def test_pods_of_the_other_resource_are_others(kubelet):
+    kubelet.pods.listed = [pod("p", XE, c=["b"])]
+    assert await kubelet.prefer(1) == [unit("a", 0)]
+    assert kubelet.pods.refreshed == 1
+
+
+async def test_a_container_gets_the_device_nodes_of_its_cards_and_nothing_of_memory(kubelet):
+    kubelet.pods.listed = [pod("p", c=["a", "b"])]
+    answer = await kubelet.allocate(unit("a", 0), unit("b", 2))
+    assert [each.host_path for each in answer.devices] == [
+        "/dev/dri/card0",
+        "/dev/dri/renderD128",
+        "/dev/dri/card1",
+        "/dev/dri/renderD129",
+    ]
+    assert dict(answer.envs) == {"ZE_AFFINITY_MASK": "0,1"}
+    assert kubelet.counted == [(I915, "granted")]
+
+
+async def test_slots_of_several_cards_for_a_container_of_one_are_refused(kubelet):
+    kubelet.pods.listed = [pod("p", c=["a"])]
+    with pytest.raises(RefusedError, match="devices of several cards"):
+        await kubelet.allocate(unit("a", 0), unit("b", 0))
+    assert kubelet.counted == [(I915, "refused")]
+
+
+async def test_slots_of_an_ill_card_are_taken_back_but_for_those_in_use(kubelet):
+    kubelet.held = {"p": [unit("a", 1)]}
+    ill = card("a", 0, health=Health.UNHEALTHY)
+    await kubelet.i915.show([ill], 2**30)
+    shown = await kubelet.devices(kubelet.i915)
+    assert shown == {unit("a", 0): "Unhealthy", unit("a", 1): "Healthy", unit("a", 2): "Unhealthy"}
+    # A kubelet that does not answer has taken nothing back.
+    kubelet.reachable = False
+    await kubelet.i915.show([ill], 2**30)
+    assert set((await kubelet.devices(kubelet.i915)).values()) == {"Healthy"}
