@@ -39,7 +39,7 @@ class PackedNames:
         try:
             return list(map(self._rows.__getitem__, names))
         except KeyError:
-            return [self._rows.get(name, -1) for name in names]
+            return list(map(self._ledger.find_row, names))
 
     def _refresh(self) -> None:
         table = self._ledger.table
