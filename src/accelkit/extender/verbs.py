@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 # So many of those that fit are left for kube-scheduler's own scores.
-MOST_NODES: Final = 32
+MOST_NODES: Final = 16
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
 
