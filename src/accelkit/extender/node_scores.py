@@ -11,6 +11,7 @@ from accelkit.extender.wire import HostPriority
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.link_scores import LinkScores
+from accelkit.ledger.packed_names import PackedNames
 from accelkit.ledger.priorities import FragmentationCosts, Rows
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType
@@ -31,6 +32,7 @@ class NodeScores:
 
     def __init__(self, ledger: Ledger, mix: TaskMix) -> None:
         self._ledger = ledger
+        self._names = PackedNames(ledger)
         self._costs = FragmentationCosts(ledger.table, mix)
         self._kept: OrderedDict[object, _KeptScores] = OrderedDict()
 
@@ -47,7 +49,7 @@ class NodeScores:
         """
         if policy is Policy.FRAGMENTATION and task is not None:
             return self._rank_by_cost(names, task)
-        scores = self._find(request, policy).read(self._ledger)
+        scores = self._find(request, policy).read(self._ledger, self._names)
         try:
             return list(map(scores.__getitem__, names))
         except KeyError:
@@ -77,7 +79,7 @@ class NodeScores:
         return [names[place] for place in np.lexsort((rows, costs))[:most].tolist()]
 
     def _find_rows(self, names: list[str]) -> Rows:
-        return np.fromiter(map(self._ledger.find_row, names), dtype=np.int64, count=len(names))
+        return np.array(self._names.find_rows(names), dtype=np.int64)
 
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
         """Spread the scores over the nodes that are asked about: the best has 10, the worst 0."""
@@ -90,7 +92,7 @@ class NodeScores:
             part = (worst - costs) / (worst - best) if worst > best else np.ones(len(costs))
             # Only the best have all of it: rounding must not put others beside them.
             scores[known] = np.where(costs == best, MAX_SCORE, np.floor(part * (MAX_SCORE - 1) + 0.5))
-        return [HostPriority(name, score) for name, score in zip(names, scores.tolist(), strict=True)]
+        return list(map(HostPriority, names, scores.tolist()))
 
     def _find(self, request: PodRequest, policy: AnyPolicy) -> _KeptScores:
         # Topology looks for what the pod asks for on each node, the others at the node alone.
@@ -116,17 +118,18 @@ class _KeptScores:
         self._tick = -1
         self._epoch = 0
 
-    def read(self, ledger: Ledger) -> dict[str, HostPriority]:
+    def read(self, ledger: Ledger, packed: PackedNames) -> dict[str, HostPriority]:
         table = ledger.table
         if self._epoch != table.epoch:
             self._by_name, self._tick, self._epoch = {}, -1, table.epoch
         rows = [] if self._links is None else self._links.begin()
         if self._tick != table.tick:
             rows = [*rows, *table.find_changed_rows(self._tick).tolist()]
+        names = packed.list_names()
         for row in rows:
             if (entry := ledger.find_node_at(row)) is not None:
                 score = self._score(entry, float(table.used_fraction[row]))
-                self._by_name[entry.name] = HostPriority(entry.name, score)
+                self._by_name[names[row]] = HostPriority(names[row], score)
         self._tick = table.tick
         return self._by_name
 

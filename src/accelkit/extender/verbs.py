@@ -6,9 +6,10 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress, filterfalse
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from operator import not_
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 _STEPS: Final = 20_000
 _STEPS_PER_NODE: Final = 16
 # So many of those that fit are left for kube-scheduler's own scores.
-MOST_NODES: Final = 32
+MOST_NODES: Final = 16
 # A reason stands in the answer once for every node.
 _MAX_REASON: Final = 500
 
@@ -102,10 +103,10 @@ class Verbs:
             budget = Budget(_STEPS + _STEPS_PER_NODE * len(names))
             for _ in self._verdicts.judge_stale(verdict, names, budget):
                 await asyncio.sleep(0)
-        fits = verdict.fits.__contains__
-        fitting = list(filter(fits, names))
+        fits = list(map(verdict.fits.__contains__, names))
+        fitting = list(compress(names, fits))
         failed = len(names) - len(fitting)
-        rest = _failing(verdict, filterfalse(fits, names)) if failed else {}
+        rest = _find_failing(verdict, list(compress(names, map(not_, fits)))) if failed else _Failing([], [])
         self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, rest))
         if self._note_refused is not None and not fitting:
             reasons = verdict.reasons
@@ -181,27 +182,37 @@ def _keep(names: list[str], whole: list[msgspec.Raw] | None, kept: list[str]) ->
     return FilterResult(Nodes=RawNodes(list(compress(whole, map(set(kept).__contains__, names)))))
 
 
-def _failing(verdict: ShapeVerdict, names: Iterable[str]) -> dict[str, int]:
-    unknown = verdict.assign_number(UNKNOWN)
-    return {name: verdict.failing.get(name, unknown) for name in names}
+class _Failing(NamedTuple):
+    """Nodes that do not fit, and of each the number of the reason."""
+
+    names: list[str]
+    numbers: list[int]
 
 
-def _explain(result: FilterResult, failing: dict[str, int], verdict: ShapeVerdict, dialect: Dialect) -> None:
+def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
+    # Thousands at a time: what Python's own functions do themselves takes a third of the time.
+    found = list(map(verdict.failing.get, names))
+    unknown = verdict.assign_number(UNKNOWN) if None in found else 0
+    return _Failing(names, [unknown if number is None else number for number in found])
+
+
+def _explain(result: FilterResult, failing: _Failing, verdict: ShapeVerdict, dialect: Dialect) -> None:
     """Give each node its sentence; schedulers before 1.21 read FailedNodes only, later ones let the other map win."""
     texts = [dialect.format_misfit(reason) for reason in verdict.reasons]
-    numbers = set(failing.values())
+    numbers = set(failing.numbers)
     result.FailedNodes = _texts(failing, texts, numbers)
     never = {number for number in numbers if not verdict.reasons[number].resolvable}
     if never == numbers:
         result.FailedAndUnresolvableNodes = result.FailedNodes
     elif never:
-        unresolvable = {name: number for name, number in failing.items() if number in never}
+        chosen = list(map(never.__contains__, failing.numbers))
+        unresolvable = _Failing(list(compress(failing.names, chosen)), list(compress(failing.numbers, chosen)))
         result.FailedAndUnresolvableNodes = _texts(unresolvable, texts, never)
 
 
-def _count_reasons(verdict: ShapeVerdict, failing: Mapping[str, int]) -> Mapping[str, int]:
+def _count_reasons(verdict: ShapeVerdict, failing: _Failing) -> Mapping[str, int]:
     counts = Counter[str]()
-    for number, count in Counter(failing.values()).items():
+    for number, count in Counter(failing.numbers).items():
         counts[verdict.reasons[number].reason] += count
     return counts
 
@@ -211,11 +222,11 @@ def cut_reason(reason: str) -> str:
     return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 
-def _texts(failing: dict[str, int], texts: list[str], numbers: set[int]) -> dict[str, str]:
+def _texts(failing: _Failing, texts: list[str], numbers: set[int]) -> dict[str, str]:
     if len(numbers) == 1:
         # One reason for thousands of nodes is the common case, and this is four times as fast.
-        return dict.fromkeys(failing, texts[next(iter(numbers))])
-    return {name: texts[number] for name, number in failing.items()}
+        return dict.fromkeys(failing.names, texts[next(iter(numbers))])
+    return dict(zip(failing.names, map(texts.__getitem__, failing.numbers), strict=True))
 
 
 def _refuse_all(names: list[str], reason: str, whole: list[msgspec.Raw] | None) -> FilterResult:

@@ -41,8 +41,8 @@ class FilterResult(msgspec.Struct, omit_defaults=True):
     Error: str = ""
 
 
-class HostPriority(msgspec.Struct):
-    """HostPriority."""
+class HostPriority(msgspec.Struct, gc=False):
+    """HostPriority; thousands are made for one answer, and none is in a circle."""
 
     Host: str
     Score: int

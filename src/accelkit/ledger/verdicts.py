@@ -16,6 +16,7 @@ from typing import Final
 
 from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
+from accelkit.ledger.packed_names import PackedNames
 from accelkit.ledger.table import FITS, FULL, NEVER, PROBLEM, is_simple
 from accelkit.model.assignment import Assignment
 from accelkit.model.request import PodRequest
@@ -95,6 +96,7 @@ class ShapeVerdicts:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._names = PackedNames(ledger)
         self._shapes: OrderedDict[tuple[PodRequest, AnyPolicy], ShapeVerdict] = OrderedDict()
 
     def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
@@ -168,7 +170,7 @@ class ShapeVerdicts:
         codes = table.judge(request, rows)
         if verdict.tick < 0:
             # A new shape: whole columns at once, since one node after the other takes ten times as long.
-            names = self._ledger.list_node_names()
+            names = self._names.list_names()
             verdict.fits = set(compress(names, (codes == FITS).tolist()))
             for code in (FULL, NEVER):
                 verdict.failing.update(dict.fromkeys(compress(names, (codes == code).tolist()), numbers[code]))

@@ -118,7 +118,7 @@ class Http1Connection(web.RequestHandler):
 class _Http1Request:
     """A `Request`, as it came by HTTP/1.1."""
 
-    __slots__ = ("_request", "content_length", "headers", "limit", "method", "names", "path", "protocol", "read")
+    __slots__ = ("_content", "content_length", "headers", "limit", "method", "names", "path", "protocol", "read")
 
     def __init__(self, request: web.BaseRequest, connection: Http1Connection) -> None:
         self.protocol = HTTP_1
@@ -126,8 +126,13 @@ class _Http1Request:
         self.content_length = request.content_length
         self.headers: Headers = request.headers
         self.names = connection.names
+        self._content = request.content
         self.read = request.content.readany
         self.limit = connection.limit
+
+    def take(self) -> bytes | None:
+        """Return the whole body where it is there already."""
+        return self._content.read_nowait() if self._content.is_eof() else None
 
 
 def make_manager(answer: Answer) -> web.Server:

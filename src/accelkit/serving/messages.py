@@ -68,6 +68,9 @@ class Request(Protocol):
     @property
     def headers(self) -> Headers: ...  # noqa: D102
 
+    def take(self) -> bytes | None:
+        """Return the whole body where it is there already, else None, and nothing is taken."""
+
     async def read(self) -> bytes:
         """Return what has come of the body, nothing at its end; until it is asked for, next to nothing of it is read.
 

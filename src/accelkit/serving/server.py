@@ -187,20 +187,26 @@ class HttpServer(_Server):
         # Until it is answered: the body is held, and then what was decoded from it.
         held = [expected]
         self._held_bytes += expected
+        try:
+            whole = request.take() if expected else None
+            body = await self._wait(request, held) if whole is None else whole
+            return body if isinstance(body, Reply) else await self._handle(request.method, request.path, body)
+        finally:
+            self._held_bytes -= held[0]
+
+    async def _wait(self, request: Request, held: list[int]) -> bytes | Reply:
+        """Return what `_read` does, in time."""
         limit = asyncio.timeout(_BODY_SECONDS)
         self._reading.add(limit)
         try:
             async with limit:
-                body = await self._read(request, held)
-            self._reading.discard(limit)
-            return body if isinstance(body, Reply) else await self._handle(request.method, request.path, body)
+                return await self._read(request, held)
         except TimeoutError:
             if not limit.expired():
                 raise
             return _too_late()
         finally:
             self._reading.discard(limit)
-            self._held_bytes -= held[0]
 
     async def _read(self, request: Request, held: list[int]) -> bytes | Reply:
         """Return the body, or why it is not read; `held` is what is counted for it."""

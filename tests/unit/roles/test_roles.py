@@ -346,7 +346,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
     found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
-        *("extender", "--unit", "256MiB", "--policy", "spread", "--most-nodes", "32", "--dialect", "native", "--wake"),
+        *("extender", "--unit", "256MiB", "--policy", "spread", "--most-nodes", "16", "--dialect", "native", "--wake"),
         *("--listen", "127.0.0.1:4000", "--plain-http"),
     ]
     assert found["readinessProbe"]["httpGet"] == {"host": "127.0.0.1", "port": 4000, "path": "/readyz"}
@@ -360,7 +360,8 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
 def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
     found, spec = container("extender", extender_namespace="x")
     assert found["args"][-4:] == ["--lease", "x/accelkit-extender", "--service", "accelkit-extender"]
-    assert "--plain-http" not in found["args"]
+    assert not {"--plain-http", "--no-http2"} & set(found["args"])
+    assert "--no-http2" in container("extender", extender_http2=False)[0]["args"]
     assert "hostNetwork" not in spec
     made = objects("extender")
     assert made["Deployment"]["spec"]["replicas"] == 2

@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable
 from typing import Final, cast
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -24,42 +22,19 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
 
 from accelkit.serving.http2.frame_meter import FloodError, FrameMeter
+from accelkit.serving.http2.frames import MOST_STREAMS, make_frames
 from accelkit.serving.http2.stream import Stream
 from accelkit.serving.messages import Answer, Reply
 from accelkit.serving.tls import list_names
 
-# Requests under way, as many as Go's clients begin before they were told.
-MOST_STREAMS: Final = 128
-# Clients of Go send a body in frames as long as they may be; each costs the same, however long.
-_FRAME_BYTES: Final = 128 * 1024
-# What may be on its way to us, of one body and of all. Bodies are read as they come, so nobody waits for more.
-_STREAM_WINDOW: Final = 1 << 20
-_CONNECTION_WINDOW: Final = 4 << 20
-_FIRST_WINDOW: Final = 65_535
-# Of all headers of a request, as they are after decoding.
-_HEADERS_BYTES: Final = 16 * 1024
 # An answer that is not fetched in this time is not fetched at all.
 _ANSWER_SECONDS: Final = 30.0
 # A client that was told to go closes its connection; cut off at once, it might lose its last answer.
 _GOING_SECONDS: Final = 0.5
-_SETTINGS: Final = {
-    SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
-    SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
-    SettingCodes.MAX_FRAME_SIZE: _FRAME_BYTES,
-    SettingCodes.MAX_HEADER_LIST_SIZE: _HEADERS_BYTES,
-}
 # Length, kind and flags; stream; the last stream that is answered; why.
 _GO_AWAY: Final = struct.Struct(">5sIII")
-# What we send ourselves needs no check.
-_CONFIGURATION: Final = H2Configuration(
-    client_side=False,
-    header_encoding=None,
-    validate_outbound_headers=False,
-    normalize_outbound_headers=False,
-)
 
 
 class Http2Connection(asyncio.Protocol):
@@ -83,7 +58,7 @@ class Http2Connection(asyncio.Protocol):
         self.names: frozenset[str] = frozenset()
         self.asked: asyncio.Future[None] = self._loop.create_future()
         self.transport: asyncio.Transport | None = None
-        self._http = H2Connection(_CONFIGURATION)
+        self._http = make_frames()
         self._meter = FrameMeter()
         # Those whose answer is being made or sent, also where nobody waits for it any more.
         self._streams: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
@@ -96,11 +71,6 @@ class Http2Connection(asyncio.Protocol):
         """Note who has connected, and say what we take."""
         self.transport = cast("asyncio.Transport", transport)
         self.names = list_names(transport.get_extra_info("peercert"))
-        self._http.local_settings = Settings(client=False, initial_values=_SETTINGS)
-        self._http.decoder.max_header_list_size = _HEADERS_BYTES
-        self._http.max_inbound_frame_size = _FRAME_BYTES
-        self._http.initiate_connection()
-        self._http.increment_flow_control_window(_CONNECTION_WINDOW - _FIRST_WINDOW)
         self._flush()
         self._watch_idleness()
 

@@ -95,6 +95,15 @@ class Stream:
         """What it came by."""
         return HTTP_2
 
+    def take(self) -> bytes | None:
+        """Return the whole body where it is there already."""
+        if not self.complete:
+            return None
+        body = b"".join(piece for piece, _ in self._pieces)
+        if counted := self.drop():
+            self._taken(self, counted)
+        return body
+
     async def read(self) -> bytes:
         """Return what has come of the body, nothing at its end.
 

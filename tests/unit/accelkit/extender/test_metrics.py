@@ -146,3 +146,12 @@ def test_who_asks_again_at_once_gets_the_same_text_since_rendering_takes_its_tim
     metrics.errors.labels("bind").inc()
     assert [metrics.render(), metrics.render()] == [first, first]
     assert metrics.render() != first
+
+
+def test_requests_are_counted_by_version_of_http(ledger):
+    requests = {"HTTP/1.1": 0, "HTTP/2": 3}
+    metrics = ExtenderMetrics(ledger, lambda: 0.0, requests=lambda: requests)
+    requests["HTTP/2"] += 1
+    found = shown(metrics)
+    name = "accelkit_extender_requests_total"
+    assert (found[name, "protocol=HTTP/1.1"], found[name, "protocol=HTTP/2"]) == (0, 4)
