@@ -57,7 +57,7 @@ def find_card_reason(state: CardState, container: ContainerRequest) -> CardReaso
 def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | None:
     if state.card.memory_bytes is None:
         return CardReason.UNKNOWN_MEMORY
-    if not state.card.capacity_bytes or state.free_bytes < container.memory_bytes:
+    if not state.card.capacity_bytes or state.room_bytes < container.memory_bytes:
         return CardReason.MEMORY
     if container.compute and state.free_compute < container.compute:
         return CardReason.COMPUTE

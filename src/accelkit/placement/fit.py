@@ -51,6 +51,11 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     reserved: Reserved | None = None
     neighbours: Neighbours = NOBODY
 
+    @property
+    def room_bytes(self) -> int:
+        """What one container can have of it: where it is oversubscribed, no more than the card has."""
+        return min(self.free_bytes, self.card.own_bytes)
+
     def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
         """Return which rule of sharing keeps a container off the card; None where none does."""
         return find_bar(self.card, self.reserved, self.neighbours, container)
@@ -247,6 +252,7 @@ class _Search:
         return (
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
+            and card.own_bytes >= container.memory_bytes
             # Others may have bound more than there is, which is nothing to a container that asks for none.
             and (not compute or state.free_compute - tally.compute >= compute)
             and card.capacity_bytes > 0
@@ -272,7 +278,7 @@ class _Search:
         if container.whole:
             return Misfit(MisfitReason.WHOLE_CARDS, container.cards)
         without_compute = sum(
-            state.free_bytes - tally.memory_bytes >= container.memory_bytes
+            min(state.free_bytes - tally.memory_bytes, state.card.own_bytes) >= container.memory_bytes
             for state, tally in zip(self._states, self._tallies, strict=True)
         )
         if container.compute and without_compute >= container.cards:
