@@ -91,7 +91,7 @@ async def measure(gib: int, rounds: int) -> dict[str, object]:
         Path(tempfile.mkdtemp()),
         resource=RESOURCE,
         whole=False,
-        pods=NoPods(shown_cards),  # type: ignore[arg-type]
+        pods=NoPods(shown_cards),
         allocations=PreferredAllocation(whole=False),
         other=("enflame.com/gcu-count", PreferredAllocation(whole=True)),
     )

@@ -5,6 +5,7 @@ Whatever differs is a finding. What nobody could be asked about is a note: unkno
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,6 +111,7 @@ def audit(evidence: AuditEvidence) -> Audit:
             )
         if allocations.processes is None:
             notes.append(f"processes on the cards of {node} were not looked at")
+    notes += _list_oversubscribed(evidence.assigned)
     findings += _list_unhealthy_cards(evidence.assigned)
     findings += _list_broken_constraints(evidence.pods)
     findings += [
@@ -149,6 +151,14 @@ def _describe_disbelief(believed: _Believed) -> AuditFinding:
     pod = believed.pod
     message = f"the assignment of pod {pod.ref} is not believed: {believed.disbelieved}"
     return AuditFinding(pod.node, "", str(pod.ref), AuditKind.DISBELIEVED, message)
+
+
+def _list_oversubscribed(inspection: Inspection) -> Iterator[str]:
+    for node in inspection.nodes:
+        factors = Counter(card.memory_factor for card in node.cards if card.memory_factor != 1)
+        for factor, count in sorted(factors.items()):
+            words = "1 card" if count == 1 else f"{count} cards"
+            yield f"{words} of {node.name}: shares may take {factor:g} times its memory (oversubscription)"
 
 
 _CONFLICT = "its kubelet may choose other cards than were assigned, or refuse pods; set topologyManagerPolicy: none"

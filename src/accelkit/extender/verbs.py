@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import not_
 from typing import Final, NamedTuple
@@ -110,7 +110,8 @@ class Verbs:
         self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, rest))
         if self._note_refused is not None and not fitting:
             reasons = verdict.reasons
-            self._note_refused(args.Pod, (name for name, number in rest.items() if reasons[number].resolvable))
+            pairs = zip(*rest, strict=True)
+            self._note_refused(args.Pod, (name for name, number in pairs if reasons[number].resolvable))
         leaves_best = self._most_nodes and not (args.Pod.spec.weighs_nodes or args.Pod.unschedulable)
         if leaves_best and len(fitting) > self._most_nodes:
             fitting = self._scores.choose(fitting, self._most_nodes, request, policy, pending.task)

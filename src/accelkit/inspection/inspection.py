@@ -42,7 +42,8 @@ class CardView(msgspec.Struct, frozen=True):
 
     `used_bytes` is what the pods cost the card, which is less than the sum of their shares where containers take over
     the devices of an init container. `known` is false for a card that pods hold and no inventory names. `enforcement`
-    is what keeps the shares within their memory; where it is empty they are advisory.
+    is what keeps the shares within their memory; where it is empty they are advisory. `capacity_bytes` is what all
+    shares together may take, which is `memory_factor` times what the card has.
     """
 
     id: str
@@ -62,6 +63,7 @@ class CardView(msgspec.Struct, frozen=True):
     cordoned: bool = False
     estimated: bool = False
     enforcement: str = ""
+    memory_factor: float = 1.0
 
 
 class CardSetView(msgspec.Struct, frozen=True):
@@ -239,6 +241,7 @@ def _card(card: Card, use: CardUse | None, shares: list[ShareView]) -> CardView:
         cordoned=card.cordoned,
         estimated=card.estimated,
         enforcement=card.enforcement,
+        memory_factor=card.memory_factor,
     )
 
 

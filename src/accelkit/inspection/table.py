@@ -70,6 +70,8 @@ def _card(card: CardView, width: int) -> Text:
     else:
         line.append(f"  {'memory unknown':<22}")
     line.append(f" {card.model}", style="bright_black")
+    if card.memory_factor != 1:
+        line.append(f"  oversubscribed {card.memory_factor:g} times", style="yellow")
     if card.used_compute and not card.whole:
         line.append(f"  compute {card.used_compute / 10:g} %")
     if card.health != Health.HEALTHY:

@@ -9,15 +9,13 @@ Invariants:
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from accelkit.errors import InventoryError
 from accelkit.ledger.holding import Holding, NodeEntry, Stage, UnassignedPod
-from accelkit.ledger.namespaces import Namespaces
-from accelkit.ledger.table import Table
+from accelkit.ledger.registry import NodeRegistry
 from accelkit.model.assignment import Assignment
 from accelkit.model.host_amounts import HostAmounts
 from accelkit.model.inventory import Inventory
@@ -29,13 +27,12 @@ from accelkit.placement.charges import count_charges
 from accelkit.placement.fit import place
 from accelkit.placement.misfit import Misfit, MisfitError, MisfitReason
 from accelkit.placement.policies import AnyPolicy, Policy
-from accelkit.placement.sharing.bars import Reserved
 from accelkit.placement.sharing.rules import SharingRules
 from accelkit.placement.topology.links import CardLinks
 from accelkit.texts import shorten
 
 
-class Ledger:
+class Ledger(NodeRegistry):
     """Nodes, their cards, and who holds what.
 
     Args:
@@ -44,16 +41,8 @@ class Ledger:
     """
 
     def __init__(self, *, unit_bytes: int | None = None) -> None:
+        super().__init__()
         self.unit_bytes = unit_bytes
-        self.table = Table()
-        self.namespaces = Namespaces()
-        # Those with cards that are reserved for some pods.
-        self.reserved_nodes = set[str]()
-        self._nodes: dict[str, NodeEntry] = {}
-        self._by_row: list[NodeEntry | None] = []
-        self._names: list[str] = []
-        self._where: dict[str, str] = {}
-        self._lock = threading.RLock()
 
     def lock(self) -> AbstractContextManager[object]:
         """Return what is entered for several changes that nobody may see single."""
@@ -116,13 +105,6 @@ class Ledger:
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
             return self.namespaces.judge(namespace, request, gone)
-
-    def resolve(self, request: PodRequest) -> PodRequest:
-        """Return the request as it is judged now: of pods that want to be together the first may go anywhere."""
-        if not request.selectors:
-            return request
-        with self._lock:
-            return self.namespaces.resolve(request, self._list_pods())
 
     def reserve(
         self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, labels: tuple[str, ...] = ()
@@ -255,46 +237,6 @@ class Ledger:
                 self.release(uid)
             return young
 
-    def find_holding(self, uid: str) -> Holding | None:
-        """Return what a pod holds, None where nothing is known."""
-        with self._lock:
-            node = self._where.get(uid)
-            return None if node is None else self._nodes[node].holdings.get(uid)
-
-    def describe_holding(self, uid: str) -> dict[str, object]:
-        """Return, for a log, the shares of a pod's containers, and what connects the cards of those with several."""
-        with self._lock:
-            held = self.find_holding(uid)
-            if held is None:
-                return {"containers": {}}
-            containers, links = held.assignment.containers, self._nodes[held.node].describe_links(held.assignment)
-            return {"containers": containers} | ({"links": links} if links else {})
-
-    def find_node(self, name: str) -> NodeEntry | None:
-        """Return a node's entry; callers read it and change nothing."""
-        return self._nodes.get(name)
-
-    def find_node_at(self, row: int) -> NodeEntry | None:
-        """Return the entry of a row of the table, None where its node is gone."""
-        return self._by_row[row]
-
-    def find_row(self, name: str) -> int:
-        """Return the number of a node's row in the table; -1 where it is not known."""
-        entry = self._nodes.get(name)
-        return -1 if entry is None else entry.row
-
-    def list_node_names(self) -> list[str]:
-        """Return the names of all nodes by the table's rows, empty for free ones; callers change nothing."""
-        return self._names
-
-    def list_nodes(self) -> Iterator[NodeEntry]:
-        """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
-        with self._lock:
-            return iter([entry for _, entry in sorted(self._nodes.items())])
-
-    def __len__(self) -> int:
-        return len(self._where)
-
     def branch(self, gone: Mapping[str, str]) -> Ledger:
         """Return a ledger of some nodes alone, as they would be without some pods; it changes nothing here.
 
@@ -324,42 +266,6 @@ class Ledger:
         self.namespaces.add(holding)
         self._where[holding.pod.uid] = holding.node
         self.table.update(entry)
-
-    def _entry(self, name: str) -> NodeEntry:
-        entry = self._nodes.get(name)
-        if entry is None:
-            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False))
-            self._nodes[name] = entry
-            if entry.row == len(self._by_row):
-                self._by_row.append(entry)
-                self._names.append(name)
-            else:
-                self._by_row[entry.row], self._names[entry.row] = entry, name
-            self.table.update(entry)
-        return entry
-
-    def _forget_if_gone(self, entry: NodeEntry) -> None:
-        if entry.gone:
-            del self._nodes[entry.name]
-            self.reserved_nodes.discard(entry.name)
-            self._by_row[entry.row], self._names[entry.row] = None, ""
-            self.table.free_row(entry.row)
-
-    def _find_pod(self, uid: str) -> Holding | UnassignedPod | None:
-        node = self._where.get(uid)
-        entry = None if node is None else self._nodes[node]
-        return None if entry is None else entry.holdings.get(uid) or entry.unassigned.get(uid)
-
-    def _list_pods(self) -> Iterator[Holding | UnassignedPod]:
-        for entry in self._nodes.values():
-            yield from entry.holdings.values()
-            yield from entry.unassigned.values()
-
-    def _find_reserved(self, entry: NodeEntry) -> Mapping[str, Reserved]:
-        rules = self.namespaces.rules
-        entry.reserved = rules.reserve(entry.name, entry.list_cards()) if rules.reservations else {}
-        (self.reserved_nodes.add if entry.reserved else self.reserved_nodes.discard)(entry.name)
-        return entry.reserved
 
     def _unit_problem(self, inventory: Inventory) -> Misfit | None:
         if inventory.problem and not inventory.next_unit_bytes:

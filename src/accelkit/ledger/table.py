@@ -100,9 +100,9 @@ class Table:
         shown = sorted(usable, key=_get_column_free, reverse=True) if entry.problem is None else []
         width = self._free.shape[1]
         self._free[row] = _fill([_get_column_free(state) for state in shown], width, _NONE)
-        self._size[row] = _fill([state.card.capacity_bytes for state in shown], width, 0)
+        self._size[row] = _fill([state.card.own_bytes for state in shown], width, 0)
         self._untouched[row] = _fill([state.empty for state in shown], width, fill=False)
-        self._capacity[row] = _fill(sorted((s.card.capacity_bytes for s in usable), reverse=True), width, _NONE)
+        self._capacity[row] = _fill(sorted((s.card.own_bytes for s in usable), reverse=True), width, _NONE)
         self._empty[row] = sum(state.empty for state in usable)
         self._usable[row] = len(usable)
         total = sum(state.card.capacity_bytes for state in states)
@@ -155,7 +155,7 @@ class Table:
 
 
 def _get_column_free(state: CardState) -> int:
-    return max(_NONE, state.free_bytes) if state.card.capacity_bytes else _NONE
+    return max(_NONE, state.room_bytes) if state.card.capacity_bytes else _NONE
 
 
 def _fill(values: list[int], length: int, fill: int) -> list[int]:

@@ -230,6 +230,7 @@ def describe_state(entry: NodeEntry, request: PodRequest) -> tuple[object, ...]:
                     state.card.reserved_bytes,
                 ),
                 *(state.card.model, state.card.numa, state.card.placeable, state.card.number),
+                state.card.memory_factor,
             )
             for state in states
         ),

@@ -10,6 +10,8 @@ from accelkit.model.amounts import Amounts
 
 # The kubelet takes device IDs of up to 63 characters, of which the number of a unit needs some.
 MAX_CARD_ID = 48
+# Beyond it a factor is a mistake.
+MAX_MEMORY_FACTOR = 16.0
 
 
 class Health(StrEnum):
@@ -55,6 +57,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         enforcement: what keeps shares of this card within their memory (`mps`, `dmem`); empty where they are advisory.
         preferred: to be taken before the other cards of its node, where it fits; a label of the node says so.
         amounts: what it has of resources that are numbers and nothing else; its node's status says it, not its agent.
+        memory_factor: how many times its memory all shares together may take; no single one takes more than it has.
     """
 
     id: str
@@ -77,6 +80,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: str = ""
     amounts: Amounts = ()
     preferred: bool = False
+    memory_factor: float = 1.0
 
     @property
     def placeable(self) -> bool:
@@ -90,5 +94,10 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def capacity_bytes(self) -> int:
-        """What can be shared, in bytes: 0 where the memory is unknown."""
+        """What all shares together may take, in bytes: 0 where the memory is unknown."""
+        return self.own_bytes if self.memory_factor == 1 else int(self.own_bytes * self.memory_factor)
+
+    @property
+    def own_bytes(self) -> int:
+        """What it has for those who hold it, in bytes: 0 where the memory is unknown."""
         return 0 if self.memory_bytes is None else max(0, self.memory_bytes - self.reserved_bytes)

@@ -14,7 +14,7 @@ import msgspec
 
 from accelkit.errors import InventoryError
 from accelkit.model.assignment import Share
-from accelkit.model.card import MAX_CARD_ID, Card
+from accelkit.model.card import MAX_CARD_ID, MAX_MEMORY_FACTOR, Card
 from accelkit.model.units import MAX_AMOUNT
 from accelkit.texts import shorten
 
@@ -144,12 +144,18 @@ def _check(inventory: Inventory) -> None:
         if card.id in seen:
             raise InventoryError(f"inventory names card {shorten(card.id)} twice")
         seen.add(card.id)
-        for amount in (card.reserved_bytes, card.memory_bytes):
-            if amount is not None and not 0 <= amount <= MAX_AMOUNT:
-                raise InventoryError(f"inventory gives card {shorten(card.id)} an impossible amount of memory")
+        _check_memory(card)
     for share in inventory.uncounted:
         if not 0 <= share.memory_bytes <= MAX_AMOUNT or not 0 <= share.compute <= MAX_AMOUNT:
             raise InventoryError(f"inventory counts an impossible amount of card {shorten(share.card)}")
+
+
+def _check_memory(card: Card) -> None:
+    for amount in (card.reserved_bytes, card.memory_bytes):
+        if amount is not None and not 0 <= amount <= MAX_AMOUNT:
+            raise InventoryError(f"inventory gives card {shorten(card.id)} an impossible amount of memory")
+    if not 1 <= card.memory_factor <= MAX_MEMORY_FACTOR or card.capacity_bytes > MAX_AMOUNT:
+        raise InventoryError(f"inventory gives card {shorten(card.id)} an impossible memory factor")
 
 
 def _check_history(former_units: Sequence[FormerUnit]) -> None:

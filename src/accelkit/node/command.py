@@ -10,6 +10,7 @@ import click
 from accelkit import __version__
 from accelkit.errors import ConfigurationError, ProfileError
 from accelkit.logs import LogFormat, set_up_service_log
+from accelkit.model.card import MAX_MEMORY_FACTOR
 from accelkit.model.units import parse_unit
 from accelkit.node.agent import AgentOptions, run
 from accelkit.node.enforcement.mps import MPS_PIPE_DIRECTORY, MpsFolders
@@ -26,6 +27,15 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect, load_ser
 @click.option(
     "--former-unit",
     help="The unit in which pods were given devices before, where accelkit takes their node over from another release.",
+)
+@click.option(
+    "--memory-factor",
+    envvar="ACCELKIT_MEMORY_FACTOR",
+    type=float,
+    callback=lambda _context, _option, factor: _check_factor(factor),
+    default=1.0,
+    show_default=True,
+    help="How many times its memory the shares of a card may take together; more than 1 is oversubscription.",
 )
 @click.option(
     "--dialect",
@@ -108,6 +118,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
     host_root: Path,
     unit: str,
     former_unit: str | None,
+    memory_factor: float,
     dialect: str,
     kubeconfig: Path | None,
     namespace: str | None,
@@ -143,6 +154,7 @@ def node_agent(  # noqa: PLR0917 - click passes options by name
         scan_folder=process_scan,
         gas_slots=gas_slots,
         former_unit_bytes=parse_unit(former_unit) if former_unit else None,
+        memory_factor=memory_factor,
     )
     asyncio.run(run(options))
 
@@ -152,6 +164,13 @@ def _check_dialect(name: str) -> str:
         return load_served_dialect(name).name
     except ProfileError as exc:
         raise click.BadParameter(str(exc)) from exc
+
+
+def _check_factor(factor: float) -> float:
+    # So that what is not a number is out of the range, too.
+    if not 1 <= factor <= MAX_MEMORY_FACTOR:
+        raise click.BadParameter(f"{factor:g} is not from 1 to {MAX_MEMORY_FACTOR:g}")
+    return factor
 
 
 def _check_shared_memory(folder: str) -> str:

@@ -61,7 +61,7 @@ def _find_lack(state: CardState, container: ContainerRequest) -> CardReason | No
     others = bool(container.amounts and not container.memory_bytes)
     if state.card.memory_bytes is None and not others:
         return CardReason.UNKNOWN_MEMORY
-    if not (state.card.capacity_bytes or others) or state.free_bytes < container.memory_bytes:
+    if not (state.card.capacity_bytes or others) or state.room_bytes < container.memory_bytes:
         return CardReason.MEMORY
     if container.compute and state.free_compute < container.compute:
         return CardReason.COMPUTE

@@ -34,6 +34,11 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     reserved: Reserved | None = None
     neighbours: Neighbours = NOBODY
 
+    @property
+    def room_bytes(self) -> int:
+        """What one container can have of it: where it is oversubscribed, no more than the card has."""
+        return min(self.free_bytes, self.card.own_bytes)
+
     def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
         """Return which rule of sharing keeps a container off the card; None where none does."""
         return find_bar(self.card, self.reserved, self.neighbours, container)

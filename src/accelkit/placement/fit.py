@@ -219,6 +219,7 @@ class _Search:
         return (
             not tally.whole
             and state.free_bytes - tally.memory_bytes >= memory
+            and card.own_bytes >= container.memory_bytes
             # Others may have bound more than there is, which is nothing to a container that asks for none.
             and (not compute or state.free_compute - tally.compute >= compute)
             # A card without memory to share is for those that ask for other amounts of it.

@@ -47,7 +47,9 @@ def explain_lack(states: Sequence[CardState], tallies: Sequence[CardTally], cont
     lacks = [lack for s, t in pairs if (lack := find_lacking_amount(s, t, container))] if container.amounts else []
     if lacks and len(states) - len(lacks) < container.cards:
         return Misfit(MisfitReason.AMOUNT, container.cards, lacks[0])
-    without_compute = sum(s.free_bytes - t.memory_bytes >= container.memory_bytes for s, t in pairs)
+    without_compute = sum(
+        min(s.free_bytes - t.memory_bytes, s.card.own_bytes) >= container.memory_bytes for s, t in pairs
+    )
     if container.compute and without_compute >= container.cards:
         return Misfit(MisfitReason.COMPUTE, container.cards)
     return Misfit(MisfitReason.MEMORY if container.cards == 1 else MisfitReason.MEMORY_CARDS, container.cards)

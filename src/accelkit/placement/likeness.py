@@ -42,7 +42,7 @@ def number_looks(
     looks = []
     for index, card in enumerate(cards):
         look = (
-            *(*amounts[index], card.capacity_bytes, memory and card.memory_bytes),
+            *(*amounts[index], card.capacity_bytes, card.memory_factor, memory and card.memory_bytes),
             *(models and card.model, numa and card.numa, numbered and card.number),
             index if each_alone or card.id in linked else -1,
         )

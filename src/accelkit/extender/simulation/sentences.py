@@ -47,9 +47,9 @@ def describe_card_reason(reason: CardReason, state: CardState, container: Contai
         case CardReason.UNKNOWN_MEMORY:
             sentence = "its memory is not known, so that it can only be given whole"
         case CardReason.MEMORY:
-            free = format_bytes(max(0, state.free_bytes))
+            free = format_bytes(max(0, state.room_bytes))
             sentence = (
-                f"{free} of {format_bytes(card.capacity_bytes)} free, {format_bytes(container.memory_bytes)} asked for"
+                f"{free} of {format_bytes(card.own_bytes)} free, {format_bytes(container.memory_bytes)} asked for"
             )
         case CardReason.COMPUTE:
             free_percent = max(0, state.free_compute) / 10

@@ -49,7 +49,7 @@ def build_container_response(
         answer.envs[MEMORY_VARIABLE] = str(len(device_ids) * unit_bytes)
     elif all(found.card.memory_bytes is not None for found in granted):
         # A sum without what is unknown would tell the program to take less than it was given, or nothing.
-        answer.envs[MEMORY_VARIABLE] = str(sum(found.card.capacity_bytes for found in granted))
+        answer.envs[MEMORY_VARIABLE] = str(sum(found.card.own_bytes for found in granted))
     if unit_bytes is not None and all(found.card.enforcement == "mps" for found in granted):
         limits = {found.uuid or found.card.id: units[found.card.id] * unit_bytes for found in granted}
         _make_client_of_mps(answer, limits, root, mps)

@@ -86,6 +86,6 @@ def bound_lack(states: Sequence[CardState], containers: Sequence[ContainerReques
         if container.whole:
             lacks = [0 if each.empty else max(0, each.card.capacity_bytes - each.free_bytes) for each in suiting]
         else:
-            lacks = [max(0, container.memory_bytes - each.free_bytes) for each in suiting]
+            lacks = [max(0, container.memory_bytes - each.room_bytes) for each in suiting]
         lack += sum(sorted(lacks)[: container.cards])
     return lack

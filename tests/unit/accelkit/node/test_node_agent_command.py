@@ -20,6 +20,27 @@ def test_the_unit_of_another_release_is_taken_over_in_bytes(monkeypatch, tmp_pat
     assert [each.former_unit_bytes for each in told] == [unit_bytes]
 
 
+@pytest.mark.parametrize(("given", "factor"), [((), 1.0), (("--memory-factor", "1.5"), 1.5)])
+def test_cards_are_oversubscribed_where_that_is_asked_for(monkeypatch, tmp_path, given, factor):
+    told = []
+
+    async def run(options):
+        told.append(options)
+
+    monkeypatch.setattr(command, "run", run)
+    done = CliRunner().invoke(command.node_agent, ["--node-name", "n", "--host-root", str(tmp_path), *given])
+    assert done.exit_code == 0, done.output
+    assert [each.memory_factor for each in told] == [factor]
+
+
+@pytest.mark.parametrize("given", ["0.9", "17", "nan", "x"])
+def test_a_factor_that_cannot_be_is_refused(tmp_path, given):
+    arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--memory-factor", given]
+    done = CliRunner().invoke(command.node_agent, arguments)
+    assert done.exit_code == 2
+    assert "'--memory-factor'" in done.output
+
+
 def test_a_former_unit_that_is_none_is_refused(tmp_path):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--former-unit", "7"]
     done = CliRunner().invoke(command.node_agent, arguments)

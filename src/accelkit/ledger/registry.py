@@ -1,0 +1,116 @@
+"""Knows the nodes of the ledger and who is where: what is read of it, and how entries come and go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+from accelkit.ledger.holding import Holding, NodeEntry, UnassignedPod
+from accelkit.ledger.namespaces import Namespaces
+from accelkit.ledger.table import Table
+from accelkit.model.request import PodRequest
+from accelkit.placement.misfit import Misfit, MisfitReason
+from accelkit.placement.sharing.bars import Reserved
+
+
+class NodeRegistry:
+    """Nodes by name and by row, and the pods that hold something there.
+
+    Attributes:
+        table: the nodes as columns.
+        namespaces: what is held by namespace, and the rules of sharing.
+        reserved_nodes: names of those with cards that are reserved for some pods.
+    """
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.namespaces = Namespaces()
+        self.reserved_nodes = set[str]()
+        self._nodes: dict[str, NodeEntry] = {}
+        self._by_row: list[NodeEntry | None] = []
+        self._names: list[str] = []
+        self._where: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def find_holding(self, uid: str) -> Holding | None:
+        """Return what a pod holds, None where nothing is known."""
+        with self._lock:
+            node = self._where.get(uid)
+            return None if node is None else self._nodes[node].holdings.get(uid)
+
+    def describe_holding(self, uid: str) -> dict[str, object]:
+        """Return, for a log, the shares of a pod's containers, and what connects the cards of those with several."""
+        with self._lock:
+            held = self.find_holding(uid)
+            if held is None:
+                return {"containers": {}}
+            containers, links = held.assignment.containers, self._nodes[held.node].describe_links(held.assignment)
+            return {"containers": containers} | ({"links": links} if links else {})
+
+    def find_node(self, name: str) -> NodeEntry | None:
+        """Return a node's entry; callers read it and change nothing."""
+        return self._nodes.get(name)
+
+    def find_node_at(self, row: int) -> NodeEntry | None:
+        """Return the entry of a row of the table, None where its node is gone."""
+        return self._by_row[row]
+
+    def find_row(self, name: str) -> int:
+        """Return the number of a node's row in the table; -1 where it is not known."""
+        entry = self._nodes.get(name)
+        return -1 if entry is None else entry.row
+
+    def list_node_names(self) -> list[str]:
+        """Return the names of all nodes by the table's rows, empty for free ones; callers change nothing."""
+        return self._names
+
+    def list_nodes(self) -> Iterator[NodeEntry]:
+        """Return all entries, those of deleted nodes that still hold pods included, sorted by name."""
+        with self._lock:
+            return iter([entry for _, entry in sorted(self._nodes.items())])
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def resolve(self, request: PodRequest) -> PodRequest:
+        """Return the request as it is judged now: of pods that want to be together the first may go anywhere."""
+        if not request.selectors:
+            return request
+        with self._lock:
+            return self.namespaces.resolve(request, self._list_pods())
+
+    def _entry(self, name: str) -> NodeEntry:
+        entry = self._nodes.get(name)
+        if entry is None:
+            entry = NodeEntry(name, self.table.add_row(), problem=Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False))
+            self._nodes[name] = entry
+            if entry.row == len(self._by_row):
+                self._by_row.append(entry)
+                self._names.append(name)
+            else:
+                self._by_row[entry.row], self._names[entry.row] = entry, name
+            self.table.update(entry)
+        return entry
+
+    def _forget_if_gone(self, entry: NodeEntry) -> None:
+        if entry.gone:
+            del self._nodes[entry.name]
+            self.reserved_nodes.discard(entry.name)
+            self._by_row[entry.row], self._names[entry.row] = None, ""
+            self.table.free_row(entry.row)
+
+    def _find_pod(self, uid: str) -> Holding | UnassignedPod | None:
+        node = self._where.get(uid)
+        entry = None if node is None else self._nodes[node]
+        return None if entry is None else entry.holdings.get(uid) or entry.unassigned.get(uid)
+
+    def _list_pods(self) -> Iterator[Holding | UnassignedPod]:
+        for entry in self._nodes.values():
+            yield from entry.holdings.values()
+            yield from entry.unassigned.values()
+
+    def _find_reserved(self, entry: NodeEntry) -> Mapping[str, Reserved]:
+        rules = self.namespaces.rules
+        entry.reserved = rules.reserve(entry.name, entry.list_cards()) if rules.reservations else {}
+        (self.reserved_nodes.add if entry.reserved else self.reserved_nodes.discard)(entry.name)
+        return entry.reserved

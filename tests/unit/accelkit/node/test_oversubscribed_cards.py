@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.errors import DevicePluginError
+from accelkit.model.card import Card
+from accelkit.node.agent import _oversubscribe
+from accelkit.node.device_plugin.capacity_check import check_capacity
+from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
+from accelkit.node.devices import DeviceIds
+from accelkit.node.discovery import FoundCard
+from accelkit.vendors.profiles import load_profiles
+
+PLAIN = FoundCard(Card("a", "simulated", "m", 20, reserved_bytes=4), 0, 0, load_profiles()["simulated"])
+FOUND = _oversubscribe(PLAIN, 1.5)
+
+
+def test_without_a_factor_a_card_stays_the_very_same():
+    assert _oversubscribe(PLAIN, 1.0) is PLAIN
+
+
+def test_the_devices_of_the_factor_are_advertised_and_given():
+    ids = DeviceIds(["a"]).list_memory_ids(FOUND.card, 1)
+    assert len(ids) == 24
+    check_capacity(ids, [FOUND.card], {}, unit_bytes=1)
+    with pytest.raises(DevicePluginError, match="over capacity"):
+        check_capacity(ids, [PLAIN.card], {}, unit_bytes=1)
+
+
+def test_who_has_a_whole_card_is_told_what_it_has(tmp_path):
+    given = build_container_response(["a"], [FOUND], tmp_path, unit_bytes=None)
+    assert given.envs[MEMORY_VARIABLE] == "16"

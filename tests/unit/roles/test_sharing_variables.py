@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+
+from ruamel.yaml import YAML
+from test_roles import container, objects
+
+from accelkit.placement.sharing.rules import read_rules
+
+RULES = {
+    "quotas": [{"namespaces": ["ml"], "memory": "64GiB"}],
+    "reservations": [{"name": 'it\'s "ours"', "cards": [{"count": 1}], "for": [{"priority": 5}]}],
+}
+
+
+def find_rules(**inventory):
+    return objects("extender", **inventory).get("ConfigMap")
+
+
+def test_sharing_rules_reach_the_extender_as_they_are_written():
+    found = find_rules(extender_sharing_rules=RULES)
+    assert read_rules(YAML(typ="safe", pure=True).load(found["data"]["rules.yaml"])) == read_rules(RULES)
+    shown, pod = container("extender", extender_sharing_rules=RULES)
+    place = shown["args"].index("--sharing-rules")
+    (mount,) = (each for each in shown["volumeMounts"] if each["name"] == "sharing-rules")
+    assert shown["args"][place + 1] == f"{mount['mountPath']}/rules.yaml"
+    assert {"name": "sharing-rules", "configMap": {"name": found["metadata"]["name"]}} in pod["volumes"]
+
+
+def test_without_rules_nothing_is_there():
+    assert find_rules() is None
+    shown, pod = container("extender")
+    assert "--sharing-rules" not in shown["args"]
+    assert "sharing" not in json.dumps(pod)
+
+
+def test_cards_are_oversubscribed_where_that_is_asked_for():
+    assert "--memory-factor" not in container("device_plugin")[0]["args"]
+    arguments = container("device_plugin", device_plugin_memory_factor=1.5)[0]["args"]
+    assert arguments[arguments.index("--memory-factor") + 1] == "1.5"
