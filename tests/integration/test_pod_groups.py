@@ -19,7 +19,7 @@ from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-HOLD, RESERVED = 3, 8
+HOLD, RESERVED = 2, 6
 
 
 @pytest.fixture(scope="module")
