@@ -192,7 +192,7 @@ async def test_the_pod_group_of_coscheduling_says_the_size(site):
 
 async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else(site, account):
     await site.add_nodes(1)
-    bound = f"changes no more of a pod than its scheduling gate {GATE}"
+    bound = f"changes no more of a pod than its scheduling gate {GATE} and the node that is tried first"
     pod = await site.pod(site.name(), 8, size=9)
     path = f"{PODS}/{pod['metadata']['name']}"
     ours = {"op": "remove", "path": "/spec/schedulingGates/0"}
@@ -214,6 +214,10 @@ async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else
         await until(in_force)
         for name, change in changes.items():
             assert bound in await find_refusal(api.patch(path, change, kind="json")), name
-        assert "forbidden" in await find_refusal(api.patch(f"{path}/status", {"status": {"phase": "Failed"}}))
+        for status in ({"phase": "Failed"}, {"reason": "x"}, {"conditions": [{"type": "x", "status": "True"}]}):
+            assert bound in await find_refusal(api.patch(f"{path}/status", {"status": status})), status
+        assert await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "n"}})) == ""
         assert "forbidden" in await find_refusal(api.delete(path))
         assert await find_refusal(api.patch(path, [ours], kind="json")) == ""
+        # Without the gate it is no business of ours any more.
+        assert bound in await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "m"}}))

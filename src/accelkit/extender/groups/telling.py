@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _LASTING_SECONDS: Final = 2.0
 # Of one group, so many pods get an Event of their own.
 _MOST_PODS: Final = 8
-# Whoever may create pods may create groups: so many Events are written at once, and so many wait, the oldest of which go.
+# Whoever may create pods may create groups: so many Events are written at once, and of so many that wait the oldest go.
 _AT_ONCE: Final = 16
 _MOST_DUE: Final = 1000
 WAITING: Final = "PodGroupWaiting"
