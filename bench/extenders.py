@@ -47,6 +47,7 @@ _NAMESPACE, _ACCOUNT = "accelkit", "accelkit-extender"
 _RULES = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods/binding", "events"], "verbs": ["create"]},
 ]
 # As high as no client of these benchmarks comes.

@@ -1,77 +1,48 @@
-"""Pod groups on the real kube-apiserver and kube-scheduler: all members are bound, or none is and none holds a card."""
+"""Pod groups on the real kube-apiserver and kube-scheduler: all members are bound, or none is and none holds a card.
+
+The extender has the rights that its role gives it, and no more.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 
-import msgspec
 import pytest
+from cluster_objects import kubeconfig_of
 from extender_process import MEMORY, PODS, Process, client_of, inventory, until, world_of
+from impersonation import find_refusal
+from pod_groups_site import ACCOUNT, COSCHEDULING, GATE, NAME, POD_GROUPS, SIZE, Site, prepare, read_role, tidy_up
 from real_scheduler import build_configuration, run_scheduler
 
-from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-NAME = "groups-scheduler"
-GATE = "accelkit.io/pod-group"
-GROUP = "pod-group.scheduling.sigs.k8s.io/name"
-SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
-COSCHEDULING = "scheduling.x-k8s.io/pod-group"
-POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-HOLD, RESERVED = 3, 8
-
-
-ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-DEFINITION = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a test's own"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"plural": "podgroups", "kind": "PodGroup"},
-        "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": ANYTHING}],
-    },
-}
-
-
-async def serve_pod_groups(kubeconfig):
-    async with ApiClient(load_connection(kubeconfig)) as api:
-        await api.post(DEFINITIONS, DEFINITION)
-
-        async def served():
-            try:
-                return bool(await api.get(POD_GROUPS))
-            except ApiError:
-                return False
-
-        await until(served)
-
-
-async def drop_pod_groups(kubeconfig):
-    async with ApiClient(load_connection(kubeconfig)) as api:
-        await api.delete(f"{DEFINITIONS}/{DEFINITION['metadata']['name']}")
+HOLD, RESERVED = 2, 6
 
 
 @pytest.fixture(scope="module")
-def pod_groups(control_plane):
-    """The coscheduling plug-in's PodGroups, as far as a name and a number go."""
-    asyncio.run(serve_pod_groups(control_plane.kubeconfig))
-    yield
-    asyncio.run(drop_pod_groups(control_plane.kubeconfig))
+def account(control_plane):
+    """The kubeconfig of an extender's service account."""
+
+    async def set_up():
+        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+            await prepare(api)
+        return await kubeconfig_of(control_plane, ACCOUNT, read_role())
+
+    async def tear_down():
+        async with ApiClient(load_connection(control_plane.kubeconfig)) as api:
+            await tidy_up(api)
+
+    yield asyncio.run(set_up())
+    asyncio.run(tear_down())
 
 
 @pytest.fixture(scope="module")
-def extender(control_plane, pod_groups, tmp_path_factory):
+def extender(account, tmp_path_factory):
     seconds = ("--pod-group-hold", str(HOLD), "--pod-group-seconds", str(RESERVED))
-    arguments = ("--kubeconfig", str(control_plane.kubeconfig), "--pod-groups", *seconds, "--most-nodes", "0")
-    with Process(tmp_path_factory.mktemp("logs"), *arguments) as process:
+    with Process(tmp_path_factory.mktemp("logs"), "--kubeconfig", str(account), "--pod-groups", *seconds) as process:
         yield process
 
 
@@ -87,82 +58,6 @@ def kube_scheduler(control_plane, extender, tmp_path_factory):
     config = build_configuration(NAME, control_plane.paths.build_kubeconfig_path("kube-scheduler"), entry)
     with run_scheduler(config, tmp_path_factory.mktemp("scheduler")) as log:
         yield log
-
-
-class Site:
-    """Nodes of one test, and groups of pods that are for them alone."""
-
-    def __init__(self, world, extender):
-        self.world, self.extender = world, extender
-        self.nodes = []
-        self._names = itertools.count()
-
-    def name(self):
-        return f"{self.world.prefix}-g{next(self._names)}"
-
-    async def add_nodes(self, count, cards=1, memory=16):
-        allocatable = {"cpu": "64", "memory": "64Gi", "pods": "100"}
-        for _ in range(count):
-            node = await self.world.node(cards, memory, allocatable=allocatable)
-            await self.extender.shows(node, lambda view: view["state"] == "shared")
-            self.nodes.append(node)
-
-    async def pod(self, group, memory, *, size=None, gated=True, label=GROUP, scheduler=NAME):
-        labels = {label: group} | ({} if size is None else {SIZE: str(size)})
-        among = {"matchExpressions": [{"key": "accelkit-test", "operator": "In", "values": self.nodes}]}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [among]}}
-        spec = {
-            "schedulerName": scheduler,
-            "affinity": {"nodeAffinity": required},
-            "tolerations": [{"operator": "Exists"}],
-            **({"schedulingGates": [{"name": GATE}]} if gated else {}),
-        }
-        return await self.world.pod(memory, spec=spec, labels=labels)
-
-    async def pods(self, group, count, memory, **options):
-        return [await self.pod(group, memory, **options) for _ in range(count)]
-
-    async def placed(self, pods):
-        return [(await self.world.read(pod))["spec"].get("nodeName") for pod in pods]
-
-    async def bound(self, pods):
-        """Wait until all are bound."""
-
-        async def all_bound():
-            return all(await self.placed(pods))
-
-        try:
-            await until(all_bound)
-        except AssertionError as exc:
-            raise AssertionError(self.extender.process.log.read_text()[-6000:]) from exc
-
-    async def told(self, pods, reason, text):
-        """Wait for an Event of one of these pods."""
-        names = {pod["metadata"]["name"] for pod in pods}
-
-        async def found():
-            events = msgspec.json.decode(await self.world.api.get("/api/v1/namespaces/default/events"))["items"]
-            about = (each for each in events if each["involvedObject"]["name"] in names and each["reason"] == reason)
-            return [each["message"] for each in about if text in each["message"]]
-
-        try:
-            return await until(found)
-        except AssertionError as exc:
-            raise AssertionError(self.extender.process.log.read_text()[-6000:]) from exc
-
-    async def used(self):
-        return sum([await self.extender.used(node) for node in self.nodes])
-
-    async def holds(self, amount):
-        """Wait until so many GiB are held on the nodes."""
-
-        async def held():
-            return await self.used() == amount
-
-        await until(held)
-
-    async def relabel(self, pod, key, value):
-        await self.world.api.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"labels": {key: value}}})
 
 
 @pytest.fixture
@@ -285,16 +180,44 @@ async def test_a_size_that_is_said_in_two_ways_or_changes_is_no_size(site):
 async def test_the_pod_group_of_coscheduling_says_the_size(site):
     await site.add_nodes(1)
     group = site.name()
+    kind = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+    await site.world.api.post(POD_GROUPS, {**kind, "metadata": {"name": group}, "spec": {"minMember": 2}})
+    pods = [await site.pod(group, 8, label=COSCHEDULING)]
+    await site.told(pods, "PodGroupWaiting", "1 of 2 pods are there")
     # What a pod says does not count beside the object.
-    pods = [await site.pod(group, 8, label=COSCHEDULING, size=1)]
-    await site.world.api.post(
-        POD_GROUPS,
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": group},
-            "spec": {"minMember": 2},
-        },
-    )
+    await site.relabel(pods[0], SIZE, "1")
     pods.append(await site.pod(group, 8, label=COSCHEDULING))
     await site.bound(pods)
+
+
+async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else(site, account):
+    await site.add_nodes(1)
+    bound = f"changes no more of a pod than its scheduling gate {GATE} and the node that is tried first"
+    pod = await site.pod(site.name(), 8, size=9)
+    path = f"{PODS}/{pod['metadata']['name']}"
+    ours = {"op": "remove", "path": "/spec/schedulingGates/0"}
+    changes = {
+        "label": [{"op": "add", "path": "/metadata/labels/x", "value": "y"}],
+        "label beside the gate": [ours, {"op": "add", "path": "/metadata/labels/x", "value": "y"}],
+        "annotation": [{"op": "add", "path": "/metadata/annotations", "value": {"x": "y"}}],
+        "image": [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}],
+        "deadline": [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1}],
+        "selector": [{"op": "add", "path": "/spec/nodeSelector", "value": {"x": "y"}}],
+        "toleration": [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "x", "operator": "Exists"}}],
+        "finalizer": [{"op": "add", "path": "/metadata/finalizers", "value": ["accelkit.io/x"]}],
+    }
+    async with ApiClient(load_connection(account)) as api:
+
+        async def in_force():
+            return bound in await find_refusal(api.patch(path, changes["label"], kind="json"))
+
+        await until(in_force)
+        for name, change in changes.items():
+            assert bound in await find_refusal(api.patch(path, change, kind="json")), name
+        for status in ({"phase": "Failed"}, {"reason": "x"}, {"conditions": [{"type": "x", "status": "True"}]}):
+            assert bound in await find_refusal(api.patch(f"{path}/status", {"status": status})), status
+        assert await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "n"}})) == ""
+        assert "forbidden" in await find_refusal(api.delete(path))
+        assert await find_refusal(api.patch(path, [ours], kind="json")) == ""
+        # Without the gate it is no business of ours any more.
+        assert bound in await find_refusal(api.patch(f"{path}/status", {"status": {"nominatedNodeName": "m"}}))

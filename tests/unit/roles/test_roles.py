@@ -303,7 +303,13 @@ def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_polic
 def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it():
     without = objects("extender")
     made = objects("extender", extender_pod_groups=True, extender_pod_group_hold=2)
-    more = {("pods", "patch"), ("podgroups", "list"), ("podgroups", "watch"), ("events", "create")}
+    more = {
+        ("pods", "patch"),
+        ("pods/status", "patch"),
+        ("podgroups", "list"),
+        ("podgroups", "watch"),
+        ("events", "create"),
+    }
     assert rights(made["ClusterRole"]) - rights(without["ClusterRole"]) == more
     assert made["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "accelkit-extender-gates"
     arguments = container("extender", extender_pod_groups=True, extender_pod_group_hold=2)[0]["args"]

@@ -96,6 +96,11 @@ class Batches:
         batch = self._batches.get(key)
         return sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
 
+    def find_node(self, uid: str) -> str:
+        """Return where cards are held for a pod, empty where none are."""
+        held = self._ledger.find_holding(uid)
+        return "" if held is None else held.node
+
     def judge(self, group: Group) -> Standing:
         """Return where a group stands."""
         settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import PodRef
 
 _pod: Final = msgspec.json.Decoder(GroupPod)
+# Each held bind keeps a connection of the server, which has 256 for all. Whoever may create pods may have binds held.
+_MOST_HELD: Final = 128
+MOST_HELD_OF_NAMESPACE: Final = 64
 
 
 class Changes:
@@ -96,6 +100,7 @@ class HeldBinds:
         self._parts, self._seconds, self._clock = parts, seconds, clock
         self._sizes_known, self._is_unsettled = sizes_known, is_unsettled
         self.uids: set[str] = set()
+        self._held: Counter[str] = Counter()
 
     async def admit(self, ref: PodRef, node: str, withdraw: Callable[[str, str], None]) -> None:
         """Hold the bind of a pod until its group may be bound; return at once for others.
@@ -121,24 +126,43 @@ class HeldBinds:
 
     async def _wait(self, ref: PodRef, node: str, deadline: float, withdraw: Callable[[str, str], None]) -> None:
         joined: Batch | None = None
-        while True:
-            changed = self._parts.changes.get()
-            if joined is not None and joined.withdrawn:
-                raise BindingError(joined.withdrawn)
-            try:
-                joined = self._join(ref, node)
-                if joined is not None:
-                    self._check_others(ref, joined)
-            except _Wait as exc:
-                left = deadline - self._clock()
-                if left <= 0:
-                    withdraw(ref.uid, str(exc))
-                    raise BindingError(str(exc)) from exc
-            else:
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await changed.wait()
+        held = False
+        try:
+            while True:
+                changed = self._parts.changes.get()
+                if joined is not None and joined.withdrawn:
+                    raise BindingError(joined.withdrawn)
+                try:
+                    joined = self._join(ref, node)
+                    if joined is not None:
+                        self._check_others(ref, joined)
+                except _Wait as exc:
+                    left = deadline - self._clock()
+                    if left <= 0:
+                        withdraw(ref.uid, str(exc))
+                        raise BindingError(str(exc)) from exc
+                    held = held or self._hold(ref, joined, exc)
+                else:
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await changed.wait()
+        finally:
+            if held:
+                self._held -= Counter([ref.namespace])
+
+    def _hold(self, ref: PodRef, joined: Batch | None, why: _Wait) -> bool:
+        """Count a bind that is held.
+
+        Raises:
+            BindingError: there are too many.
+        """
+        if self._held.total() >= _MOST_HELD or self._held[ref.namespace] >= MOST_HELD_OF_NAMESPACE:
+            if joined is not None:
+                joined.arrived.discard(ref.uid)
+            raise BindingError(f"{why}; too many binds are held already, so give the pods of groups a scheduling gate")
+        self._held[ref.namespace] += 1
+        return True
 
     def _join(self, ref: PodRef, node: str) -> Batch | None:
         """Return the batch that the others of a pod have to join, too; None where its bind need not wait for them."""
@@ -192,6 +216,10 @@ class HeldBinds:
         if group is None:
             return
         size = self._read_size(group)
+        if size > MOST_HELD_OF_NAMESPACE:
+            # So many cannot be held; all have their cards.
+            batch.opened = True
+            return
         batch.arrived.add(ref.uid)
         batches = self._parts.batches
         placed = batches.judge(group).settled - batches.count_held(group.key) + len(batch.arrived)

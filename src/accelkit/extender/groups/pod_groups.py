@@ -79,7 +79,7 @@ class PodGroups:
         self._teller = GroupTeller(Events(api, _COMPONENT, socket.gethostname()))
         self._controller = GroupController(
             parts,
-            GateLifter(api),
+            GateLifter(api, batches.find_node),
             self._teller,
             times.reservation,
             leads=lambda: self._sizes.known and decides(),

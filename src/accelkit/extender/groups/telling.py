@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 _LASTING_SECONDS: Final = 2.0
 # Of one group, so many pods get an Event of their own.
 _MOST_PODS: Final = 8
+# Whoever may create pods may create groups: so many Events are written at once, and of so many that wait the oldest go.
+_AT_ONCE: Final = 16
+_MOST_DUE: Final = 1000
 WAITING: Final = "PodGroupWaiting"
 RELEASED: Final = "PodGroupReleased"
 
@@ -32,7 +36,7 @@ class GroupTeller:
         self._events = events
         # Since when each reason holds, and whether it was told.
         self._reasons: dict[GroupKey, tuple[str, float, bool]] = {}
-        self._released: list[tuple[PodRef, str]] = []
+        self._due: deque[tuple[PodRef, str, str]] = deque(maxlen=_MOST_DUE)
 
     def find_reason(self, key: GroupKey) -> str:
         """Return what a group waits for, empty where it does not."""
@@ -42,12 +46,10 @@ class GroupTeller:
         """Note that the cards of pods were released, which is told with the rest."""
         if refs:
             log.info("released %d pods: %s", len(refs), reason)
-        self._released += [(ref, reason) for ref in refs[:_MOST_PODS]]
+        self._due += [(ref, RELEASED, reason) for ref in refs[:_MOST_PODS]]
 
     async def tell(self, reasons: Mapping[GroupKey, tuple[str, PodRef]], now: float) -> None:
         """Take over what all groups wait for now, and tell what is new and lasts; each reason to one pod, once."""
-        due = [(ref, RELEASED, reason) for ref, reason in self._released]
-        self._released.clear()
         for key in self._reasons.keys() - reasons.keys():
             del self._reasons[key]
         for key, (reason, ref) in reasons.items():
@@ -56,9 +58,10 @@ class GroupTeller:
                 since, told = now, False
             if lasts := not told and now - since >= _LASTING_SECONDS:
                 log.info("%s", reason)
-                due.append((ref, WAITING, reason))
+                self._due.append((ref, WAITING, reason))
             self._reasons[key] = reason, since, told or lasts
-        await asyncio.gather(*(self._record(*each) for each in due))
+        turn = [self._due.popleft() for _ in range(min(_AT_ONCE, len(self._due)))]
+        await asyncio.gather(*(self._record(*each) for each in turn))
 
     async def _record(self, ref: PodRef, reason: str, message: str) -> None:
         about = ObjectReference("Pod", ref.name, ref.namespace, ref.uid)

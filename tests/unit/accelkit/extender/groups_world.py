@@ -90,7 +90,7 @@ class World:
         return self.api.objects[build_pod_path(namespace, name)]
 
     def _show_written(self, request: Request) -> None:
-        path = request.path.removesuffix("/binding")
+        path = request.path.removesuffix("/binding").removesuffix("/status")
         if request.method in {"PATCH", "POST"} and "/pods/" in path:
             self.show("MODIFIED", self.api.objects[path])
 

@@ -182,7 +182,9 @@ class ServedApi(FakeApi):
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             return await self._watch(request)
-        options = {"query": dict(request.query)} if request.method != "DELETE" else {}
+        options: dict[str, Any] = {"query": dict(request.query)} if request.method != "DELETE" else {}
+        if request.content_type == "application/json-patch+json":
+            options["kind"] = "json"
         body = [json.loads(await request.read() or b"null")] if request.method != "GET" else []
         try:
             answer = await getattr(self, request.method.lower())(request.path, *body, **options)

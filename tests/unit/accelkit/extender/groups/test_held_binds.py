@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from groups_world import World
 
-from accelkit.extender.groups import controller
+from accelkit.extender.groups import binds, controller
 
 
 @pytest.fixture
@@ -91,3 +91,21 @@ async def test_a_member_more_than_are_needed_is_by_itself(world):
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
     pods(world, "c", size=2)
     assert await world.bind("c", "m") == ""
+
+
+async def test_whoever_has_many_binds_held_does_not_hold_up_others(world, monkeypatch):
+    monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 2)
+    pods(world, "abc", size=9)
+    found = await asyncio.gather(*(world.bind(name, "n") for name in "abc"))
+    assert sorted("too many binds are held already" in error for error in found) == [False, False, True]
+    # None is counted any more.
+    assert "too many" not in await world.bind("c", "n")
+
+
+async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_whole(world, monkeypatch):
+    monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 2)
+    pods(world, "abc", size=3)
+    assert await world.bind("a", "n") == ""
+    assert sorted(world.held()) == ["a", "b", "c"]
+    pods(world, "uvw", "h", size=3)
+    assert "does not fit as a whole" in await world.bind("u", "m")

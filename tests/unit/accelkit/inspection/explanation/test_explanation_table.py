@@ -140,3 +140,9 @@ def test_the_answer_counts_nodes():
     assert describe_answer("Pod d/p", simulation(full), named=True, without=["d/x", "d/y"]) == (
         "Even without d/x and d/y, pod d/p would be pending: the only node that was named has no room for it."
     )
+
+
+def test_the_group_that_a_pod_waits_with_is_told_before_the_nodes():
+    shown = draw(simulation(refused("a"), group="pod group d/g waits: 3 of 4 pods are there"))
+    assert "It waits with its group: pod group d/g waits: 3 of 4 pods are there." in shown
+    assert not any("group" in line for line in draw(simulation(refused("a"))))

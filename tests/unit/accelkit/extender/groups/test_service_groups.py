@@ -1,0 +1,76 @@
+"""The whole extender with pod groups on: what it reads by lists and watches, and what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from http_service import until
+
+from accelkit.extender.groups import pod_groups
+from accelkit.extender.groups.pod_groups import GroupTimes
+from accelkit.kube.paths import NODES, PODS, build_pod_path
+
+LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
+
+
+def member(cluster, name, **spec):
+    pod = cluster.pod(name)
+    pod["metadata"] |= {"labels": LABELS}
+    pod["spec"] |= {"schedulingGates": [{"name": "accelkit.io/pod-group"}], **spec}
+    cluster.api.show(PODS, "ADDED", pod)
+    return pod
+
+
+def gates(cluster, name):
+    return cluster.api.objects[build_pod_path("d", name)]["spec"].get("schedulingGates")
+
+
+async def test_reservations_of_groups_outlast_a_list_that_shows_their_pods(cluster):
+    async with cluster.extender(groups=GroupTimes()):
+        for name in "pq":
+            member(cluster, name)
+        await cluster.uses(8)
+        await until(lambda: not gates(cluster, "p") and not gates(cluster, "q"))
+        lists = sum(request.path == PODS for request in cluster.api.requests)
+        cluster.api.show(PODS, "ERROR", {"metadata": {}, "code": 410, "message": "too old"})
+        await until(lambda: sum(request.path == PODS for request in cluster.api.requests) > lists)
+        await asyncio.sleep(0.1)
+        # Nobody asks what became of a Binding that was never sent.
+        assert not any(request.method == "GET" and "/pods/" in request.path for request in cluster.api.requests)
+        assert (await cluster.bind("p"), await cluster.bind("q")) == ("", "")
+        await cluster.uses(8)
+
+
+async def test_a_pod_that_the_list_does_not_show_any_more_ends_the_reservation_of_its_group(cluster):
+    async with cluster.extender(groups=GroupTimes()):
+        for name in "pq":
+            member(cluster, name)
+        await until(lambda: not gates(cluster, "p") and not gates(cluster, "q"))
+        del cluster.api.objects[build_pod_path("d", "q")]
+        cluster.api.show(PODS, "ERROR", {"metadata": {}, "code": 410, "message": "too old"})
+        await cluster.uses(0)
+
+
+async def test_labels_of_nodes_are_read_and_what_is_far_from_groups_is_as_ever(cluster):
+    async with cluster.extender(groups=GroupTimes()):
+        for name in "pq":
+            member(cluster, name, nodeSelector={"zone": "a"})
+        cluster.pod("r")
+        assert await cluster.filter("r") == ["n"]
+        assert await cluster.bind("r") == ""
+        await cluster.uses(4)
+        assert gates(cluster, "p")
+        node = cluster.node()
+        node["metadata"]["labels"] = {"zone": "a"}
+        cluster.api.show(NODES, "MODIFIED", node)
+        await cluster.uses(12)
+
+
+async def test_off_they_change_nothing(cluster, monkeypatch):
+    monkeypatch.setattr(pod_groups, "PodGroups", None)
+    async with cluster.extender():
+        for name in "pq":
+            member(cluster, name)
+        assert await cluster.bind("p") == ""
+        await cluster.uses(4)
+        assert gates(cluster, "q")

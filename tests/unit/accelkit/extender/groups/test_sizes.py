@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import msgspec
+import pytest
+from fake_api.watches import WatchedApi
+
+from accelkit.errors import ApiError
+from accelkit.extender.groups import sizes as module
+from accelkit.extender.groups.objects import GroupPod
+from accelkit.extender.groups.roster import GroupSizeError, Roster
+from accelkit.extender.groups.sizes import GroupSizes
+
+NATIVE, PLUGIN = "/apis/scheduling.k8s.io", "/apis/scheduling.x-k8s.io"
+OBJECTS = f"{NATIVE}/v1beta1/podgroups"
+
+
+class World:
+    def __init__(self):
+        self.api, self.roster, self.changes = WatchedApi(), Roster(), 0
+        self.sizes = GroupSizes(self.api, self.roster, self.note)
+        metadata = {"name": "p", "namespace": "d", "uid": "p"}
+        pod = {"metadata": metadata, "spec": {"schedulingGroup": {"podGroupName": "g"}}}
+        self.roster.take_event("ADDED", msgspec.convert(pod, GroupPod))
+
+    def note(self):
+        self.changes += 1
+
+    def serve(self):
+        """Kubernetes 1.37's versions of its own group, and none of the plug-in's."""
+        documents = self.api.documents
+        documents[NATIVE] = {"versions": [{"version": "v1"}, {"version": "v1beta1"}]}
+        documents[f"{NATIVE}/v1"] = {"resources": [{"name": "priorityclasses"}]}
+        documents[f"{NATIVE}/v1beta1"] = {"resources": [{"name": "workloads"}, {"name": "podgroups"}]}
+
+    def store(self, count, name="g"):
+        spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+        self.api.store(OBJECTS, {"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec})
+
+    def size(self):
+        try:
+            return self.roster.read_size(self.roster.find("p"))
+        except GroupSizeError as exc:
+            return str(exc)
+
+    async def until(self, question):
+        async with asyncio.timeout(15):
+            while not question():
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def world(monkeypatch):
+    monkeypatch.setattr(module, "_ABSENT_SECONDS", 0.02)
+    monkeypatch.setattr(module, "_FAILED_SECONDS", 0.02)
+    return World()
+
+
+@contextlib.asynccontextmanager
+async def running(world):
+    task = asyncio.create_task(world.sizes.run())
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(world):
+    world.serve()
+    world.store(4)
+    async with running(world):
+        await world.until(lambda: world.sizes.known)
+        assert world.size() == 4
+        world.store(5)
+        await world.until(lambda: world.size() == 5)
+        del world.api.objects[f"{NATIVE}/v1beta1/namespaces/d/podgroups/g"]
+        await world.until(lambda: "there is no PodGroup d/g" in str(world.size()))
+    assert world.changes >= 4
+
+
+async def test_a_kind_that_is_served_later_is_found(world):
+    async with running(world):
+        await world.until(lambda: world.sizes.known)
+        assert "there is no PodGroup d/g" in world.size()
+        world.store(2)
+        world.serve()
+        await world.until(lambda: world.size() == 2)
+
+
+async def test_nothing_is_known_while_the_api_server_does_not_say(world):
+    world.api.fail(ApiError("away"), "GET", PLUGIN, times=None)
+    async with running(world):
+        await asyncio.sleep(0.05)
+        assert not world.sizes.known
+        world.api.recover()
+        await world.until(lambda: world.sizes.known)

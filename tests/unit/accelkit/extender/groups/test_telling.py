@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.extender.groups.membership import Convention, GroupKey
+from accelkit.extender.groups.telling import GroupTeller
+from accelkit.model.pod import PodRef
+
+POD = PodRef("d", "p", "u")
+
+
+class Events:
+    def __init__(self):
+        self.written = []
+
+    async def record(self, involved, reason, message, *, warning):
+        assert (involved.kind, involved.namespace, warning) == ("Pod", "d", True)
+        self.written.append((involved.name, reason, message))
+
+
+@pytest.fixture
+def events():
+    return Events()
+
+
+def key(name="g"):
+    return GroupKey("d", name, Convention.LABELS)
+
+
+async def test_what_lasts_is_told_once_and_what_changes_is_told_again(events):
+    teller = GroupTeller(events)
+    for now, reason, written in [(0, "a", 0), (1, "a", 0), (2, "a", 1), (9, "a", 1), (10, "b", 1), (12, "b", 2)]:
+        await teller.tell({key(): (reason, POD)}, now)
+        assert len(events.written) == written, now
+        assert teller.find_reason(key()) == reason
+    await teller.tell({}, 13)
+    assert teller.find_reason(key()) == ""
+
+
+async def test_no_more_than_a_few_are_written_at_once_and_the_rest_follows(events):
+    teller = GroupTeller(events)
+    reasons = {key(str(number)): (f"reason {number}", POD) for number in range(40)}
+    for now, written in [(0, 0), (2, 16), (3, 32), (4, 40), (5, 40)]:
+        await teller.tell(reasons, now)
+        assert len(events.written) == written
+
+
+async def test_of_what_was_released_some_pods_are_told(events):
+    teller = GroupTeller(events)
+    teller.note_released([PodRef("d", f"p{number}", "u") for number in range(20)], "too late")
+    await teller.tell({}, 0)
+    assert events.written == [(f"p{number}", "PodGroupReleased", "too late") for number in range(8)]
