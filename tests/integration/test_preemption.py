@@ -38,7 +38,8 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 EVENTS = "/api/v1/namespaces/default/events"
 PRIORITIES = {"low": (1, None), "middle": (2, None), "more": (3, None), "most": (4, None)}
 PRIORITIES |= {"high": (10, None), "never": (10, "Never")}
-SETTLED_SECONDS = 6.0
+# An eviction follows a refusal after 2 s and one turn.
+SETTLED_SECONDS = 4.0
 
 
 async def create_classes(kubeconfig):
