@@ -25,7 +25,7 @@ INSPECTION_VERSION = 1
 
 
 class ShareView(msgspec.Struct, frozen=True):
-    """What one container holds of a card. `stage` is reserved, bound or confirmed."""
+    """What one container holds of a card. `stage` is claimed, reserved, bound or confirmed."""
 
     namespace: str
     pod: str

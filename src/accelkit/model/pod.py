@@ -13,6 +13,8 @@ import msgspec
 
 from accelkit.model.object_meta import ObjectMeta
 
+# Of the pod that mirrors one which a kubelet runs from a file.
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 # The preemptionPolicy of pods for which nobody is evicted.
 NEVER_PREEMPTS: Final = "Never"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")

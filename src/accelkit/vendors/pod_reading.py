@@ -14,7 +14,7 @@ import msgspec
 from accelkit.errors import AssignmentError, RequestError
 from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, decode_assignment
 from accelkit.model.host_amounts import read_pod_amounts, write_amounts
-from accelkit.model.pod import NEVER_PREEMPTS, Container, Pod, PodRef
+from accelkit.model.pod import MIRROR_ANNOTATION, NEVER_PREEMPTS, Container, Pod, PodRef
 from accelkit.model.request import Kind, PodRequest
 from accelkit.texts import shorten
 from accelkit.vendors.counted_requests import MAX_AMOUNTS, CardContainer, parse_amount
@@ -49,6 +49,7 @@ class CardPod(msgspec.Struct, frozen=True):
         preempts: whether its preemptionPolicy lets it.
         nominated: whether kube-scheduler is preempting others for it.
         ending: whether it is being deleted.
+        static: whether a kubelet runs it from a file, so that an eviction would end nothing.
     """
 
     ref: PodRef
@@ -67,6 +68,7 @@ class CardPod(msgspec.Struct, frozen=True):
     preempts: bool = True
     nominated: bool = False
     ending: bool = False
+    static: bool = False
 
     @property
     def admitted(self) -> bool:
@@ -178,6 +180,7 @@ class PodReader:
             pod.spec.preemption_policy != NEVER_PREEMPTS,
             bool(pod.status.nominated_node_name),
             pod.metadata.deletion_timestamp is not None,
+            MIRROR_ANNOTATION in annotations,
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:
@@ -200,7 +203,7 @@ class PodReader:
             keep: further annotations that are kept.
         """
         spec, metadata = pod.spec, pod.metadata
-        kept = {*self._annotations, *_OURS, *keep}
+        kept = {*self._annotations, *_OURS, MIRROR_ANNOTATION, *keep}
         found = metadata.annotations or _NONE
         metadata.annotations = {key: found[key] for key in kept & found.keys()}
         if self._find_dialect(pod) is None and metadata.annotations.keys().isdisjoint(_OURS):

@@ -113,6 +113,7 @@ class Planner:
             for holder in situation.holders
             if (pod := bound.get(holder.pod.uid)) is not None
             and pod.priority < pending.pod.priority
+            and not pod.static
             and pod.ref.uid not in gone
             and (may_go is None or pod.ref.uid in may_go)
         ]

@@ -101,11 +101,14 @@ class PreemptVerb:
         trial = Budget(min(_STEPS_PER_NODE, budget.steps))
         given = trial.steps
         try:
-            priorities = {each.ref.uid: each.priority for each in self._feed.list_bound(name)}
+            bound = self._feed.list_bound(name)
+            priorities = {each.ref.uid: each.priority for each in bound}
+            static = {each.ref.uid for each in bound if each.static}
             below = [
                 Candidate(holder, priorities[holder.pod.uid])
                 for holder in situation.holders
                 if priorities.get(holder.pod.uid, pod.spec.priority or 0) < (pod.spec.priority or 0)
+                and holder.pod.uid not in static
             ]
             if find_victims(situation, request, self._policy, (), trial, gone=victims.uids) is not None:
                 # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.

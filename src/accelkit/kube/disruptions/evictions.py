@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.model.object_meta import ObjectMeta
-from accelkit.model.pod import PodRef
-
-_MIRROR: Final = "kubernetes.io/config.mirror"
+from accelkit.model.pod import MIRROR_ANNOTATION, PodRef
 
 
 class _Owner(msgspec.Struct):
@@ -58,7 +54,7 @@ class EvictablePod(msgspec.Struct):
     def static(self) -> bool:
         """Whether a kubelet runs it from a file, so that an eviction only removes what mirrors it."""
         owned = any(owner.kind == "Node" for owner in self.metadata.owner_references or ())
-        return owned or _MIRROR in (self.metadata.annotations or {})
+        return owned or MIRROR_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def leaving(self) -> bool:

@@ -79,6 +79,12 @@ def test_a_host_port_is_something_else(cluster):
     assert set(ask(cluster, high, {"n": ["r", "p"]})["n"][0]) == {"r", "p", "q"}
 
 
+def test_static_pods_are_not_chosen(cluster):
+    cluster.pod("q", 4, 3, "a", annotations={"kubernetes.io/config.mirror": "x"})
+    high = cluster.pod("high", 8, 10)
+    assert ask(cluster, high, {"n": ["r", "p"]}) == {"n": (["s", "r"], 1)}
+
+
 def test_victims_without_cards_stay(cluster):
     high = cluster.pod("high", 8, 10)
     assert ask(cluster, high, {"n": ["cpu", "r", "p"]}) == {"n": (["cpu", "q", "p"], 1)}

@@ -5,6 +5,7 @@ import pytest
 
 from accelkit.errors import RequestError
 from accelkit.extender.waking.announcements import INTERVAL_SECONDS, REMEMBERED_SECONDS, Announcements, Waiting
+from accelkit.ledger.claims import claim, reserve
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -206,3 +207,19 @@ def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit():
     pods.create("one-more", 1000)
     pods.looks()
     assert pods.looks()
+
+
+def test_what_is_freed_for_a_pod_is_announced_where_it_is_kept():
+    pods = Pods()
+    pods.create("p", 16)
+    pods.looks()
+    pods.looks()
+    assert pods.waiting.fits("n")
+    claim(pods.ledger, PodRef("d", "p", "p"), "n", pods.pending["p"].request, Policy.BINPACK, gone=())
+    pods.looks()
+    assert pods.waiting.fits("n")
+    assert not pods.waiting.fits("m")
+    # With the Binding, nobody waits for it.
+    reserve(pods.ledger, PodRef("d", "p", "p"), "n", pods.pending["p"].request, Policy.BINPACK)
+    pods.looks()
+    assert not pods.waiting.fits("n")

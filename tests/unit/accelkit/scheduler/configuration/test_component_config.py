@@ -14,6 +14,7 @@ extenders:
 - urlPrefix: http://127.0.0.1:32766
   filterVerb: filter
   prioritizeVerb: prioritize
+  preemptVerb: preempt
   bindVerb: bind
   weight: 1
   enableHTTPS: false

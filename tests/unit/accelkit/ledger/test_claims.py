@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from accelkit.ledger.claims import claim, is_blocked, reserve
+from accelkit.ledger.holding import Stage
+from accelkit.ledger.ledger import Ledger
+from accelkit.model.card import Card
+from accelkit.model.inventory import Inventory
+from accelkit.model.pod import PodRef
+from accelkit.model.request import ContainerRequest, Kind, PodRequest
+from accelkit.placement.misfit import MisfitError, MisfitReason
+from accelkit.placement.policies import Policy
+
+P, Q, R = (PodRef("d", name, name) for name in "pqr")
+WANTS = PodRequest((ContainerRequest("c", Kind.APP, 1, 5),))
+
+
+@pytest.fixture
+def ledger():
+    made = Ledger(unit_bytes=1)
+    for name in "nm":
+        made.put_node(name, Inventory(1, (Card(f"{name}-a", "v", "m", 8),)))
+    made.reserve(P, "n", WANTS, Policy.BINPACK)
+    return made
+
+
+def test_a_claim_keeps_others_off_before_and_after_others_have_left(ledger):
+    claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid})
+    assert is_blocked(ledger, ledger.find_holding(Q.uid), WANTS, Policy.BINPACK)
+    for _ in range(2):
+        with pytest.raises(MisfitError):
+            ledger.reserve(R, "n", WANTS, Policy.BINPACK)
+        ledger.release(P.uid)
+    assert not is_blocked(ledger, ledger.find_holding(Q.uid), WANTS, Policy.BINPACK)
+    reserve(ledger, Q, "n", WANTS, Policy.BINPACK)
+    assert ledger.find_holding(Q.uid).stage is Stage.RESERVED
+    assert ledger.find_node("n").uses["n-a"].used_bytes == 5
+
+
+def test_a_claim_that_cannot_be_is_not_made(ledger):
+    with pytest.raises(MisfitError):
+        claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={R.uid})
+    with pytest.raises(MisfitError) as raised:
+        claim(ledger, Q, "unknown", WANTS, Policy.BINPACK, gone=())
+    assert raised.value.misfit.reason is MisfitReason.UNKNOWN_NODE
+    assert ledger.find_holding(Q.uid) is None
+
+
+def test_a_claim_stays_where_its_pod_is_refused_and_ends_where_it_goes_elsewhere(ledger):
+    claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid})
+    with pytest.raises(MisfitError):
+        reserve(ledger, Q, "n", WANTS, Policy.BINPACK)
+    assert ledger.find_holding(Q.uid).stage is Stage.CLAIMED
+    reserve(ledger, Q, "m", WANTS, Policy.BINPACK)
+    assert (ledger.find_holding(Q.uid).node, ledger.find_node("n").uses["n-a"].used_bytes) == ("m", 5)
+
+
+def test_what_others_hold_is_no_claim(ledger):
+    assert not is_blocked(ledger, ledger.find_holding(P.uid), WANTS, Policy.BINPACK)
+    reserve(ledger, P, "n", WANTS, Policy.BINPACK)
+    assert ledger.find_holding(P.uid).stage is Stage.RESERVED
