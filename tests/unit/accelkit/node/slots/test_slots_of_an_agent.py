@@ -1,0 +1,143 @@
+"""An agent that serves slots and the extender under GAS's flags, in this process, and a kubelet that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import grpc
+import pytest
+from aiohttp import ClientError, ClientSession
+from fake_api.watches import WatchedApi
+from ports import free_port
+
+from accelkit.extender import service
+from accelkit.extender.gas.command import build_options
+from accelkit.kube.paths import NODES, PODS
+from accelkit.node import agent
+from accelkit.node._proto import deviceplugin_pb2 as api
+from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
+from accelkit.node._proto import podresources_pb2 as resources
+from accelkit.node._proto import podresources_pb2_grpc as resources_grpc
+from accelkit.node.agent import AgentOptions
+from accelkit.node.devices import DeviceIds
+from accelkit.node.health import HealthChecks
+from accelkit.serving.tls import Listen
+
+I915 = "gpu.intel.com/i915"
+CARDS = [{"id": f"sim-{number}", "model": "m", "memory_bytes": 16 * 2**30, "index": number} for number in range(2)]
+PATIENCE = 60
+
+
+class Kubelet(api_grpc.RegistrationServicer, resources_grpc.PodResourcesListerServicer):
+    def __init__(self, root):
+        self.root, self.endpoints = root, {}
+
+    async def Register(self, request, _context):  # noqa: N802 - gRPC's name
+        self.endpoints[request.resource_name] = request.endpoint
+        return api.Empty()
+
+    async def List(self, _request, _context):  # noqa: N802 - gRPC's name
+        return resources.ListPodResourcesResponse()
+
+    def dial(self, resource):
+        return grpc.aio.insecure_channel(f"unix:{self.root}/var/lib/kubelet/device-plugins/{self.endpoints[resource]}")
+
+
+@pytest.fixture
+async def kubelet():
+    # A socket's path may have 107 bytes, which pytest's folders fill.
+    root = Path(tempfile.mkdtemp(prefix="ak-"))
+    kubelet, server = Kubelet(root), grpc.aio.server()
+    api_grpc.add_RegistrationServicer_to_server(kubelet, server)
+    resources_grpc.add_PodResourcesListerServicer_to_server(kubelet, server)
+    for name in ("device-plugins", "pod-resources"):
+        folder = root / "var/lib/kubelet" / name
+        folder.mkdir(parents=True)
+        server.add_insecure_port(f"unix:{folder}/kubelet.sock")
+    (root / "etc/accelkit").mkdir(parents=True)
+    (root / "etc/accelkit/simulated-cards.json").write_text(json.dumps({"version": 1, "cards": CARDS}))
+    await server.start()
+    yield kubelet
+    await server.stop(grace=0)
+    shutil.rmtree(root)
+
+
+async def until(question):
+    async with asyncio.timeout(PATIENCE):
+        while not (answer := await question()):
+            await asyncio.sleep(0.02)
+    return answer
+
+
+async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, monkeypatch):
+    cluster, port = WatchedApi(), free_port()
+    node = cluster.store(NODES, {"metadata": {"name": "n", "uid": "node", "resourceVersion": "1"}})
+    for module in (agent, service):
+        monkeypatch.setattr(module, "ApiClient", lambda *_, **__: cluster)
+        monkeypatch.setattr(module, "load_connection", lambda _: None)
+    given = AgentOptions("n", kubelet.root, 2**30, "native", health=HealthChecks.NONE, gas_slots=2)
+    told = build_options(
+        listen=Listen("127.0.0.1", port), kubeconfig=None, allow=True, deny=False, balanced_resource=""
+    )
+    running = [asyncio.create_task(each) for each in (agent.run(given), service.run(told))]
+    try:
+        async with ClientSession(f"http://127.0.0.1:{port}") as session:
+
+            async def ask(path, body):
+                async with session.post(path, json=body) as answer:
+                    return json.loads(await answer.read())
+
+            async def registered():
+                assert not any(each.done() for each in running), running
+                return {I915, "gpu.intel.com/xe"} <= kubelet.endpoints.keys()
+
+            await until(registered)
+            node = cluster.objects[f"{NODES}/n"]
+            allocatable = {I915: "4", "gpu.intel.com/foo": "20"}
+            node["status"] = {"allocatable": allocatable, "capacity": allocatable}
+            node["metadata"]["resourceVersion"] = "1000"
+            metadata = {
+                "name": "p",
+                "namespace": "d",
+                "uid": "u",
+                "resourceVersion": "1",
+                # Lists of denied cards are not read here.
+                "annotations": {"gas-allow": "card1", "gas-deny": "card1"},
+            }
+            limits = {I915: "1", "gpu.intel.com/foo": "9"}
+            pod = {"metadata": metadata, "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}
+            cluster.store(PODS, pod)
+
+            async def fits():
+                try:
+                    return (await ask("/scheduler/filter", {"Pod": pod, "NodeNames": ["n"]}))["NodeNames"]
+                except (ClientError, KeyError):
+                    return []
+
+            assert await until(fits) == ["n"]
+            names = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n"}
+            assert (await ask("/scheduler/bind", names))["Error"] == ""
+            bound = cluster.objects["/api/v1/namespaces/d/pods/p"]
+            assert bound["metadata"]["annotations"]["gas-container-cards"] == "card1"
+        async with kubelet.dial(I915) as channel:
+            plugin, ids = api_grpc.DevicePluginStub(channel), DeviceIds(card["id"] for card in CARDS)
+            shown = await anext(aiter(plugin.ListAndWatch(api.Empty())))
+            devices = [each.ID for each in shown.devices]
+            assert ids.count_by_card(devices) == {"sim-0": 2, "sim-1": 2}
+            wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=devices, allocation_size=1)
+            offered = await plugin.GetPreferredAllocation(
+                api.PreferredAllocationRequest(container_requests=[wanted]), timeout=PATIENCE
+            )
+            (chosen,) = offered.container_responses[0].deviceIDs
+            assert ids.find_card(chosen) == "sim-1"
+            request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[chosen])])
+            (answer,) = (await plugin.Allocate(request, timeout=PATIENCE)).container_responses
+            assert [each.container_path for each in answer.devices] == ["/dev/accelkit1"]
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
