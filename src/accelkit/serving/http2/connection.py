@@ -255,7 +255,13 @@ class Http2Connection(asyncio.Protocol):
 
     def _close_if_done(self) -> None:
         if not self._streams and self.transport is not None:
-            self._schedule("going", _GOING_SECONDS, self.transport.close)
+            self._schedule("going", _GOING_SECONDS, self._close)
+
+    def _close(self) -> None:
+        if self.transport is not None:
+            # What was written goes out first, if it is read at all.
+            self.transport.close()
+            self._schedule("cut", _ANSWER_SECONDS, self.abort)
 
     def _watch_idleness(self) -> None:
         left = self._idle_seconds - (0.0 if self._streams else self._loop.time() - self._idle_since)
