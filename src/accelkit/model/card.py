@@ -95,7 +95,10 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def capacity_bytes(self) -> int:
         """What all shares together may take, in bytes: 0 where the memory is unknown."""
-        return self.own_bytes if self.memory_factor == 1 else int(self.own_bytes * self.memory_factor)
+        if self.memory_bytes is None:
+            return 0
+        shared = max(0, self.memory_bytes - self.reserved_bytes)
+        return shared if self.memory_factor == 1 else int(shared * self.memory_factor)
 
     @property
     def own_bytes(self) -> int:

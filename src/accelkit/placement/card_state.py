@@ -37,7 +37,8 @@ class CardState(msgspec.Struct, frozen=True, gc=False):
     @property
     def room_bytes(self) -> int:
         """What one container can have of it: where it is oversubscribed, no more than the card has."""
-        return min(self.free_bytes, self.card.own_bytes)
+        # What is free of a card that is not oversubscribed is no more than it has.
+        return self.free_bytes if self.card.memory_factor == 1 else min(self.free_bytes, self.card.own_bytes)
 
     def find_bar(self, container: ContainerRequest) -> MisfitReason | None:
         """Return which rule of sharing keeps a container off the card; None where none does."""
