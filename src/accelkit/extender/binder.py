@@ -17,8 +17,8 @@ from functools import partial
 
 import msgspec
 
-from accelkit.errors import ApiError, AssignmentError, BindingError, NotLeadingError, NotReadyError, PodGoneError
-from accelkit.extender.bindings import read_pod, write_binding
+from accelkit.errors import ApiError, BindingError, NotLeadingError, NotReadyError, PodGoneError
+from accelkit.extender.bindings import build_annotations, read_pod, write_binding
 from accelkit.extender.pod_watch import log_release
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
@@ -28,13 +28,11 @@ from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import Holding, Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.logs import Facts, RepeatLog
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
+from accelkit.model.assignment import Assignment
 from accelkit.model.pod import Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.misfit import MisfitError, MisfitReason
 from accelkit.placement.policies import AnyPolicy
-from accelkit.vendors.annotations import Granted, write_container_limits
-from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +189,8 @@ class Binder:
                 if self._admit is not None:
                     await self._admit(ref, args.Node)
                 assignment = await self._reserve(pending, args.Node, pending.request)
-                annotations = self._annotations(pending.pod, args.Node, assignment)
+                entry = self._ledger.find_node(args.Node)
+                annotations = build_annotations(pending.pod, entry, assignment, limits=self._container_limits)
         await self._write(ref, args.Node, annotations)
 
     async def _reserve(self, pending: Pending, node: str, request: PodRequest) -> Assignment:
@@ -221,24 +220,6 @@ class Binder:
             await self._after_failure(ref, node, exc)
         else:
             self._ledger.accept(ref.uid)
-
-    def _annotations(self, pod: CardPod, node: str, assignment: Assignment) -> dict[str, str]:
-        ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
-        entry, codec = self._ledger.find_node(node), pod.dialect.annotations
-        if entry is None or entry.inventory is None:
-            return ours
-        cards = {card.id: card for card in entry.list_cards()}
-        if self._container_limits:
-            ours = {**write_container_limits(assignment, cards), **ours}
-        if codec is None:
-            return ours
-        granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
-        try:
-            # All keys, so that nothing a user put there before counts.
-            return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **ours}
-        except AssignmentError as exc:
-            log.warning("pod %s is not written as %s does: %s", pod.ref, pod.dialect.name, exc)
-            return ours
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError) -> None:
         """Find out what became of a Binding that was not accepted; return only if the pod is bound to the node.

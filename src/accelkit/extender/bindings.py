@@ -1,18 +1,26 @@
-"""Writes Bindings, and reads the pods that they are about."""
+"""Writes Bindings with their annotations, and reads the pods that they are about."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from accelkit.errors import ApiError, PodGoneError
+from accelkit.errors import ApiError, AssignmentError, PodGoneError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_pod_path
+from accelkit.ledger.holding import NodeEntry
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, encode_assignment
 from accelkit.model.pod import Pod, PodRef
+from accelkit.vendors.annotations import Granted, write_container_limits
+from accelkit.vendors.pod_reading import CardPod
+
+log = logging.getLogger(__name__)
 
 # The API server gives up on a write after this long.
 _WRITE_SECONDS: Final = 5
@@ -61,3 +69,32 @@ async def read_pod(api: ApiClient, pod: PodRef) -> Pod:
     if found.metadata.uid != pod.uid:
         raise PodGoneError(f"pod {pod} is another one now (UID {found.metadata.uid}, not {pod.uid})")
     return found
+
+
+def build_annotations(
+    pod: CardPod, entry: NodeEntry | None, assignment: Assignment, *, limits: bool = False
+) -> dict[str, str]:
+    """Return what is written on a pod with its Binding: its assignment, also in the words of its dialect.
+
+    Args:
+        pod: whose it is.
+        entry: its node; None where that is not known any more.
+        assignment: the cards that it gets.
+        limits: whether what each container may take of NVIDIA's cards is written, too.
+    """
+    ours = {ASSIGNMENT_ANNOTATION: encode_assignment(assignment)}
+    codec = pod.dialect.annotations
+    if entry is None or entry.inventory is None:
+        return ours
+    cards = {card.id: card for card in entry.list_cards()}
+    if limits:
+        ours = {**write_container_limits(assignment, cards), **ours}
+    if codec is None:
+        return ours
+    granted = Granted(assignment, pod.app_containers, cards, entry.inventory.unit_bytes)
+    try:
+        # All keys, so that nothing a user put there before counts.
+        return {**dict.fromkeys(codec.keys, ""), **codec.write(granted, time.time_ns()), **ours}
+    except AssignmentError as exc:
+        log.warning("pod %s is not written as %s does: %s", pod.ref, pod.dialect.name, exc)
+        return ours

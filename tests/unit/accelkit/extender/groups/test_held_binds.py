@@ -11,7 +11,7 @@ from accelkit.extender.groups import binds, controller
 @pytest.fixture
 async def world(monkeypatch):
     monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
-    world = World(hold=0.3)
+    world = World(hold=1.0)
     task = asyncio.create_task(world.groups.run())
     world.node("n")
     world.node("m")
@@ -46,7 +46,7 @@ async def test_binds_whose_group_does_not_come_together_fail_and_hold_nothing(wo
 async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(world):
     pods(world, "abc", size=3)
     found = await asyncio.gather(*(world.bind(name, "n") for name in "ab"))
-    assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 0.3 s"}
+    assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 1 s"}
     assert world.held() == {}
     assert not any(request.path.endswith("/binding") for request in world.api.requests)
 
@@ -56,16 +56,17 @@ async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(wo
     pods(world, "uvw", "h", size=3)
     names = "aubvcw"
     found = await asyncio.gather(*(world.bind(name, node) for name, node in zip(names, "nmnmmn", strict=True)))
-    assert {name for name, error in zip(names, found, strict=True) if not error} == set("abc")
-    assert all("does not fit as a whole" in error for error in found[1::2])
-    assert sorted(world.held()) == ["a", "b", "c"]
+    won = {name for name, error in zip(names, found, strict=True) if not error}
+    assert won in (set("abc"), set("uvw"))
+    assert all("does not fit as a whole" in error for error in found if error)
+    assert set(world.held()) == won
 
 
 async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
     pods(world, "ab", size=2, memory=16)
-    # With the first bind both are reserved, the second one on the other node.
+    # With the first bind both are reserved, the other pod on the other node.
     found = await asyncio.gather(world.bind("a", "m"), world.bind("b", "m"))
-    assert found[1] == "the cards of pod d/b, reserved with those of its group, are on node n"
+    assert sum("reserved with those of its group, are on node n" in error for error in found) == 1
     pods(world, "cd", "h", size=2, memory=8)
     assert world.held() == {}
     assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "n")) == ["", ""]
