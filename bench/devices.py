@@ -28,6 +28,7 @@ from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.discovery import FoundCard
 from accelkit.node.kubelet import MAX_MESSAGE_BYTES
+from accelkit.node.node_cards import NodeCards
 from accelkit.vendors.profiles import load_profiles
 
 GIB = 2**30
@@ -40,6 +41,9 @@ AIM_OF_SECONDS = 1.0
 
 class NoPods:
     """Pods of a node without assignments."""
+
+    def __init__(self, cards: NodeCards) -> None:
+        self.node_cards = cards
 
     def list_assigned(self) -> list[AssignedPod]:
         return []
@@ -81,15 +85,16 @@ async def time_calls(call: Callable[[], Awaitable[object]], rounds: int) -> floa
 
 
 async def measure(gib: int, rounds: int) -> dict[str, object]:
+    cards, unit_bytes = build_cards(gib), parse_unit("0.001")
+    shown_cards = NodeCards({found.card.id: found.card for found in cards}, unit_bytes)
     plugin = DevicePlugin(
         Path(tempfile.mkdtemp()),
         resource=RESOURCE,
         whole=False,
-        pods=NoPods(),  # type: ignore[arg-type]
+        pods=NoPods(shown_cards),  # type: ignore[arg-type]
         allocations=PreferredAllocation(whole=False),
         other=("enflame.com/gcu-count", PreferredAllocation(whole=True)),
     )
-    cards, unit_bytes = build_cards(gib), parse_unit("0.001")
     started = time.perf_counter()
     await plugin.show(cards, unit_bytes)
     shown_after = time.perf_counter() - started
