@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 NAME = "preempting-scheduler"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 EVENTS = "/api/v1/namespaces/default/events"
 PRIORITIES = {"low": (1, None), "middle": (2, None), "more": (3, None), "most": (4, None)}
 PRIORITIES |= {"high": (10, None), "never": (10, "Never")}
@@ -233,7 +234,9 @@ async def test_a_plan_names_who_leaves_and_an_application_evicts_them(control_pl
     await create_classes(control_plane.kubeconfig)
     async with world_of(control_plane.kubeconfig) as world:
         node = await world.node(2, 8, allocatable={"cpu": "8", "memory": "8Gi", "pods": "20", MEMORY: "16"})
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+        # One that is there, since the garbage collector looks for it, and that makes no other pod in this test.
+        meta = msgspec.json.decode(await world.api.post(CONFIG_MAPS, {"metadata": {"name": node}}))["metadata"]
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": node, "uid": meta["uid"], "controller": True}
         running = []
         for place, priority in enumerate(("low", "middle")):
             spec = {"priorityClassName": f"preempting-{priority}"}
@@ -260,3 +263,4 @@ async def test_a_plan_names_who_leaves_and_an_application_evicts_them(control_pl
         assert await world.read(running[1])
         # With the card free, nobody else leaves.
         assert planned(await defrag(control_plane.kubeconfig, "-o", "json")) == [(node, [])]
+        await world.api.delete(f"{CONFIG_MAPS}/{node}")
