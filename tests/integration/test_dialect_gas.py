@@ -151,8 +151,8 @@ async def test_amounts_are_divided_over_the_cards_of_each_container(sandbox, ser
         labels = {f"{PREFIX}gpu-numbers": "0.1.2", f"{PREFIX}gpu-numbers2": "Z.10"}
         node = await cluster.node(labels, i915=8, millicores=4000, foo=40)
         two = {"i915": 2, "millicores": 2000, "foo": 15}
-        # By name, in which card10 comes before card2.
-        assert await cluster.bound(await cluster.pod(node, two, {"cpu": 0}, two)) == "card0,card1||card10,card2"
+        # The second container has the two cards that are left.
+        assert await cluster.bound(await cluster.pod(node, two, {"cpu": 0}, two)) == "card0,card1||card2,card10"
         await cluster.extender.shows(node, lambda view: all(card["shares"] for card in view["cards"]))
         # Each card has 3 of foo left, though the node has 12.
         assert await cluster.bound(await cluster.pod(node, {"i915": 1, "foo": 3})) == "card0"
