@@ -73,4 +73,4 @@ def _place(
     entry = branch.find_node(node)
     if entry is None:
         return Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False)
-    return branch.choose(entry, request, policy)
+    return branch.choose(entry, ledger.resolve(request), policy)

@@ -108,7 +108,11 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
     """
     first: dict[tuple[int, int], TaskType] = {}
     for task in order:
-        first.setdefault((task.cards, task.memory_bytes), task)
+        size = task.cards, task.memory_bytes
+        found = first.setdefault(size, task)
+        # Of several cards, the one that needs most of its host: what keeps a node for it keeps one for the others.
+        if task.cards > 1 and (task.cpu_milli, task.host_bytes) > (found.cpu_milli, found.host_bytes):
+            first[size] = task
     kept = dict.fromkeys(islice(first.values(), _MOST_SIZES), 0.0)
     kept |= dict.fromkeys(islice((task for task in order if task not in kept), _MOST_TYPES - len(kept)), 0.0)
     for task in order:

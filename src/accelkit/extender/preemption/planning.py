@@ -107,7 +107,8 @@ class Planner:
             return None
         bound = {each.ref.uid: each for each in self._feed.list_bound(node)}
         gone = leaving | {uid for uid, each in bound.items() if each.ending}
-        situation = take_situation(entry, pending.request)
+        request = self._ledger.resolve(pending.request)
+        situation = take_situation(entry, request)
         candidates = [
             Candidate(holder, pod.priority)
             for holder in situation.holders
@@ -119,7 +120,7 @@ class Planner:
         ]
         trial = Budget(min(_STEPS_PER_NODE, budget.steps))
         given = trial.steps
-        victims = find_victims(situation, pending.request, self._policy, candidates, trial, gone=gone)
+        victims = find_victims(situation, request, self._policy, candidates, trial, gone=gone)
         budget.steps -= given - trial.steps
         return None if victims is None else Plan(node, tuple(victims), gone)
 

@@ -72,12 +72,13 @@ class PreemptVerb:
             return PreemptionResult(offered)
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, pod.spec, known)
+        request = self._ledger.resolve(pending.request)
         budget, turns = Budget(_MOST_STEPS), Turns()
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
                 break
-            if found := self._choose(pod, pending.request, name, victims, budget, free_to_choose=free_to_choose):
+            if found := self._choose(pod, request, name, victims, budget, free_to_choose=free_to_choose):
                 chosen[name] = found
             await turns.rest()
         log.info(Facts("preempts", pod=str(pending.pod.ref), uid=uid, nodes=len(offered), left=len(chosen)))
