@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelkit.errors import NotLeadingError, NotReadyError
 from accelkit.extender.binder import Binder
 from accelkit.extender.bindings import PREDECESSOR_SECONDS
 from accelkit.extender.foreign_inspect import make_foreign_inspects
@@ -22,15 +21,13 @@ from accelkit.extender.preemption.evictor import Evictor
 from accelkit.extender.preemption.refusals import Refusals
 from accelkit.extender.preemption.verb import PreemptVerb
 from accelkit.extender.readiness import Readiness
-from accelkit.extender.reading.reader import Reader
-from accelkit.extender.reading.reviews import Reviewer
+from accelkit.extender.reading.port import make_read_server, make_review_client
 from accelkit.extender.routes import Routes
 from accelkit.extender.sharing.metrics import SharingCollector
 from accelkit.extender.sharing.rules_file import RulesFile
 from accelkit.extender.simulation.simulator import Simulator
 from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
-from accelkit.inspection.simulation import MAX_QUESTION_BYTES
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.heartbeat import Heartbeat
@@ -51,12 +48,6 @@ log = logging.getLogger(__name__)
 
 # Where other systems list the bad cards of nodes.
 LISTS = build_config_maps_path("kube-system")
-# The deadline of each review of a reader, in seconds; how many are under way, and how many readers are connected.
-_REVIEW_SECONDS = 3.0
-_REVIEWS = 4
-_READ_CONNECTIONS = 32
-# A token is one header.
-_READ_HEADER_BYTES = 20_000
 _PROBE_CONNECTIONS = 64
 
 _Nodes = Reflector[Node] | Reflector[GroupNode]
@@ -98,9 +89,7 @@ async def run(options: ExtenderOptions) -> None:
     for name in describe_plugins({DIALECTS: options.dialects, POLICIES: [str(options.policy)]}):
         log.info("uses the %s", name)
     connection = load_connection(options.kubeconfig)
-    # Reviews of readers have connections of their own, so that no Binding waits for them.
-    reviews = ApiClient(connection, timeout_seconds=_REVIEW_SECONDS, connections=_REVIEWS)
-    async with ApiClient(connection, lean=True) as api, reviews:
+    async with ApiClient(connection, lean=True) as api, make_review_client(connection) as reviews:
         await _Service(options, api, reviews).run(stop)
     log.info("extender ended")
 
@@ -177,7 +166,7 @@ class _Service:
                 feed,
                 options.policy,
                 refusals=refusals,
-                leads=self._may_evict,
+                leads=self._readiness.may_bind,
                 evictions=metrics.count_evictions(),
             )
             if refusals is not None
@@ -207,7 +196,10 @@ class _Service:
             if options.probes
             else None
         )
-        self._reads = self._make_reads(options, reviews)
+        endpoint = replica.endpoint if replica else None
+        self._reads = (
+            make_read_server(options.reads, self._routes, reviews, endpoint) if options.reads and endpoint else None
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or a part fails."""
@@ -271,19 +263,6 @@ class _Service:
             on_unreadable=feed.take_unreadable_pod,
         )
 
-    def _make_reads(self, options: ExtenderOptions, reviews: ApiClient) -> HeadServer | None:
-        endpoint = options.replica.endpoint if options.replica else None
-        if options.reads is None or endpoint is None:
-            return None
-        reader = Reader(self._routes, Reviewer(reviews, endpoint.namespace, endpoint.service))
-        return HeadServer(
-            options.reads,
-            reader.handle,
-            connections=_READ_CONNECTIONS,
-            header_bytes=_READ_HEADER_BYTES,
-            body_bytes=MAX_QUESTION_BYTES,
-        )
-
     def _replace_pods(self, pods: list[Pod]) -> None:
         for held in self._pod_watch.replace(pods):
             # For a claim, and for what is kept for a group, no Binding was sent that could be asked about.
@@ -305,14 +284,6 @@ class _Service:
     def _lost(self) -> None:
         # kube-scheduler would go on using its connections, which lead here whatever the Service says.
         self._server.renew()
-
-    def _may_evict(self) -> bool:
-        try:
-            self._readiness.check_current()
-            self._readiness.check_binding()
-        except (NotLeadingError, NotReadyError):
-            return False
-        return True
 
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)

@@ -6,11 +6,9 @@ import asyncio
 import logging
 import signal
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from accelkit.errors import DevicePluginError
 from accelkit.kube.client import ApiClient
@@ -23,7 +21,7 @@ from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.device_plugin.registration import keep_registered
 from accelkit.node.devices import DeviceIds
-from accelkit.node.discovery import FoundCard, compute_topology, survey
+from accelkit.node.discovery import compute_topology, survey
 from accelkit.node.discovery.nvml import load_nvml
 from accelkit.node.enforcement.enforcer import Enforcer
 from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders, find_enforcement
@@ -270,7 +268,7 @@ async def _watch_cards(
                     states.remember(node.inventory.cards, known.profiles, ids.count_by_card(in_use))
                 await errors.follow_mended(found.cards)
                 cards = await asyncio.to_thread(states.update, found.cards, node.cordon)
-                cards = [_oversubscribe(each, options.memory_factor) for each in cards]
+                cards = [each.oversubscribe(options.memory_factor) for each in cards]
                 await errors.tell()
                 topology = await asyncio.to_thread(compute_topology, options.root, cards)
                 settled = await advertising.update(
@@ -284,12 +282,6 @@ async def _watch_cards(
             if advertising.shown:
                 found_any.set()
         await asyncio.sleep(_LOOK_SECONDS if settled else _UNIT_SECONDS)
-
-
-def _oversubscribe(found: FoundCard, memory_factor: float) -> FoundCard:
-    if found.card.memory_factor == memory_factor:
-        return found
-    return replace(found, card=msgspec.structs.replace(found.card, memory_factor=memory_factor))
 
 
 async def _list_in_use(root: Path, dialect: Dialect, before: frozenset[str]) -> frozenset[str]:

@@ -31,8 +31,7 @@ from accelkit.node.kubelet import PLUGIN_FOLDER, list_held_devices, list_pod_res
 
 log = logging.getLogger(__name__)
 
-_RESEND_SECONDS = 1.0
-_TOLD_SECONDS = 3.0
+_RESEND_SECONDS, _TOLD_SECONDS = 1.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)

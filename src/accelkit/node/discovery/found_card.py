@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from accelkit.model.card import Card
 from accelkit.vendors.profiles import Profile
@@ -31,3 +33,9 @@ class FoundCard:
     uuid: str | None = None
     device: Path | None = None
     driver: str | None = None
+
+    def oversubscribe(self, memory_factor: float) -> FoundCard:
+        """Return the card with so many times its memory for all shares together."""
+        if self.card.memory_factor == memory_factor:
+            return self
+        return replace(self, card=msgspec.structs.replace(self.card, memory_factor=memory_factor))
