@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from conftest import Sandbox
 from extender_process import NODES, Process, client_of, until, world_of
 from real_scheduler import build_configuration, run_scheduler
-
-from accelkit.node.devices import DeviceIds
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -101,15 +95,6 @@ class Cluster:
             return found if found["spec"].get("nodeName") else None
 
         return (await until(is_bound))["metadata"].get("annotations", {}).get(CARDS)
-
-    async def given(self, pod):
-        """Wait until a pod runs; return what its containers were given."""
-
-        async def runs():
-            found = await self.world.read(pod)
-            return found["metadata"].get("annotations", {}).get("sandbox.accelkit.io/containers")
-
-        return json.loads(await until(runs))
 
     async def refused(self, pod):
         """Wait until kube-scheduler has found no node for a pod; return what it says."""
@@ -207,51 +192,3 @@ async def test_pods_without_a_card_are_left_alone(sandbox, served):
         # They hold nothing of a card.
         await cluster.world.delete(pods[0])
         assert await cluster.bound(await cluster.pod(node, {"i915": 1, "foo": 2})) == "card0"
-
-
-@contextlib.contextmanager
-def agent_of(sandbox, node):
-    """An agent of ours that serves slots, by a short way to its node's folder, for its sockets."""
-    environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
-    with tempfile.TemporaryDirectory(prefix="gas-") as folder:
-        root = Path(folder) / "n"
-        root.symlink_to(sandbox.paths.nodes / node)
-        options = ["--node-name", node, "--host-root", str(root), "--kubeconfig", str(sandbox.kubeconfig)]
-        command = [sys.executable, "-m", "accelkit", "node-agent", *options, "--gas-slots", "4"]
-        with (Path(folder) / "agent.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
-        try:
-            yield Path(folder) / "agent.log"
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
-
-
-async def test_our_agent_gives_containers_the_very_cards_that_were_chosen(sandbox, served):
-    async with cluster_of(sandbox, served) as cluster:
-        with agent_of(sandbox, "node-1") as log:
-
-            async def advertised():
-                node = json.loads(await cluster.world.api.get(f"{NODES}/node-1"))
-                return node["status"]["allocatable"].get(f"{PREFIX}i915") == "8"
-
-            try:
-                await until(advertised)
-            except AssertionError as exc:
-                raise AssertionError(log.read_text()[-4000:]) from exc
-            await cluster.label("node-1", {"accelkit-test": "node-1"})
-            await cluster.extender.shows("node-1", lambda view: len(view["cards"]) == 2)
-            ids = DeviceIds(["sim-node-1-0", "sim-node-1-1"])
-            second = {"annotations": {"gas-allow": "card1"}}
-            asked = [
-                ({"i915": 1}, second, ["sim-node-1-1"]),
-                ({"i915": 1}, {}, ["sim-node-1-0"]),
-                ({"i915": 2}, {}, ["sim-node-1-0", "sim-node-1-1"]),
-            ]
-            for amounts, body, cards in asked:
-                given = await cluster.given(await cluster.pod("node-1", amounts, **body))
-                devices = given["c0"]["device_ids"][f"{PREFIX}i915"]
-                assert ids.count_by_card(devices) == dict.fromkeys(cards, 1)
-                assert given["c0"]["devices"] == [f"/dev/accelkit{card[-1]}" for card in cards]
-            # Four more could be given, but of two cards alone.
-            assert "will not fit" in await cluster.refused(await cluster.pod("node-1", {"i915": 3}))
