@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from math import log
 from typing import Final
 
@@ -26,6 +26,8 @@ _MOST_TYPES: Final = 32
 # Of these, so many at most are there for their cards, so that the frequent ones have room too.
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
+# Of the tasks of one size with several cards, so many need no more of their host than the one that stands for them.
+_NEARLY_ALL: Final = 0.9
 
 
 class TaskType(msgspec.Struct, frozen=True):
@@ -106,18 +108,29 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
         counts: of all types.
         order: the same types, the most frequent first.
     """
-    first: dict[tuple[int, int], TaskType] = {}
+    sizes: dict[tuple[int, int], list[TaskType]] = {}
     for task in order:
-        size = task.cards, task.memory_bytes
-        found = first.setdefault(size, task)
-        # Of several cards, the one that needs most of its host: what keeps a node for it keeps one for the others.
-        if task.cards > 1 and (task.cpu_milli, task.host_bytes) > (found.cpu_milli, found.host_bytes):
-            first[size] = task
-    kept = dict.fromkeys(islice(first.values(), _MOST_SIZES), 0.0)
+        sizes.setdefault((task.cards, task.memory_bytes), []).append(task)
+    first = (_choose_for_size(tasks, counts) for tasks in islice(sizes.values(), _MOST_SIZES))
+    kept = dict.fromkeys(first, 0.0)
     kept |= dict.fromkeys(islice((task for task in order if task not in kept), _MOST_TYPES - len(kept)), 0.0)
     for task in order:
         kept[task if task in kept else min(kept, key=partial(_measure_distance, task))] += counts[task]
     return list(kept.items())
+
+
+def _choose_for_size(tasks: Sequence[TaskType], counts: Mapping[TaskType, float]) -> TaskType:
+    """Return which of the tasks that ask for the same cards stands for them: with one card, the most frequent one.
+
+    With several, one that needs as much of its host as nearly all of them do at most: the host that is kept for it does
+    for the others, and few nodes have so many cards free. Those that need still more are too rare to go by.
+    """
+    if tasks[0].cards == 1:
+        return tasks[0]
+    ascending = sorted(tasks, key=lambda task: (task.cpu_milli, task.host_bytes))
+    enough = _NEARLY_ALL * sum(counts[task] for task in tasks)
+    reached = accumulate(counts[task] for task in ascending)
+    return next(task for task, sum_of in zip(ascending, reached, strict=True) if sum_of >= enough)
 
 
 def _measure_distance(one: TaskType, other: TaskType) -> tuple[float, float]:
