@@ -27,7 +27,7 @@ _MOST_TYPES: Final = 32
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
 # Of the tasks of one size with several cards, so many need no more of their host than the one that stands for them.
-_NEARLY_ALL: Final = 0.9
+_NEARLY_ALL: Final = 0.95
 
 
 class TaskType(msgspec.Struct, frozen=True):

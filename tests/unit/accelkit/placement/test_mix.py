@@ -75,3 +75,14 @@ def test_no_more_types_are_remembered_than_fit(monkeypatch):
     for number in range(4 * module._EPOCH):
         mix.observe(TaskType(1, 1 + number))
     assert len(mix._counts) <= 50 + module._EPOCH
+
+
+def test_of_several_cards_one_that_needs_much_of_its_host_stands_for_all_but_the_rare_ones():
+    mix = TaskMix()
+    hosts = [*[1000] * 12, *[8000] * 9, 64_000]
+    for cpu in hosts:
+        mix.observe(TaskType(8, 16, cpu, 0))
+        mix.observe(TaskType(1, 16, cpu, 0))
+    standing = {cards: [task.cpu_milli for task, _ in mix.list_types() if task.cards == cards] for cards in (1, 8)}
+    assert standing[8][0] == 8000
+    assert standing[1][0] == 1000
