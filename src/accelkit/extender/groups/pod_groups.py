@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,6 +56,7 @@ class PodGroups:
         decides: returns whether this replica decides, on what the API server says now.
         is_under_way: returns whether a pod is being bound.
         is_unsettled: returns whether the outcome of a pod's Binding is unknown.
+        clock: seconds on a clock that never jumps.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class PodGroups:
         decides: Callable[[], bool],
         is_under_way: Callable[[str], bool],
         is_unsettled: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._feed = api, feed
         self._facts, self._roster, self._changes = NodeFacts(), Roster(), Changes()
@@ -79,12 +82,15 @@ class PodGroups:
         self._teller = GroupTeller(Events(api, _COMPONENT, socket.gethostname()))
         self._controller = GroupController(
             parts,
-            GateLifter(api, batches.find_node),
+            GateLifter(api, batches.find_node, clock),
             self._teller,
             times.reservation,
             leads=lambda: self._sizes.known and decides(),
+            clock=clock,
         )
-        self._binds = HeldBinds(parts, times.hold, sizes_known=lambda: self._sizes.known, is_unsettled=is_unsettled)
+        self._binds = HeldBinds(
+            parts, times.hold, sizes_known=lambda: self._sizes.known, is_unsettled=is_unsettled, clock=clock
+        )
 
     def watch_nodes(self) -> Reflector[GroupNode]:
         """Return the watch of all nodes, which the feed gets, too."""

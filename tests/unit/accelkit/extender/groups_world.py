@@ -28,9 +28,17 @@ PATIENCE_SECONDS = 15.0
 
 
 class World:
-    """Nodes of one card of 16, and pods of one namespace; what is written is shown at once."""
+    """Nodes of one card of 16, and pods of one namespace; what is written is shown at once.
 
-    def __init__(self, *, reservation: float = 30.0, hold: float = 0.2) -> None:
+    Time passes for groups where a test says so.
+
+    Attributes:
+        leads: whether this replica decides.
+        turns: how often all groups were looked at.
+    """
+
+    def __init__(self, *, reservation: float = 60.0, hold: float = 5.0) -> None:
+        self._now, self.turns = 1000.0, 0
         self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
         self.api.after.append(self._show_written)
         self.feed = LedgerFeed(self.ledger, load_dialects(("native",)))
@@ -42,9 +50,10 @@ class World:
             self.feed,
             Policy.BINPACK,
             times=GroupTimes(reservation, hold),
-            decides=lambda: self.leads,
+            decides=self._decides,
             is_under_way=lambda uid: self.binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
             is_unsettled=lambda uid: self.binder.is_unsettled(uid),  # noqa: PLW0108 - the same
+            clock=lambda: self._now,
         )
         self.binder = Binder(
             self.api, self.ledger, self.feed, Policy.BINPACK, readiness=readiness, admit=self.groups.admit
@@ -125,5 +134,23 @@ class World:
 
     async def settled(self) -> None:
         """Wait until all that happened was looked at, and nothing more comes of it."""
-        for _ in range(6):
-            await asyncio.sleep(0.02)
+        seen = self.turns
+        await self.until(lambda: self.turns >= seen + 3)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for groups, and have whoever waits look again."""
+        self._now += seconds
+        labels = {"pod-group.scheduling.sigs.k8s.io/name": "of-others"}
+        metadata = {"name": "p", "namespace": "of-others", "uid": f"uid-{self._now}", "labels": labels}
+        self.show("ADDED", {"metadata": metadata, "spec": {"nodeName": "of-others", "containers": []}})
+
+    async def bind_for(self, seconds: float, **binds: str) -> list[str]:
+        """Bind pods to nodes, and let time pass once they are answered or held; return what `bind` does for each."""
+        tasks = [asyncio.create_task(self.bind(name, node)) for name, node in binds.items()]
+        await self.settled()
+        self.pass_time(seconds)
+        return await asyncio.gather(*tasks)
+
+    def _decides(self) -> bool:
+        self.turns += 1
+        return self.leads
