@@ -158,7 +158,8 @@ class _Service:
             if options.wake
             else None
         )
-        refusals = Refusals() if options.evict_for_priority else None
+        is_member = self._groups.is_member if self._groups else None
+        refusals = Refusals(is_member=is_member) if options.evict_for_priority else None
         self._evictor = (
             Evictor(
                 api,

@@ -101,6 +101,11 @@ class Batches:
         held = self._ledger.find_holding(uid)
         return "" if held is None else held.node
 
+    def has_cards(self, uid: str) -> bool:
+        """Return whether cards are reserved for a pod, or its own; what others are evicted for is not yet."""
+        held = self._ledger.find_holding(uid)
+        return held is not None and held.stage is not Stage.CLAIMED
+
     def judge(self, group: Group) -> Standing:
         """Return where a group stands."""
         settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
@@ -113,7 +118,7 @@ class Batches:
                 refusal = member.ref, pending.refusal
                 continue
             there += 1
-            if pending is not None and pending.request is not None and self._ledger.find_holding(uid) is None:
+            if pending is not None and pending.request is not None and not self.has_cards(uid):
                 labels = pending.pod.labels
                 lacking.append(
                     Wanted(member.ref, pending.request, pending.task, member.host, member.rules, labels=labels)

@@ -170,7 +170,7 @@ class HeldBinds:
         if group is None:
             return None
         size = self._read_size(group)
-        if self._parts.ledger.find_holding(ref.uid) is None:
+        if not self._parts.batches.has_cards(ref.uid):
             if len(group.done) >= size:
                 return None
             self._reserve(group, size, ref, node)

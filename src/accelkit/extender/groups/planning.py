@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelkit.extender.node_scores import NodeScores
+from accelkit.ledger.claims import reserve
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.verdicts import ShapeVerdict, ShapeVerdicts
 from accelkit.model.host_amounts import NOTHING, HostAmounts
@@ -175,7 +176,7 @@ class GroupPlanner:
         if row < 0 or (not wanted.node and not self._has_room(row, taken + wanted.host)):
             return False
         try:
-            self._ledger.reserve(wanted.ref, node, wanted.request, policy, wanted.labels)
+            reserve(self._ledger, wanted.ref, node, wanted.request, policy, labels=wanted.labels)
         except MisfitError:
             return False
         turn.taken[node] = taken + wanted.host

@@ -153,6 +153,10 @@ class PodGroups:
         """Return whether a pod's cards are reserved, and no Binding can be asked for."""
         return self._batches.find_of(uid) is not None
 
+    def is_member(self, uid: str) -> bool:
+        """Return whether a pod belongs to a group."""
+        return self._roster.find(uid) is not None
+
     def describe(self, uid: str) -> str:
         """Return which group a pod waits with, and for what; empty where it does not."""
         group = self._roster.find(uid)

@@ -38,10 +38,14 @@ class Refusals:
 
     Args:
         clock: seconds on a clock that never jumps.
+        is_member: returns for a UID whether the pod belongs to a group: nobody is evicted for one of them, since the
+            others may not fit; None where groups are off.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, is_member: Callable[[str], bool] | None = None
+    ) -> None:
+        self._clock, self._is_member = clock, is_member
         self._by_uid: dict[str, _Refusal] = {}
 
     def note(self, pod: Pod, nodes: Iterable[str]) -> None:
@@ -50,7 +54,7 @@ class Refusals:
             return
         named, now, uid = tuple(islice(nodes, MOST_NODES)), self._clock(), pod.metadata.uid
         known = self._by_uid.pop(uid, None)
-        if not named:
+        if not named or (self._is_member is not None and self._is_member(uid)):
             return
         self._by_uid[uid] = _Refusal(pod.spec.priority or 0, known.since if known else now, now, named)
         if len(self._by_uid) > MOST_PODS:
@@ -69,7 +73,9 @@ class Refusals:
         """
         now = self._clock()
         for uid, each in list(self._by_uid.items()):
-            if uid not in pending or now - each.at > KEPT_SECONDS:
+            # Which group a pod belongs to may be known later than that it was refused.
+            member = self._is_member is not None and self._is_member(uid)
+            if uid not in pending or member or now - each.at > KEPT_SECONDS:
                 del self._by_uid[uid]
         due = [uid for uid, each in self._by_uid.items() if now - each.since >= DELAY_SECONDS]
         due = [uid for uid in due if is_waiting(pending[uid]) and ledger.find_holding(uid) is None]

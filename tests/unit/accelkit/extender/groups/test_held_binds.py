@@ -6,6 +6,8 @@ import pytest
 from groups_world import World
 
 from accelkit.extender.groups import binds, controller
+from accelkit.ledger.claims import claim
+from accelkit.placement.policies import Policy
 
 
 @pytest.fixture
@@ -122,3 +124,15 @@ async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_w
     assert sorted(world.held()) == ["a", "b", "c"]
     pods(world, "uvw", "h", size=3)
     assert "does not fit as a whole" in await world.bind("u", "m")
+
+
+async def test_cards_for_which_others_are_evicted_are_not_yet_those_of_a_member(world):
+    pods(world, "abc", size=3, memory=16)
+    pending = world.feed.pending["uid-a"]
+    claim(world.ledger, pending.pod.ref, "n", pending.request, Policy.BINPACK, gone=())
+    assert "does not fit as a whole" in await world.bind("a", "n")
+    pods(world, "uv", "h", size=2, memory=16)
+    pending = world.feed.pending["uid-u"]
+    world.ledger.release("uid-a")
+    claim(world.ledger, pending.pod.ref, "n", pending.request, Policy.BINPACK, gone=())
+    assert await asyncio.gather(world.bind("u", "n"), world.bind("v", "m")) == ["", ""]

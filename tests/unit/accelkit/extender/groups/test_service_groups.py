@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from http_service import until
+from http_service import PATIENCE_SECONDS, until
 
 from accelkit.extender.groups import pod_groups
 from accelkit.extender.groups.pod_groups import GroupTimes
+from accelkit.extender.preemption import evictor, refusals
 from accelkit.kube.paths import NODES, PODS, build_pod_path
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
 
 LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
 
@@ -74,3 +76,32 @@ async def test_off_they_change_nothing(cluster, monkeypatch):
         assert await cluster.bind("p") == ""
         await cluster.uses(4)
         assert gates(cluster, "q")
+
+
+async def test_nobody_is_evicted_for_one_member_of_a_group_and_others_for_who_is_by_itself(cluster, monkeypatch):
+    monkeypatch.setattr(refusals, "DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(evictor, "_TURN_SECONDS", 0.02)
+    low = cluster.pod("low", 16)
+    share = encode_assignment(Assignment({"c": (Share("a", 16),)}))
+    low["metadata"]["annotations"] = {ASSIGNMENT_ANNOTATION: share}
+    low["spec"]["nodeName"] = "n"
+    cluster.api.store(PODS, low)
+    evicted = []
+    path = build_pod_path("d", "low") + "/eviction"
+    cluster.api.reviews[path] = lambda request: evicted.append(request.body["deleteOptions"]) or {}
+    async with cluster.extender(groups=GroupTimes(), evict_for_priority=True):
+        refused = {}
+        for name, priority in (("p", 9), ("alone", 8)):
+            pod = refused[name] = cluster.pod(name, 16)
+            pod["spec"]["priority"] = priority
+            pod["metadata"]["labels"] = LABELS if name == "p" else {}
+            cluster.api.show(PODS, "ADDED", pod)
+        await cluster.uses(16)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not any("dryRun" not in each for each in evicted):
+                # The member first, as the one of the higher priority; the watch may show them later.
+                for name in ("p", "alone"):
+                    assert (await cluster.ask("/filter", {"Pod": refused[name], "NodeNames": ["n"]}))[0] == 200
+        held = (await cluster.ask("/inspect"))[1]
+        assert '"alone"' in held
+        assert '"p"' not in held
