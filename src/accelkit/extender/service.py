@@ -99,7 +99,7 @@ class _Service:
 
     def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
         dialects = [each.without(options.unread_annotations) for each in load_dialects(options.dialects)]
-        ledger = Ledger(unit_bytes=options.unit_bytes)
+        self._ledger = ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
         # Whether the pods were read since we may bind.
@@ -116,7 +116,7 @@ class _Service:
             leadership=self._leadership,
             pods_current=lambda: self._read,
         )
-        self._groups = self._make_groups(options, api, ledger)
+        self._groups = self._make_groups(options, api)
         self._binder = Binder(
             api,
             ledger,
@@ -145,33 +145,9 @@ class _Service:
             unreadable=self._count_unreadable,
             requests=lambda: self._server.requests,
         )
-        self._waker = (
-            Waker(
-                api,
-                ledger,
-                feed,
-                options.policy,
-                read=self._synced,
-                leads=self._readiness.leads,
-                writes=metrics.wakes,
-            )
-            if options.wake
-            else None
-        )
+        self._waker = self._make_waker(options, api, metrics)
         refusals = Refusals() if options.evict_for_priority else None
-        self._evictor = (
-            Evictor(
-                api,
-                ledger,
-                feed,
-                options.policy,
-                refusals=refusals,
-                leads=self._readiness.may_bind,
-                evictions=metrics.count_evictions(),
-            )
-            if refusals is not None
-            else None
-        )
+        self._evictor = self._make_evictor(options, api, refusals, metrics)
         verbs = Verbs(
             ledger,
             feed,
@@ -235,18 +211,34 @@ class _Service:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
 
-    def _make_groups(self, options: ExtenderOptions, api: ApiClient, ledger: Ledger) -> PodGroups | None:
+    def _make_groups(self, options: ExtenderOptions, api: ApiClient) -> PodGroups | None:
         if options.groups is None:
             return None
         return PodGroups(
             api,
-            ledger,
+            self._ledger,
             self._feed,
             options.policy,
             times=options.groups,
             decides=lambda: self._binder.opened and self._readiness.may_bind(),
             is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
             is_unsettled=lambda uid: self._binder.is_unsettled(uid),  # noqa: PLW0108 - the same
+        )
+
+    def _make_waker(self, options: ExtenderOptions, api: ApiClient, metrics: ExtenderMetrics) -> Waker | None:
+        if not options.wake:
+            return None
+        leads, feed = self._readiness.leads, self._feed
+        return Waker(api, self._ledger, feed, options.policy, read=self._synced, leads=leads, writes=metrics.wakes)
+
+    def _make_evictor(
+        self, options: ExtenderOptions, api: ApiClient, refusals: Refusals | None, metrics: ExtenderMetrics
+    ) -> Evictor | None:
+        if refusals is None:
+            return None
+        leads, evictions = self._readiness.may_bind, metrics.count_evictions()
+        return Evictor(
+            api, self._ledger, self._feed, options.policy, refusals=refusals, leads=leads, evictions=evictions
         )
 
     def _make_watches(self, api: ApiClient) -> tuple[_Nodes, _Pods]:
