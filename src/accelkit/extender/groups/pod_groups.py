@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from accelkit.extender.groups.batches import Batches
-from accelkit.extender.groups.binds import Changes, GroupParts, HeldBinds
+from accelkit.extender.groups.binds import HeldBinds
 from accelkit.extender.groups.controller import GroupController
 from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.membership import trim_member
 from accelkit.extender.groups.node_rules import NodeFacts
 from accelkit.extender.groups.objects import GroupNode, GroupPod
+from accelkit.extender.groups.parts import Changes, GroupParts
 from accelkit.extender.groups.planning import GroupPlanner
 from accelkit.extender.groups.roster import Roster
 from accelkit.extender.groups.sizes import GroupSizes
