@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.events import Events
 from accelkit.kube.heartbeat import Heartbeat
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path
 from accelkit.kube.reflector import Reflector
@@ -116,6 +118,7 @@ class _Service:
             leadership=self._leadership,
             pods_current=lambda: self._read,
         )
+        self._events = Events(api, "accelkit-extender", socket.gethostname())
         self._groups = self._make_groups(options, api)
         self._binder = Binder(
             api,
@@ -219,6 +222,7 @@ class _Service:
             self._ledger,
             self._feed,
             options.policy,
+            events=self._events,
             times=options.groups,
             decides=lambda: self._binder.opened and self._readiness.may_bind(),
             is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
@@ -236,9 +240,10 @@ class _Service:
     ) -> Evictor | None:
         if refusals is None:
             return None
-        leads, evictions = self._readiness.may_bind, metrics.count_evictions()
+        ledger, feed, evictions = self._ledger, self._feed, metrics.count_evictions()
+        leads, events = self._readiness.may_bind, self._events
         return Evictor(
-            api, self._ledger, self._feed, options.policy, refusals=refusals, leads=leads, evictions=evictions
+            api, ledger, feed, options.policy, events=events, refusals=refusals, leads=leads, evictions=evictions
         )
 
     def _make_watches(self, api: ApiClient) -> tuple[_Nodes, _Pods]:

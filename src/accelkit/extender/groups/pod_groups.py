@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
 
-_COMPONENT = "accelkit-extender"
-
 
 @dataclass(frozen=True, slots=True)
 class GroupTimes:
@@ -53,6 +50,7 @@ class PodGroups:
         ledger: where cards are reserved.
         feed: brings it up to date.
         policy: ranks cards and nodes where the pod does not say.
+        events: where they are written.
         times: how long groups may take.
         decides: returns whether this replica decides, on what the API server says now.
         is_under_way: returns whether a pod is being bound.
@@ -67,6 +65,7 @@ class PodGroups:
         feed: LedgerFeed,
         policy: AnyPolicy,
         *,
+        events: Events,
         times: GroupTimes,
         decides: Callable[[], bool],
         is_under_way: Callable[[str], bool],
@@ -80,7 +79,7 @@ class PodGroups:
         batches = Batches(ledger, feed, planner, times.reservation, self._is_busy)
         parts = GroupParts(api, ledger, feed, self._roster, planner, batches, self._changes)
         self._batches, self._sizes = batches, GroupSizes(api, self._roster, self._changes.note)
-        self._teller = GroupTeller(Events(api, _COMPONENT, socket.gethostname()))
+        self._teller = GroupTeller(events)
         self._controller = GroupController(
             parts,
             GateLifter(api, batches.find_node, clock),

@@ -15,6 +15,7 @@ from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
+from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -49,6 +50,7 @@ class World:
             self.ledger,
             self.feed,
             Policy.BINPACK,
+            events=Events(self.api, "accelkit-extender", "h"),
             times=GroupTimes(reservation, hold),
             decides=self._decides,
             is_under_way=lambda uid: self.binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
