@@ -165,7 +165,7 @@ class HeldBinds:
         held, pending = self._parts.ledger.find_holding(ref.uid), self._parts.feed.pending.get(ref.uid)
         if held is None or held.node == node or pending is None or pending.request is None:
             return
-        if self._is_unsettled(ref.uid) or not self._parts.planner.move(ref, pending.request, node):
+        if self._is_unsettled(ref.uid) or not self._parts.reserver.move(ref, pending.request, node):
             raise BindingError(f"the cards of pod {ref}, reserved with those of its group, are on node {held.node}")
 
     def _check_others(self, ref: PodRef, batch: Batch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from accelkit.extender.groups.batches import Batches
-from accelkit.extender.groups.planning import GroupPlanner
+from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.roster import Roster
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import LedgerFeed
@@ -38,7 +38,7 @@ class GroupParts:
         ledger: where cards are reserved.
         feed: knows what pods that wait ask for.
         roster: who belongs to which group.
-        planner: finds cards.
+        reserver: finds cards.
         batches: what is reserved.
         changes: tell of changes.
     """
@@ -47,6 +47,6 @@ class GroupParts:
     ledger: Ledger
     feed: LedgerFeed
     roster: Roster
-    planner: GroupPlanner
+    reserver: GroupReserver
     batches: Batches
     changes: Changes

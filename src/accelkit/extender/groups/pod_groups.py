@@ -15,7 +15,7 @@ from accelkit.extender.groups.membership import trim_member
 from accelkit.extender.groups.node_rules import NodeFacts
 from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.parts import Changes, GroupParts
-from accelkit.extender.groups.planning import GroupPlanner
+from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.roster import Roster
 from accelkit.extender.groups.sizes import GroupSizes
 from accelkit.extender.groups.telling import GroupTeller
@@ -75,9 +75,9 @@ class PodGroups:
         self._api, self._feed = api, feed
         self._facts, self._roster, self._changes = NodeFacts(), Roster(), Changes()
         self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
-        planner = GroupPlanner(ledger, feed.mix, policy, self._facts.list_allowed)
-        batches = Batches(ledger, feed, planner, times.reservation, self._is_busy)
-        parts = GroupParts(api, ledger, feed, self._roster, planner, batches, self._changes)
+        reserver = GroupReserver(ledger, feed.mix, policy, self._facts.list_allowed)
+        batches = Batches(ledger, feed, reserver, times.reservation, self._is_busy)
+        parts = GroupParts(api, ledger, feed, self._roster, reserver, batches, self._changes)
         self._batches, self._sizes = batches, GroupSizes(api, self._roster, self._changes.note)
         self._teller = GroupTeller(events)
         self._controller = GroupController(
