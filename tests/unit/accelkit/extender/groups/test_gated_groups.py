@@ -22,10 +22,14 @@ async def running(world):
 
 
 @pytest.fixture
-async def world(monkeypatch):
+def quick(monkeypatch):
     monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
     monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
     monkeypatch.setattr(telling, "_LASTING_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def world(quick):
     async with running(World()) as world:
         yield world
 
@@ -104,6 +108,25 @@ async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(wo
     assert await world.bind_for(5, a="n") == ["pod group d/g: kube-scheduler has placed 1 of 2 pods within 5 s"]
     assert world.held() == {}
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
+
+
+async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_are_held(quick):
+    async with running(World()) as before:
+        before.node("n", cards=2)
+        for name in "abc":
+            before.pod(name, size=3)
+        await before.until(lambda: not before.gated())
+        assert await before.bind("a", "n") == ""
+    async with running(World(api=before.api)) as after:
+        after.node("n", cards=2)
+        for name in "abc":
+            after.show("ADDED", after.find(name))
+        await after.settled()
+        assert after.held() == {"a": "n"}
+        # One by itself is held, and neither it nor the other keeps cards in the end.
+        assert await after.bind_for(5, b="n") == ["pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"]
+        assert after.held() == {"a": "n"}
+        assert await asyncio.gather(after.bind("b", "n"), after.bind("c", "n")) == ["", ""]
 
 
 async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(world):
