@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from accelkit.errors import ConfigurationError
+from accelkit.logs import ErrorReporter
 from accelkit.placement.sharing.rules import SharingRules, read_rules
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class RulesFile:
         self.current = True
         self._path = path
         self._digest = b""
-        self._problem = ""
+        self._errors = ErrorReporter(log, logging.ERROR)
 
     def read(self) -> SharingRules:
         """Read the rules.
@@ -93,7 +94,8 @@ class RulesFile:
         return rules
 
     def _report(self, problem: str) -> None:
-        """Note what is wrong with the file, and tell of it once."""
-        if problem and problem != self._problem:
-            log.error("%s: %s; the rules that were read last stay in force", self._path, problem)
-        self._problem, self.current = problem, not problem
+        self.current = not problem
+        if problem:
+            self._errors.report(problem, f"{self._path}: {problem}; the rules that were read last stay in force")
+        else:
+            self._errors.clear()

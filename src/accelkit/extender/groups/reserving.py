@@ -66,7 +66,7 @@ class Shortage:
     first: PodRef
 
 
-class GroupPlanner:
+class GroupReserver:
     """Reserves for groups.
 
     Args:
