@@ -15,7 +15,7 @@ import msgspec
 from accelkit.defragmentation.reading import ReadCluster
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.holding import Holding
-from accelkit.ledger.situations import take_situation
+from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.model.host_amounts import NOTHING, HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
@@ -159,16 +159,9 @@ class Planner:
         if entry is None or entry.problem is not None:
             return None
         situation = take_situation(entry, request)
-        bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
-        stays = set[str]()
+        bound = self._cluster.feed.list_bound(node)
         for _ in range(_ROUNDS):
-            candidates = [
-                Candidate(holder, pod.priority)
-                for holder in situation.holders
-                if (pod := bound.get(holder.pod.uid)) is not None
-                and pod.ref.uid not in stays
-                and self._may_leave(pod, pending.pod.priority)
-            ]
+            candidates = list_candidates(situation, bound, lambda pod: self._may_leave(pod, pending.pod.priority))
             found = find_victims(situation, request, self._policy, candidates, Budget(_STEPS_PER_NODE))
             if not found:
                 return None
@@ -178,12 +171,12 @@ class Planner:
                 refused = {each.uid for each in found if self._must_stay(each, trial, pending.pod)}
             if not refused:
                 return found
-            stays |= refused
+            bound = [each for each in bound if each.ref.uid not in refused]
         return None
 
     def _may_leave(self, pod: CardPod, priority: int) -> bool:
         read = self._cluster.pods.get(pod.ref.uid)
-        if read is None or pod.ref.uid in self._gone or pod.ending or pod.priority > priority or not read.replaced:
+        if read is None or pod.ref.uid in self._gone or pod.priority > priority or not read.replaced:
             return False
         return not self._cluster.budgets.protects(pod.ref, read.metadata.labels or {})
 

@@ -10,6 +10,7 @@ from accelkit.defragmentation import command
 from accelkit.defragmentation.table import build_plan_table
 from accelkit.errors import ApiError, ServiceError
 
+
 @pytest.fixture
 def world():
     return PlannedCluster()
@@ -57,7 +58,7 @@ async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
         {"owner": {"kind": "Node", "controller": True}},
         {"owner": {"kind": "ReplicaSet"}},
         {"labels": {"app": "x"}},
-        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
         {"priority": 9},
     ],
 )

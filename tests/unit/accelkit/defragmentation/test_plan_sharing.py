@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from planned_cluster import PlannedCluster, told
 
@@ -12,7 +14,7 @@ def world():
 
 
 def by(**labels):
-    return {"c": {"apart": {"matchLabels": labels}}}
+    return {"accelkit.io/request": json.dumps({"c": {"apart": {"matchLabels": labels}}})}
 
 
 async def test_who_was_tried_to_leave_and_stays_is_still_known_by_its_labels(world):
@@ -20,7 +22,7 @@ async def test_who_was_tried_to_leave_and_stays_is_still_known_by_its_labels(wor
     world.pod("p", 5, 1, card="n-0", labels={"app": "x"})
     # p would leave for it, and be moved nowhere.
     world.pod("kind", 8, 9, spec={"preemptionPolicy": "Never"})
-    world.pod("apart", 3, 0, request=by(app="x"))
+    world.pod("apart", 3, 0, annotations=by(app="x"))
     plan = await world.plan()
     assert told(plan) == []
     assert [each.pod for each in plan.left_out] == ["kind", "apart"]
@@ -29,6 +31,6 @@ async def test_who_was_tried_to_leave_and_stays_is_still_known_by_its_labels(wor
 async def test_who_gets_in_by_the_plan_is_known_by_its_labels(world):
     world.node("n", 1)
     world.pod("first", 5, 9, labels={"app": "x"})
-    world.pod("apart", 3, 0, request=by(app="x"))
+    world.pod("apart", 3, 0, annotations=by(app="x"))
     plan = await world.plan()
     assert told(plan) == [("first", "n", [])]
