@@ -12,6 +12,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.budgets import DisruptionBudgets, read_disruption_budgets
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS
+from accelkit.kube.scheduling.conditions import list_unread_conditions
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Pod
@@ -60,9 +61,9 @@ async def read_cluster(api: ApiClient) -> ReadCluster:
     unread: dict[str, str] = {}
 
     def trim(pod: PlannedPod) -> None:
-        conditions, labels = pod.find_unread_conditions(known), pod.metadata.labels
+        conditions, labels = list_unread_conditions(pod.spec, known), pod.metadata.labels
         if conditions:
-            unread[pod.metadata.uid] = conditions
+            unread[pod.metadata.uid] = ", ".join(conditions)
         feed.trim_pod(pod)
         if len(labels or ()) <= _MOST_LABELS:
             pod.metadata.labels = labels

@@ -71,7 +71,7 @@ class PreemptVerb:
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
-        free_to_choose = not needs_more_than_amounts(args.Pod, pod.spec, known)
+        free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
         budget, turns = Budget(_MOST_STEPS), Turns()
         chosen: dict[str, MetaVictims] = {}
