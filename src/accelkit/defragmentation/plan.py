@@ -119,22 +119,32 @@ class Planner:
         uid = pending.pod.ref.uid
         if pending.request is None:
             return str(pending.refusal or "it asks for no card")
-        if conditions := self._cluster.unread.get(uid):
-            return f"only kube-scheduler can judge its {conditions}"
+        if reason := self._find_reason(pending.pod, pending.request):
+            return reason
         nodes = self._list_suiting(uid)
         for node in nodes:
             if self._place(pending.pod, node, pending.request):
                 return self._tell(pending, node, ())
         best = self._find_best(pending, pending.request, nodes)
         if best is None:
-            return "no evictions that may be would free its cards" if nodes else "no node takes it but for its cards"
+            return "no permitted evictions would free its cards" if nodes else "no node suits it, whatever its cards"
         node, victims = best
         if len(victims) > self._left:
-            return f"the plan has its evictions; {len(victims)} more would be needed"
+            return f"the limit of evictions is reached; {len(victims)} more would be needed"
         self._left -= len(victims)
         self._try(pending, pending.request, node, victims)
         self._gone.update((each.uid, each.holder.pod) for each in victims)
         return self._tell(pending, node, victims)
+
+    def _find_reason(self, pod: CardPod, request: PodRequest) -> str:
+        """Return why nobody's leaving would let a pod in; empty where it may."""
+        uid = pod.ref.uid
+        if conditions := self._cluster.unread.get(uid):
+            return f"only kube-scheduler can judge its {conditions}"
+        if self._cluster.pods[uid].grouped:
+            return "it belongs to a group, and room for one of them is not room for all"
+        beyond = self._cluster.ledger.judge_quota(pod.ref.namespace, request)
+        return "" if beyond is None else pod.dialect.format_misfit(beyond)
 
     def _find_best(
         self, pending: Pending, request: PodRequest, nodes: Iterable[str]
@@ -207,6 +217,7 @@ class Planner:
         for held, pod in trial.gone:
             asked = pod.read_request(ledger.unit_bytes or 0)
             if asked is not None and held.pod.uid not in self._cluster.unread:
+                asked = ledger.namespaces.rules.close(asked, pod.ref.namespace, pod.priority)
                 nodes = self._list_suiting(held.pod.uid)
                 if any(self._place(pod, other, asked) for other in nodes):
                     trial.placed.append(held.pod.uid)

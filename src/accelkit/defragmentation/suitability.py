@@ -9,6 +9,7 @@ import msgspec
 
 from accelkit.kube.scheduling.conditions import ConditionedSpec
 from accelkit.kube.scheduling.node_rules import TaintedSpec, Toleration, bears_all, has_labels
+from accelkit.kube.scheduling.pod_groups import SchedulingGroup, names_group
 from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node, Pod
@@ -32,6 +33,7 @@ class _PlannedMeta(ObjectMeta):
 class _PlannedSpec(ConditionedSpec, rename="camel"):
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PlannedPod(Pod):
@@ -45,6 +47,11 @@ class PlannedPod(Pod):
         """Whether a controller would make another one in its place; a static pod has its node for an owner."""
         owners = self.metadata.owner_references or ()
         return any(owner.controller and owner.kind != "Node" for owner in owners)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether it says that it belongs to a group."""
+        return names_group(self.metadata.labels or {}, self.spec.scheduling_group)
 
     def suits(self, node: PlannedNode, room: HostAmounts) -> bool:
         """Return whether a node may take the pod.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from accelkit.kube.scheduling.node_rules import TaintedSpec, Toleration
+from accelkit.kube.scheduling.pod_groups import SchedulingGroup
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node, Pod, PodSpec
 
@@ -16,12 +17,6 @@ class SchedulingGate(msgspec.Struct):
     """What keeps kube-scheduler from trying a pod."""
 
     name: str = ""
-
-
-class SchedulingGroup(msgspec.Struct, rename="camel"):
-    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
-
-    pod_group_name: str | None = None
 
 
 class Requirement(msgspec.Struct, omit_defaults=True):

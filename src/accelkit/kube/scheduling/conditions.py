@@ -34,6 +34,15 @@ class ConditionedSpec(PodSpec, rename="camel"):
     resource_claims: list[msgspec.Raw] | None = None
 
 
+def find_asked_resources(spec: ConditionedSpec) -> set[str]:
+    """Return the names of the resources that a pod asks for."""
+    return {
+        name
+        for each in (*spec.containers, *(spec.init_containers or ()))
+        for name in (each.resources.requests or {}).keys() | (each.resources.limits or {}).keys()
+    }
+
+
 def list_unread_conditions(spec: ConditionedSpec, known: frozenset[str]) -> list[str]:
     """Return the names of what only kube-scheduler can judge of a pod; none where we can judge all of it.
 
@@ -42,17 +51,12 @@ def list_unread_conditions(spec: ConditionedSpec, known: frozenset[str]) -> list
         known: names of the resources that are ours.
     """
     containers = (*spec.containers, *(spec.init_containers or ()))
-    asked = {
-        name
-        for each in containers
-        for name in (each.resources.requests or {}).keys() | (each.resources.limits or {}).keys()
-    }
     found = {
         "affinity": bool(spec.affinity),
         "topologySpreadConstraints": bool(spec.topology_spread_constraints),
         "resourceClaims": bool(spec.resource_claims),
         "volumes": any(each.keys() - _HARMLESS for each in spec.volumes or ()),
         "hostPort": any(port.host_port for each in containers for port in each.ports or ()),
-        "other resources": bool(asked - known - {"cpu", "memory"}),
+        "other resources": bool(find_asked_resources(spec) - known - {"cpu", "memory"}),
     }
     return [name for name, there in found.items() if there]

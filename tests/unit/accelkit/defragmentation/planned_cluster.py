@@ -13,6 +13,7 @@ from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, 
 from accelkit.model.card import Card
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
 
 MEMORY = "accelkit.io/memory"
 REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
@@ -70,8 +71,9 @@ class PlannedCluster:
         spec, status = {"selector": {"matchLabels": labels}}, {"disruptionsAllowed": allowed}
         self.api.store(BUDGETS, {"metadata": metadata, "spec": spec, "status": status})
 
-    async def plan(self, most: int = 10) -> Plan:
-        return Planner(await read_cluster(self.api), Policy.BINPACK, most).plan()
+    async def plan(self, most: int = 10, *, dialects: tuple[str, ...] = (), rules: object = None) -> Plan:
+        cluster = await read_cluster(self.api, dialects, read_rules(rules))
+        return Planner(cluster, Policy.BINPACK, most).plan()
 
 
 def told(plan: Plan) -> list[tuple[str, str, list[tuple[str, str]]]]:
