@@ -96,6 +96,7 @@ class Verbs:
             return self._only(held.node, names, whole, dialect)
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request)
         if beyond is not None:
+            self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             self._log(pending, len(names), 0, started, lambda: {beyond.reason: len(names)})
             return _refuse_all(names, dialect.format_misfit(beyond), whole)
         verdict = self._verdicts.judge(request, policy)
