@@ -3,7 +3,7 @@
     python bench/run_all.py [NAME ...]
 
 Each writes its results into build/bench/NAME.json. A benchmark that fails is told of at the end, and the others are run
-all the same. All of them take about half an hour on two idle cores.
+all the same. All of them take about an hour on two idle cores, as is estimated.
 """
 
 from __future__ import annotations

@@ -87,9 +87,13 @@ class RepeatLog:
                 facts.values["repeats"] = repeats
             self._log.info(facts, stacklevel=2)
 
-    def warn(self, key: Hashable, message: str) -> None:
+    def warn(self, key: Hashable, message: str | Facts) -> None:
         """Log a warning, unless the same key was logged within the interval."""
-        if self._count(key) is not None:
+        if self._count(key) is None:
+            return
+        if isinstance(message, Facts):
+            self._log.warning(message, stacklevel=2)
+        else:
             self._log.warning("%s", message, stacklevel=2)
 
     def _count(self, key: Hashable) -> int | None:

@@ -38,7 +38,7 @@ class LeanClient:
         server_name: that its certificate has to have, where it is not the host's.
         headers: of each request.
         seconds: the deadline of each request, connecting included.
-        connections: how many requests may be under way at once.
+        connections: how many requests of this client may be under way at once.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ class Stage(StrEnum):
     """How sure we are of a holding.
 
     CLAIMED: kept free for a pod for which others were evicted; they may not have left yet, and no Binding was sent.
-    RESERVED: a Binding is on its way and its outcome unknown. BOUND: the API server accepted the Binding, the watch has
-    not shown it yet. CONFIRMED: the watch or a list showed it.
+    RESERVED: a Binding is on its way and its outcome unknown; of a pod group also before any is sent. BOUND: the API
+    server accepted the Binding, the watch has not shown it yet. CONFIRMED: the watch or a list showed it.
     """
 
     CLAIMED = "claimed"

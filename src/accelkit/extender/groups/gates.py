@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
@@ -17,6 +18,8 @@ from accelkit.extender.groups.membership import GATE
 from accelkit.extender.groups.roster import Member
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_pod_path
+from accelkit.logs import Facts, RepeatLog
+from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,8 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 32
 # What a JSON patch is answered whose test does not hold.
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
+# Until a pod whose patch was refused is tried again: at first, and at most.
+_BACK_OFF_SECONDS: Final = (1.0, 30.0)
 
 
 class GateLifter:
@@ -32,28 +37,40 @@ class GateLifter:
     Args:
         api: an open client.
         find_node: returns where cards are reserved for a pod, empty where none are.
+        clock: seconds on a clock that never jumps.
     """
 
-    def __init__(self, api: ApiClient, find_node: Callable[[str], str]) -> None:
-        self._api, self._find_node = api, find_node
+    def __init__(
+        self, api: ApiClient, find_node: Callable[[str], str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._api, self._find_node, self._clock = api, find_node, clock
+        self._repeats = RepeatLog(log, clock=clock)
         self._lifted: set[str] = set()
+        # Of those that were refused: when they are tried again, and how long they wait for that.
+        self._refused: dict[str, tuple[float, float]] = {}
 
-    async def lift(self, members: Iterable[Member]) -> bool:
-        """Lift the gate of each of them that was not lifted yet; False where the API server refused one."""
-        todo = [each for each in members if each.ref.uid not in self._lifted]
+    async def lift(self, members: Iterable[Member]) -> None:
+        """Lift the gate of each of them that was not lifted yet, nor refused shortly before."""
+        now = self._clock()
+        todo = [each for each in members if self._is_due(each.ref.uid, now)]
         turns = asyncio.Semaphore(_AT_ONCE)
 
-        async def lift_one(member: Member) -> bool:
+        async def lift_one(member: Member) -> None:
             async with turns:
-                return await self._lift(member)
+                await self._lift(member)
 
-        return all(await asyncio.gather(*map(lift_one, todo)))
+        await asyncio.gather(*map(lift_one, todo))
 
     def forget(self, uid: str) -> None:
         """Forget a pod that has no gate, or is gone."""
         self._lifted.discard(uid)
+        self._refused.pop(uid, None)
 
-    async def _lift(self, member: Member) -> bool:
+    def _is_due(self, uid: str, now: float) -> bool:
+        not_before, _ = self._refused.get(uid, (now, 0.0))
+        return uid not in self._lifted and now >= not_before
+
+    async def _lift(self, member: Member) -> None:
         ref = member.ref
         place = f"/spec/schedulingGates/{member.place}"
         patch = [
@@ -69,9 +86,15 @@ class GateLifter:
             await self._api.patch(path, patch, kind="json")
         except ApiError as exc:
             # It is another one now, or somebody was faster: the watch will show it.
-            if exc.not_found or exc.status in _CHANGED:
-                return True
-            log.warning("the gate of pod %s cannot be lifted, tried again: %s", ref, exc)
-            return False
+            if not exc.not_found and exc.status not in _CHANGED:
+                self._pause(ref, str(exc))
+            return
         self._lifted.add(ref.uid)
-        return True
+        self._refused.pop(ref.uid, None)
+
+    def _pause(self, ref: PodRef, error: str) -> None:
+        least, most = _BACK_OFF_SECONDS
+        _, last = self._refused.get(ref.uid, (0.0, 0.0))
+        delay = min(most, 2 * last) if last else least
+        self._refused[ref.uid] = self._clock() + delay, delay
+        self._repeats.warn((ref.uid,), Facts("gate not lifted, tried again", pod=str(ref), uid=ref.uid, error=error))

@@ -27,6 +27,8 @@ _CONSTRAINTS: Final = {
     "denied": "the list of cards that it may not have",
     "card_ids": "the constraint card_ids",
     "beside": "the constraint with",
+    "min_memory_bytes": "the constraint min_memory",
+    "groups": "the groups of cards",
 }
 
 

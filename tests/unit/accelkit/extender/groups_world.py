@@ -15,6 +15,7 @@ from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
+from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -28,11 +29,19 @@ PATIENCE_SECONDS = 15.0
 
 
 class World:
-    """Nodes of one card of 16, and pods of one namespace; what is written is shown at once."""
+    """Nodes of one card of 16, and pods of one namespace; what is written is shown at once.
 
-    def __init__(self, *, reservation: float = 30.0, hold: float = 0.2) -> None:
-        self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
-        self.api.after.append(self._show_written)
+    Time passes for groups where a test says so.
+
+    Attributes:
+        leads: whether this replica decides.
+        turns: how often all groups were looked at.
+    """
+
+    def __init__(self, *, api: FakeApi | None = None) -> None:
+        self._now, self.turns = 1000.0, 0
+        self.api, self.ledger = api or FakeApi(), Ledger(unit_bytes=1)
+        self.api.after = [self._show_written]
         self.feed = LedgerFeed(self.ledger, load_dialects(("native",)))
         self.leads = True
         readiness = Readiness(synced=lambda: True, silent_seconds=lambda: 0.0)
@@ -41,10 +50,12 @@ class World:
             self.ledger,
             self.feed,
             Policy.BINPACK,
-            times=GroupTimes(reservation, hold),
-            decides=lambda: self.leads,
+            events=Events(self.api, "accelkit-extender", "h"),
+            times=GroupTimes(),
+            decides=self._decides,
             is_under_way=lambda uid: self.binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
             is_unsettled=lambda uid: self.binder.is_unsettled(uid),  # noqa: PLW0108 - the same
+            clock=lambda: self._now,
         )
         self.binder = Binder(
             self.api, self.ledger, self.feed, Policy.BINPACK, readiness=readiness, admit=self.groups.admit
@@ -125,5 +136,23 @@ class World:
 
     async def settled(self) -> None:
         """Wait until all that happened was looked at, and nothing more comes of it."""
-        for _ in range(6):
-            await asyncio.sleep(0.02)
+        seen = self.turns
+        await self.until(lambda: self.turns >= seen + 3)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for groups, and have whoever waits look again."""
+        self._now += seconds
+        labels = {"pod-group.scheduling.sigs.k8s.io/name": "of-others"}
+        metadata = {"name": "p", "namespace": "of-others", "uid": f"uid-{self._now}", "labels": labels}
+        self.show("ADDED", {"metadata": metadata, "spec": {"nodeName": "of-others", "containers": []}})
+
+    async def bind_for(self, seconds: float, **binds: str) -> list[str]:
+        """Bind pods to nodes, and let time pass once they are answered or held; return what `bind` does for each."""
+        tasks = [asyncio.create_task(self.bind(name, node)) for name, node in binds.items()]
+        await self.settled()
+        self.pass_time(seconds)
+        return await asyncio.gather(*tasks)
+
+    def _decides(self) -> bool:
+        self.turns += 1
+        return self.leads

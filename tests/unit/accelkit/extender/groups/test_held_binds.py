@@ -12,8 +12,9 @@ from accelkit.placement.policies import Policy
 
 @pytest.fixture
 async def world(monkeypatch):
+    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
     monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
-    world = World(hold=1.0)
+    world = World()
     task = asyncio.create_task(world.groups.run())
     world.node("n")
     world.node("m")
@@ -40,15 +41,26 @@ async def test_a_bind_waits_for_pods_that_are_still_to_come(world):
 
 async def test_binds_whose_group_does_not_come_together_fail_and_hold_nothing(world):
     pods(world, "abc", size=4)
-    found = await asyncio.gather(*(world.bind(name, "n") for name in "ab"))
+    found = await world.bind_for(5, a="n", b="n")
     assert set(found) == {"pod group d/g waits: 3 of 4 pods are there"}
     assert world.held() == {}
 
 
+async def test_a_bind_is_held_for_its_time_and_no_longer(world):
+    pods(world, "a", size=2)
+    task = asyncio.create_task(world.bind("a", "n"))
+    await world.settled()
+    world.pass_time(4.9)
+    await world.settled()
+    assert not task.done()
+    world.pass_time(0.1)
+    assert await task == "pod group d/g waits: 1 of 2 pods are there"
+
+
 async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(world):
     pods(world, "abc", size=3)
-    found = await asyncio.gather(*(world.bind(name, "n") for name in "ab"))
-    assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 1 s"}
+    found = await world.bind_for(5, a="n", b="n")
+    assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"}
     assert world.held() == {}
     assert not any(request.path.endswith("/binding") for request in world.api.requests)
 
@@ -67,7 +79,7 @@ async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(wo
 async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
     pods(world, "ab", size=2, memory=16)
     # With the first bind both are reserved, the other pod on the other node.
-    found = await asyncio.gather(world.bind("a", "m"), world.bind("b", "m"))
+    found = await world.bind_for(5, a="m", b="m")
     assert sum("reserved with those of its group, are on node n" in error for error in found) == 1
     pods(world, "cd", "h", size=2, memory=8)
     assert world.held() == {}
@@ -79,14 +91,14 @@ async def test_a_pod_that_the_watch_has_not_shown_does_not_pass_by_its_group(wor
     pods(world, "ab", size=3)
     pod = world.find("a")
     world.show("DELETED", pod)
-    assert "2 of 3 pods are there" in await world.bind("a", "n")
+    assert "2 of 3 pods are there" in (await world.bind_for(5, a="n"))[0]
 
 
 async def test_a_pod_of_no_group_is_not_held(world):
     pods(world, "a", "")
     assert await world.bind("a", "n") == ""
     pods(world, "b", "h")
-    assert "nobody says how many pods belong to the group d/h" in await world.bind("b", "n")
+    assert "nobody says how many pods belong to the group d/h" in (await world.bind_for(5, b="n"))[0]
 
 
 async def test_a_member_more_than_are_needed_is_by_itself(world):
@@ -99,10 +111,10 @@ async def test_a_member_more_than_are_needed_is_by_itself(world):
 async def test_whoever_has_many_binds_held_does_not_hold_up_others(world, monkeypatch):
     monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 2)
     pods(world, "abc", size=9)
-    found = await asyncio.gather(*(world.bind(name, "n") for name in "abc"))
+    found = await world.bind_for(5, a="n", b="n", c="n")
     assert sorted("too many binds are held already" in error for error in found) == [False, False, True]
     # None is counted any more.
-    assert "too many" not in await world.bind("c", "n")
+    assert "too many" not in (await world.bind_for(5, c="n"))[0]
 
 
 async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_whole(world, monkeypatch):

@@ -65,7 +65,7 @@ class Shortage:
     first: PodRef
 
 
-class GroupPlanner:
+class GroupReserver:
     """Reserves for groups.
 
     Args:

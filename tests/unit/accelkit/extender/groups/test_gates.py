@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from fake_api.server import FakeApi
+
+from accelkit.errors import ApiError
+from accelkit.extender.groups.gates import GateLifter
+from accelkit.extender.groups.roster import Member
+from accelkit.kube.paths import PODS
+from accelkit.model.host_amounts import NOTHING
+from accelkit.model.pod import PodRef
+
+
+@pytest.fixture
+def world():
+    api, clock = FakeApi(), SimpleNamespace(now=100.0)
+    members = []
+    for name in "ab":
+        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}"}
+        api.store(PODS, {"metadata": metadata, "spec": {"schedulingGates": [{"name": "accelkit.io/pod-group"}]}})
+        members.append(Member(PodRef("d", name, f"uid-{name}"), "", 0, (), None, NOTHING, b""))
+    lifter = GateLifter(api, lambda _: "n", lambda: clock.now)
+    return SimpleNamespace(api=api, clock=clock, members=members, lifter=lifter)
+
+
+async def test_what_is_refused_is_tried_ever_later_and_told_seldom(world, caplog):
+    world.api.fail(ApiError("no", status=403), "PATCH", "/pods/a", times=None)
+    tried = []
+    for second in range(100):
+        world.clock.now, before = 100.0 + second, len(world.api.requests)
+        await world.lifter.lift(world.members)
+        if any("/pods/a/" in request.path for request in world.api.requests[before:]):
+            tried.append(second)
+    assert tried == [0, 1, 3, 7, 15, 31, 61, 91]
+    # The other pod was lifted once, and is not tried again.
+    assert sum("/pods/b" in request.path for request in world.api.requests) == 2
+    told = [record.msg.values for record in caplog.records]
+    assert told == [{"pod": "d/a", "uid": "uid-a", "error": "no"}] * 2
+
+
+async def test_a_pod_that_was_forgotten_is_tried_at_once(world):
+    world.api.fail(ApiError("no", status=403), "PATCH")
+    await world.lifter.lift(world.members[:1])
+    world.lifter.forget("uid-a")
+    await world.lifter.lift(world.members[:1])
+    assert not world.api.objects["/api/v1/namespaces/d/pods/a"]["spec"].get("schedulingGates")
+
+
+async def test_what_has_changed_meanwhile_is_nobodys_fault(world, caplog):
+    world.members[0] = Member(PodRef("d", "a", "another"), "", 0, (), None, NOTHING, b"")
+    del world.api.objects["/api/v1/namespaces/d/pods/b"]
+    await world.lifter.lift(world.members)
+    assert not caplog.records
