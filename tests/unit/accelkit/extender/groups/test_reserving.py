@@ -104,7 +104,7 @@ def test_a_move_that_does_not_fit_changes_nothing():
     # Nor where the node would not take it anew.
     before = ledger.find_holding("a")
     ledger.put_node("n0", None)
-    assert not planner.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
+    assert not reserver.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
     assert ledger.find_holding("a") == before
     ledger.release("b")
     assert reserver.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
