@@ -123,7 +123,7 @@ class Planner:
             return f"only kube-scheduler can judge its {conditions}"
         nodes = self._list_suiting(uid)
         for node in nodes:
-            if self._place(pending.pod.ref, node, pending.request):
+            if self._place(pending.pod, node, pending.request):
                 return self._tell(pending, node, ())
         best = self._find_best(pending, pending.request, nodes)
         if best is None:
@@ -207,7 +207,7 @@ class Planner:
                 return None
             trial.gone.append((held, bound[victim.uid]))
             ledger.release(victim.uid)
-        if not self._place(pending.pod.ref, node, request):
+        if not self._place(pending.pod, node, request):
             self._undo(trial)
             return None
         trial.placed.append(pending.pod.ref.uid)
@@ -215,19 +215,19 @@ class Planner:
             asked = pod.read_request(ledger.unit_bytes or 0)
             if asked is not None and held.pod.uid not in self._cluster.unread:
                 nodes = self._list_suiting(held.pod.uid)
-                if any(self._place(held.pod, other, asked) for other in nodes):
+                if any(self._place(pod, other, asked) for other in nodes):
                     trial.placed.append(held.pod.uid)
         return trial
 
     def _undo(self, trial: _Trial) -> None:
         for uid in trial.placed:
             self._cluster.ledger.release(uid)
-        for held, pod in trial.gone:
-            self._cluster.ledger.confirm(held.pod, held.node, held.assignment, pod.order, held.stage)
+        for held, _ in trial.gone:
+            self._cluster.ledger.restore(held)
 
-    def _place(self, pod: PodRef, node: str, request: PodRequest) -> bool:
+    def _place(self, pod: CardPod, node: str, request: PodRequest) -> bool:
         try:
-            self._cluster.ledger.reserve(pod, node, request, self._policy)
+            self._cluster.ledger.reserve(pod.ref, node, request, self._policy, pod.labels)
         except MisfitError:
             return False
         return True

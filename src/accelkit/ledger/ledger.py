@@ -174,6 +174,11 @@ class Ledger(NodeRegistry):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
 
+    def restore(self, holding: Holding) -> None:
+        """Hold again what a pod held before, as it was, whatever it holds now; nothing is chosen or judged anew."""
+        with self._lock:
+            self._hold(holding)
+
     def accept(self, uid: str) -> None:
         """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""
         with self._lock:

@@ -7,7 +7,6 @@ room and that its rules allow. All happens under the ledger's lock, and what was
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -121,8 +120,7 @@ class GroupPlanner:
                 self._ledger.reserve(ref, node, request, policy, labels)
             except MisfitError:
                 if held is not None:
-                    with suppress(MisfitError):
-                        self._ledger.reserve(ref, held.node, request, policy, labels)
+                    self._ledger.restore(held)
                 return False
         return True
 

@@ -101,6 +101,11 @@ def test_a_move_that_does_not_fit_changes_nothing():
     planner.reserve([wanted("a", node="n0"), wanted("b", 16, node="n1")], 2)
     assert not planner.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
     assert held(ledger) == {"a": "n0", "b": "n1"}
+    # Nor where the node would not take it anew.
+    before = ledger.find_holding("a")
+    ledger.put_node("n0", None)
+    assert not planner.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
+    assert ledger.find_holding("a") == before
     ledger.release("b")
     assert planner.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
     assert held(ledger) == {"a": "n1"}
