@@ -48,7 +48,7 @@ class Claims:
         """Keep what a pod gets on a node once others have left.
 
         Raises:
-            MisfitError: it would not fit.
+            MisfitError: it would not fit, or is beyond its namespace's quota.
         """
         if pending.request is not None:
             pod = pending.pod

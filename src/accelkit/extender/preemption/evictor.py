@@ -100,8 +100,12 @@ class Evictor:
         if not leads:
             return
         for uid in self._refusals.list_due(self._feed.pending, self._ledger):
-            if self._pace.may_try(uid):
-                await self._look_after(self._feed.pending[uid])
+            pending = self._feed.pending[uid]
+            if self._is_beyond_quota(pending):
+                # When its namespace holds less, filter is asked again.
+                self._refusals.forget(uid)
+            elif self._pace.may_try(uid):
+                await self._look_after(pending)
                 return
 
     async def _look_after(self, pending: Pending) -> None:
@@ -112,6 +116,10 @@ class Evictor:
                 evicted = await self._carry_out(pending, plan)
         finally:
             self._pace.note_tried(uid, evicted=evicted)
+
+    def _is_beyond_quota(self, pending: Pending) -> bool:
+        request, ref = pending.request, pending.pod.ref
+        return request is not None and self._ledger.judge_quota(ref.namespace, request) is not None
 
     async def _find_plan(self, pending: Pending) -> Plan | None:
         """Return the best plan by what the API server says now; None where there is none."""

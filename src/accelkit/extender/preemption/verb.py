@@ -70,6 +70,9 @@ class PreemptVerb:
             return PreemptionResult({})
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
+        if self._ledger.judge_quota(pending.pod.ref.namespace, pending.request) is not None:
+            # Filter would refuse it on every node, whoever left.
+            return PreemptionResult({})
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, pod.spec, known)
         request = self._ledger.resolve(pending.request)

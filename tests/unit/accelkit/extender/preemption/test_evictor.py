@@ -2,51 +2,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from preempting_cluster import PreemptingCluster
-from prometheus_client import CollectorRegistry, Counter
+from evicting_cluster import Evicting
 
 from accelkit.errors import ApiError
 from accelkit.extender.preemption.claims import FREE_SECONDS, LEAVING_SECONDS
-from accelkit.extender.preemption.evictor import Evictor
 from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pace
 from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS, MOST_PODS, Refusals
-from accelkit.extender.verbs import Verbs
-from accelkit.extender.wire import Args
-from accelkit.ledger.claims import reserve
 from accelkit.ledger.holding import Stage
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
-from accelkit.placement.policies import Policy
-
-
-class Evicting(PreemptingCluster):
-    """The cluster, its filter and who evicts, on a clock that is set."""
-
-    def __init__(self, *nodes):
-        super().__init__(*nodes)
-        self.now, self.leads, self.nodes = 100.0, True, list(nodes or ("n",))
-        refusals = Refusals(lambda: self.now)
-        self.verbs = Verbs(self.ledger, self.feed, Policy.BINPACK, note_refused=refusals.note)
-        self.counter = Counter("x", "x", ["result"], registry=CollectorRegistry())
-        of = {"refusals": refusals, "leads": lambda: self.leads, "evictions": self.counter}
-        self.evictor = Evictor(self.api, self.ledger, self.feed, Policy.BINPACK, **of, clock=lambda: self.now)
-
-    async def filter(self, item):
-        """Which nodes fit a pod."""
-        args = msgspec.convert({"Pod": item, "NodeNames": self.nodes}, Args)
-        return (await self.verbs.filter(args)).NodeNames
-
-    async def look(self, item, seconds=DELAY_SECONDS):
-        """Refuse a pod, and look after it so much later."""
-        await self.filter(item)
-        self.now += seconds
-        await self.evictor.look_once()
-        return self.evicted
-
-    def reserve(self, name, node="n"):
-        """Reserve cards for a pod, as bind does."""
-        pending = self.feed.pending[f"uid-{name}"]
-        return reserve(self.ledger, pending.pod.ref, node, pending.request, Policy.BINPACK)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.verb import PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
 
 
 @pytest.fixture
@@ -108,6 +109,12 @@ def test_nobody_leaves_for_a_pod_for_which_others_are_leaving(cluster):
 
 def test_a_request_that_cannot_be_granted_frees_nothing(cluster):
     high = cluster.pod("high", 8, 10, annotations={"accelkit.io/request": "{"})
+    assert ask(cluster, high, {"n": ["q", "p"]}) == {}
+
+
+def test_nobody_leaves_for_a_pod_beyond_its_quota(cluster):
+    high = cluster.pod("high", 8, 10)
+    cluster.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
     assert ask(cluster, high, {"n": ["q", "p"]}) == {}
 
 
