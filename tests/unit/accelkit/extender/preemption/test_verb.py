@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from itertools import count
 
 import msgspec
 import pytest
 from preempting_cluster import MEMORY, PreemptingCluster
 
 from accelkit.errors import BadArgsError
-from accelkit.extender.preemption.verb import PreemptVerb
+from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
@@ -22,7 +24,7 @@ def cluster():
     return made
 
 
-def ask(cluster, pod, victims, *, violations=0, whole=False):
+def ask(cluster, pod, victims, *, violations=0, whole=False, clock=time.monotonic):
     """Who leaves which node, and how many budgets that would violate."""
     if whole:
         listed = {
@@ -36,7 +38,7 @@ def ask(cluster, pod, victims, *, violations=0, whole=False):
             for node, names in victims.items()
         }
         body = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": listed}
-    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK)
+    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK, clock)
     result = asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
     found = json.loads(msgspec.json.encode(result))["NodeNameToMetaVictims"]
     return {
@@ -116,6 +118,35 @@ def test_nobody_leaves_for_a_pod_beyond_its_quota(cluster):
     high = cluster.pod("high", 8, 10)
     cluster.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
     assert ask(cluster, high, {"n": ["q", "p"]}) == {}
+
+
+def ask_about_many(clock):
+    """How many of twelve nodes are answered."""
+    names = [f"n{number}" for number in range(12)]
+    cluster = PreemptingCluster(*names)
+    for name in names:
+        cluster.pod(f"low-{name}", 8, 1, "a", node=name)
+    return len(ask(cluster, cluster.pod("high", 8, 10), {name: [f"low-{name}"] for name in names}, clock=clock))
+
+
+def test_the_answer_is_given_in_time_with_the_nodes_that_were_searched():
+    reads = count()
+    assert ask_about_many(lambda: 0.0) == 12
+    # Each look at the clock is a quarter of the time later.
+    assert ask_about_many(lambda: next(reads) * ANSWER_SECONDS / 4) == 4
+    # One node is always searched.
+    assert ask_about_many(lambda: next(reads) * ANSWER_SECONDS) == 1
+
+
+def test_nobody_pauses_while_kube_scheduler_waits(monkeypatch):
+    pauses = []
+
+    async def pause(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    ask_about_many(lambda: 0.0)
+    assert pauses == [0] * 12
 
 
 def test_of_a_pod_without_cards_all_victims_stay(cluster):
