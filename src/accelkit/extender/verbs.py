@@ -99,6 +99,7 @@ class Verbs:
         # What is kept for the pod itself is no part of what others hold.
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, without=(uid,))
         if beyond is not None:
+            self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             self._note_beyond(args.Pod)
             self._log(pending, len(names), 0, started, lambda: {beyond.reason: len(names)})
             return _refuse_all(names, dialect.format_misfit(beyond), whole)

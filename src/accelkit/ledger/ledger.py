@@ -130,7 +130,10 @@ class Ledger(NodeRegistry):
             entry = self._nodes.get(node)
             if entry is None:
                 raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
-            placed = self.judge_quota(pod.namespace, request) or self.choose(entry, self.resolve(request), policy)
+            if (beyond := self.judge_quota(pod.namespace, request)) is not None:
+                self.namespaces.note_refused(pod.namespace)
+                raise MisfitError(beyond)
+            placed = self.choose(entry, self.resolve(request), policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
             charges = count_charges(request.order, placed.containers)

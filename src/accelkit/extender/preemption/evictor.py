@@ -104,6 +104,7 @@ class Evictor:
             if self._is_beyond_quota(pending):
                 # When its namespace holds less, filter is asked again.
                 self._refusals.forget(uid)
+                self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             elif self._pace.may_try(uid):
                 await self._look_after(pending)
                 return

@@ -11,11 +11,12 @@ from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.kube.disruptions.evictions import EvictablePod
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.situations import take_situation
+from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.model.pod import PodRef
 from accelkit.placement.budget import Budget
 from accelkit.placement.changes.victims import Candidate, find_victims, rank_victims
 from accelkit.placement.policies import AnyPolicy
+from accelkit.vendors.pod_reading import CardPod
 
 # Of so many nodes, those that cost least, the pods are read anew.
 MOST_READ: Final = 8
@@ -105,19 +106,16 @@ class Planner:
         entry = self._ledger.find_node(node)
         if entry is None or entry.problem is not None or pending.request is None:
             return None
-        bound = {each.ref.uid: each for each in self._feed.list_bound(node)}
-        gone = leaving | {uid for uid, each in bound.items() if each.ending}
+        bound = self._feed.list_bound(node)
+        gone = leaving | {each.ref.uid for each in bound if each.ending}
         request = self._ledger.resolve(pending.request)
         situation = take_situation(entry, request)
-        candidates = [
-            Candidate(holder, pod.priority)
-            for holder in situation.holders
-            if (pod := bound.get(holder.pod.uid)) is not None
-            and pod.priority < pending.pod.priority
-            and not pod.static
-            and pod.ref.uid not in gone
-            and (may_go is None or pod.ref.uid in may_go)
-        ]
+
+        def is_allowed(pod: CardPod) -> bool:
+            below = pod.priority < pending.pod.priority and pod.ref.uid not in leaving
+            return below and (may_go is None or pod.ref.uid in may_go)
+
+        candidates = list_candidates(situation, bound, is_allowed)
         trial = Budget(min(_STEPS_PER_NODE, budget.steps))
         given = trial.steps
         victims = find_victims(situation, request, self._policy, candidates, trial, gone=gone)

@@ -23,7 +23,7 @@ from accelkit.extender.preemption.wire import (
 )
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.situations import take_situation
+from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.logs import Facts
 from accelkit.model.asked_pod import AskedPod
 from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
@@ -80,7 +80,7 @@ class PreemptVerb:
             # Filter would refuse it on every node, whoever left.
             return PreemptionResult({})
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
-        free_to_choose = not needs_more_than_amounts(args.Pod, pod.spec, known)
+        free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
         budget = Budget(_MOST_STEPS)
         chosen: dict[str, MetaVictims] = {}
@@ -116,24 +116,20 @@ class PreemptVerb:
         try:
             bound = self._feed.list_bound(name)
             priorities = {each.ref.uid: each.priority for each in bound}
-            static = {each.ref.uid for each in bound if each.static}
-            below = [
-                Candidate(holder, priorities[holder.pod.uid])
-                for holder in situation.holders
-                if priorities.get(holder.pod.uid, pod.spec.priority or 0) < (pod.spec.priority or 0)
-                and holder.pod.uid not in static
-            ]
+            ending = {each.ref.uid for each in bound if each.ending}
+            below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
             if find_victims(situation, request, self._policy, (), trial, gone=victims.uids) is not None:
                 # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
             if free_to_choose:
-                found = find_victims(situation, request, self._policy, below, trial)
-                if found is not None and self._has_room(pod, name, {*others, *(each.uid for each in found)}):
+                found = find_victims(situation, request, self._policy, below, trial, gone=ending)
+                if found is not None and self._has_room(pod, name, {*others, *ending, *(each.uid for each in found)}):
+                    # Nobody, where it is enough to wait for those who are leaving already.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
-            found = find_victims(situation, request, self._policy, more, trial, gone=victims.uids)
+            found = find_victims(situation, request, self._policy, more, trial, gone={*victims.uids, *ending})
             return None if found is None else _name(victims, victims.uids, found, priorities)
         finally:
             budget.steps -= given - trial.steps

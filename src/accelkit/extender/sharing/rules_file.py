@@ -9,16 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from accelkit.errors import ConfigurationError
-from accelkit.placement.sharing.rules import SharingRules, read_rules
+from accelkit.placement.sharing.rules import SharingRules
+from accelkit.placement.sharing.rules_text import MOST_BYTES, parse_rules
 
 log = logging.getLogger(__name__)
 
-# As much as a ConfigMap holds.
-_MOST_BYTES: Final = 2**20
 _TURN_SECONDS: Final = 2.0
 
 
@@ -76,19 +72,12 @@ class RulesFile:
     def _load(self) -> bytes:
         try:
             with self._path.open("rb") as file:
-                text = file.read(_MOST_BYTES + 1)
+                return file.read(MOST_BYTES + 1)
         except OSError as exc:
             raise ConfigurationError(f"the sharing rules cannot be read: {exc}") from exc
-        if len(text) > _MOST_BYTES:
-            raise ConfigurationError(f"the sharing rules are longer than {_MOST_BYTES} bytes")
-        return text
 
     def _parse(self, text: bytes) -> SharingRules:
-        try:
-            document = YAML(typ="safe", pure=True).load(text)
-        except (YAMLError, ValueError, RecursionError) as exc:
-            raise ConfigurationError(f"the sharing rules are no YAML: {' '.join(str(exc).split())}") from exc
-        rules = read_rules(document)
+        rules = parse_rules(text)
         self._digest = hashlib.sha256(text).digest()
         return rules
 

@@ -10,6 +10,7 @@ from accelkit.defragmentation import command
 from accelkit.defragmentation.table import build_plan_table
 from accelkit.errors import ApiError, ServiceError
 
+
 @pytest.fixture
 def world():
     return PlannedCluster()
@@ -57,7 +58,7 @@ async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
         {"owner": {"kind": "Node", "controller": True}},
         {"owner": {"kind": "ReplicaSet"}},
         {"labels": {"app": "x"}},
-        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
         {"priority": 9},
     ],
 )
@@ -68,7 +69,7 @@ async def test_nobody_leaves_whom_nobody_replaces_or_may_evict(world, of):
     world.pod("high", 5, 5)
     plan = await world.plan()
     assert told(plan) == []
-    assert "no evictions" in plan.left_out[0].reason
+    assert "no permitted evictions" in plan.left_out[0].reason
 
 
 async def test_a_budget_holds_for_the_whole_plan(world):
@@ -84,6 +85,10 @@ async def test_a_budget_holds_for_the_whole_plan(world):
 @pytest.mark.parametrize(
     ("node", "pod"),
     [
+        (
+            {"spec": {"taints": [{"key": "k", "value": "5", "effect": "NoSchedule"}]}},
+            {"tolerations": [{"key": "k", "operator": "Gt", "value": "5"}]},
+        ),
         ({"spec": {"unschedulable": True}}, {}),
         ({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, {}),
         ({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}}, {"tolerations": [{"key": "k"}]}),
@@ -96,7 +101,7 @@ async def test_a_node_that_takes_no_such_pod_is_not_freed_for_it(world, node, po
     world.pod("high", 5, 5, spec=pod)
     plan = await world.plan()
     assert told(plan) == []
-    assert "no node takes it" in plan.left_out[0].reason
+    assert "no node suits it" in plan.left_out[0].reason
 
 
 async def test_tolerations_and_selectors_are_read(world):
