@@ -52,6 +52,7 @@ class Evictor:
         leads: returns whether this replica may evict and bind now.
         evictions: counts them, by `result`.
         clock: seconds on a clock that never jumps.
+        wall_clock: seconds since 1970.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class Evictor:
         leads: Callable[[], bool],
         evictions: Counter,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._api, self._ledger, self._feed = api, ledger, feed
         self._refusals, self._leads, self._evictions = refusals, leads, evictions
-        self._planner = Planner(ledger, feed, policy)
+        self._planner = Planner(ledger, feed, policy, wall_clock)
         self._claims = Claims(ledger, feed, policy, clock)
         self._pace = Pace(clock)
         self._events = Events(api, "accelkit-extender", socket.gethostname())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,10 +53,13 @@ class Planner:
         ledger: who holds what.
         feed: knows their priorities.
         policy: ranks cards where the pod does not say.
+        wall_clock: seconds since 1970: who should have left long ago is not waited for.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
-        self._ledger, self._feed, self._policy = ledger, feed, policy
+    def __init__(
+        self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
         """Return the best plans by what is known here, the first one the best; one without victims stands alone."""
@@ -83,7 +87,8 @@ class Planner:
         """
         by_uid = {each.ref.uid: each for each in pods}
         may_go = {uid for uid, each in by_uid.items() if _may_go(each, pending.pod.priority, budgets)}
-        leaving = frozenset(uid for uid, each in by_uid.items() if each.leaving)
+        now = self._wall_clock()
+        leaving = frozenset(uid for uid, each in by_uid.items() if each.is_leaving(now))
         for _ in range(_ROUNDS):
             plan = self._plan(pending, node, Budget(_STEPS_PER_NODE), may_go=may_go, leaving=leaving)
             if plan is None:
@@ -107,7 +112,8 @@ class Planner:
         if entry is None or entry.problem is not None or pending.request is None:
             return None
         bound = self._feed.list_bound(node)
-        gone = leaving | {each.ref.uid for each in bound if each.ending}
+        now = self._wall_clock()
+        gone = leaving | {each.ref.uid for each in bound if each.is_leaving(now)}
         request = self._ledger.resolve(pending.request)
         situation = take_situation(entry, request)
 

@@ -49,12 +49,19 @@ class PreemptVerb:
         feed: knows the priorities of those who hold it, and what hosts have free.
         policy: ranks cards where the pod does not say.
         clock: seconds on a clock that never jumps.
+        wall_clock: seconds since 1970.
     """
 
     def __init__(
-        self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, clock: Callable[[], float] = time.monotonic
+        self,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        policy: AnyPolicy,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ledger, self._feed, self._policy, self._clock = ledger, feed, policy, clock
+        self._ledger, self._feed, self._policy = ledger, feed, policy
+        self._clock, self._wall_clock = clock, wall_clock
 
     async def preempt(self, args: PreemptionArgs) -> PreemptionResult:
         """Return the nodes on which evictions would help, and whose.
@@ -116,20 +123,23 @@ class PreemptVerb:
         try:
             bound = self._feed.list_bound(name)
             priorities = {each.ref.uid: each.priority for each in bound}
-            ending = {each.ref.uid for each in bound if each.ending}
+            now = self._wall_clock()
+            leaving = {each.ref.uid for each in bound if each.is_leaving(now)}
+            # Who should have left long ago frees nothing by being evicted again.
+            gone = {*victims.uids} - {each.ref.uid for each in bound if each.ending and not each.is_leaving(now)}
             below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
-            if find_victims(situation, request, self._policy, (), trial, gone=victims.uids) is not None:
+            if find_victims(situation, request, self._policy, (), trial, gone=gone) is not None:
                 # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
             if free_to_choose:
-                found = find_victims(situation, request, self._policy, below, trial, gone=ending)
-                if found is not None and self._has_room(pod, name, {*others, *ending, *(each.uid for each in found)}):
+                found = find_victims(situation, request, self._policy, below, trial, gone=leaving)
+                if found is not None and self._has_room(pod, name, {*others, *leaving, *(each.uid for each in found)}):
                     # Nobody, where it is enough to wait for those who are leaving already.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
-            found = find_victims(situation, request, self._policy, more, trial, gone={*victims.uids, *ending})
+            found = find_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
             return None if found is None else _name(victims, victims.uids, found, priorities)
         finally:
             budget.steps -= given - trial.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,11 +24,12 @@ class Evicting(PreemptingCluster):
     def __init__(self, *nodes: str) -> None:
         super().__init__(*nodes)
         self.now, self.leads, self.nodes = 100.0, True, list(nodes or ("n",))
+        self.date = datetime(2026, 1, 1, tzinfo=UTC)
         self.refusals = Refusals(lambda: self.now)
         self.verbs = Verbs(self.ledger, self.feed, Policy.BINPACK, note_refused=self.refusals.note)
         self.counter = Counter("x", "x", ["result"], registry=CollectorRegistry())
         self.evictor = Evictor(
-            self.api,  # type: ignore[arg-type]
+            self.api,
             self.ledger,
             self.feed,
             Policy.BINPACK,
@@ -35,7 +37,11 @@ class Evicting(PreemptingCluster):
             leads=lambda: self.leads,
             evictions=self.counter,
             clock=lambda: self.now,
+            wall_clock=self._read_date,
         )
+
+    def _read_date(self) -> float:
+        return self.date.timestamp()
 
     async def filter(self, item: dict[str, Any]) -> list[str] | None:
         """Which nodes fit a pod."""

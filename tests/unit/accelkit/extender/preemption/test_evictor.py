@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from evicting_cluster import Evicting
@@ -9,6 +11,7 @@ from accelkit.extender.preemption.claims import FREE_SECONDS, LEAVING_SECONDS
 from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pace
 from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS, MOST_PODS, Refusals
 from accelkit.ledger.holding import Stage
+from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS, MOST_LEAVING_SECONDS
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
 
@@ -131,6 +134,18 @@ async def test_whom_two_budgets_cover_the_api_server_does_not_evict(cluster):
 async def test_nobody_is_evicted_where_somebody_leaves_already(cluster):
     cluster.pod("middle", 5, 2, "b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert await cluster.look(cluster.pod("high", 5, 10)) == []
+
+
+@pytest.mark.parametrize(("grace", "waits"), [(30, 30 + LEAVING_MARGIN_SECONDS), (86400, MOST_LEAVING_SECONDS)])
+async def test_who_does_not_leave_in_time_is_waited_for_no_longer_nor_evicted(cluster, grace, waits):
+    end = (cluster.date + timedelta(seconds=grace)).isoformat()
+    deleted = {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace, "finalizers": ["tenant.example/stays"]}
+    cluster.pod("low", 5, 1, "a", metadata=deleted)
+    high = cluster.pod("high", 5, 10)
+    cluster.date += timedelta(seconds=waits - 1)
+    assert await cluster.look(high) == []
+    cluster.date += timedelta(seconds=1)
+    assert await cluster.look(high, seconds=RETRY_SECONDS) == ["middle"]
 
 
 @pytest.mark.parametrize("status", [429, 409, 500])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from datetime import UTC, datetime
 from itertools import count
 
 import msgspec
@@ -12,8 +13,11 @@ from preempting_cluster import MEMORY, PreemptingCluster
 from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
+from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
+
+JANUARY = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def cluster():
     return made
 
 
-def ask(cluster, pod, victims, *, violations=0, whole=False, clock=time.monotonic):
+def ask(cluster, pod, victims, *, violations=0, whole=False, clock=time.monotonic, later=0):
     """Who leaves which node, and how many budgets that would violate."""
     if whole:
         listed = {
@@ -38,7 +42,7 @@ def ask(cluster, pod, victims, *, violations=0, whole=False, clock=time.monotoni
             for node, names in victims.items()
         }
         body = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": listed}
-    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK, clock)
+    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK, clock, lambda: JANUARY + later)
     result = asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
     found = json.loads(msgspec.json.encode(result))["NodeNameToMetaVictims"]
     return {
@@ -178,3 +182,11 @@ def test_nobody_leaves_anew_who_is_leaving_already_and_what_that_frees_counts():
     # Where others may be needed for something else, these leave.
     fussy = cluster.pod("fussy", 6, 10, spec={"affinity": {"podAntiAffinity": {}}})
     assert ask(cluster, fussy, {"n": ["lowest"]}) == {"n": (["lowest"], 0)}
+
+
+def test_who_should_have_left_long_ago_frees_nothing(cluster):
+    cluster.pod("p", 4, 1, "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    high, late = cluster.pod("high", 8, 10), LEAVING_MARGIN_SECONDS
+    assert ask(cluster, high, {"n": ["q", "p"]}, later=late - 1) == {"n": (["q", "p"], 0)}
+    # Others free a card instead.
+    assert ask(cluster, high, {"n": ["q", "p"]}, later=late) == {"n": (["s", "r"], 2)}
