@@ -133,7 +133,7 @@ class Evictor:
         checked = list[Plan]()
         for plan in plans:
             pods = await list_evictable_pods(self._api, plan.node)
-            if (found := self._planner.check(pending, plan.node, pods, budgets)) is not None:
+            if (found := await self._planner.check(pending, plan.node, pods, budgets)) is not None:
                 checked.append(found)
         return min(checked, key=lambda plan: (rank_victims(plan.victims), plan.node), default=None)
 

@@ -74,7 +74,7 @@ class Planner:
             await turns.rest()
         return sorted(found, key=lambda plan: (rank_victims(plan.victims), plan.node))[:MOST_READ]
 
-    def check(
+    async def check(
         self, pending: Pending, node: str, pods: Collection[EvictablePod], budgets: DisruptionBudgets
     ) -> Plan | None:
         """Return a plan that spares whom nobody may evict; None where there is none.
@@ -86,7 +86,11 @@ class Planner:
             budgets: the disruption budgets as they are now.
         """
         by_uid = {each.ref.uid: each for each in pods}
-        may_go = {uid for uid, each in by_uid.items() if _may_go(each, pending.pod.priority, budgets)}
+        turns, may_go = Turns(), set[str]()
+        for uid, each in by_uid.items():
+            if _may_go(each, pending.pod.priority, budgets):
+                may_go.add(uid)
+            await turns.rest()
         now = self._wall_clock()
         leaving = frozenset(uid for uid, each in by_uid.items() if each.is_leaving(now))
         for _ in range(_ROUNDS):
@@ -97,6 +101,7 @@ class Planner:
             if not excess:
                 return plan
             may_go -= excess
+            await turns.rest()
         return None
 
     def _plan(
