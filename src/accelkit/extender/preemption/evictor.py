@@ -108,6 +108,7 @@ class Evictor:
                 self._refusals.forget(uid)
                 self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             elif self._pace.may_try(uid):
+                self._refusals.note_turn(uid)
                 await self._look_after(pending)
                 return
 
