@@ -20,13 +20,12 @@ from accelkit.model.host_amounts import NOTHING, HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import Candidate, find_victims, rank_victims
+from accelkit.placement.changes.victims import STEPS_PER_NODE, Candidate, find_victims, rank_victims
 from accelkit.placement.misfit import MisfitError
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
 PLAN_VERSION: Final = 1
-_STEPS_PER_NODE: Final = 4_000
 # So often others are looked for on a node, where some of those found must stay.
 _ROUNDS: Final = 8
 
@@ -172,7 +171,7 @@ class Planner:
         bound = self._cluster.feed.list_bound(node)
         for _ in range(_ROUNDS):
             candidates = list_candidates(situation, bound, lambda pod: self._may_leave(pod, pending.pod.priority))
-            found = find_victims(situation, request, self._policy, candidates, Budget(_STEPS_PER_NODE))
+            found = find_victims(situation, request, self._policy, candidates, Budget(STEPS_PER_NODE))
             if not found:
                 return None
             refused = self._find_excess(found)

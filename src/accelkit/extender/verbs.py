@@ -25,7 +25,7 @@ from accelkit.model.pod import Pod
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import AnyPolicy, choose_policy
+from accelkit.placement.policies import AnyPolicy, find_policy
 from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Verbs:
             self._note_refused(pod, ())
 
     def _policy_of(self, request: PodRequest) -> AnyPolicy:
-        return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self.policy)
+        return find_policy(request, self.policy)
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:

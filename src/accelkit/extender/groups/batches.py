@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from accelkit.errors import RequestError
 from accelkit.extender.groups.membership import GroupKey
-from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
+from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
 from accelkit.extender.groups.roster import Group, Member
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Stage
@@ -62,15 +62,15 @@ class Batches:
     Args:
         ledger: where it is reserved.
         feed: knows what pods that wait ask for.
-        planner: finds the cards.
+        reserver: finds the cards.
         seconds: after so long what is not bound is withdrawn.
         is_busy: returns whether a Binding of a pod is on its way, or its outcome unknown.
     """
 
     def __init__(
-        self, ledger: Ledger, feed: LedgerFeed, planner: GroupPlanner, seconds: float, is_busy: Callable[[str], bool]
+        self, ledger: Ledger, feed: LedgerFeed, reserver: GroupReserver, seconds: float, is_busy: Callable[[str], bool]
     ) -> None:
-        self._ledger, self._feed, self._planner = ledger, feed, planner
+        self._ledger, self._feed, self._reserver = ledger, feed, reserver
         self._seconds, self._is_busy = seconds, is_busy
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
@@ -145,7 +145,7 @@ class Batches:
         pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in standing.lacking]
         if not pinned:
             return ""
-        done = self._planner.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
+        done = self._reserver.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
         if isinstance(done, Shortage):
             return (
                 f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "

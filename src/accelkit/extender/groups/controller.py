@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelkit.extender.groups.batches import describe_missing
-from accelkit.extender.groups.binds import GroupParts
 from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.membership import GroupKey
+from accelkit.extender.groups.parts import GroupParts
 from accelkit.extender.groups.roster import Group, GroupSizeError, Member
 from accelkit.extender.groups.telling import GroupTeller
 from accelkit.ledger.freed import FreedNodes

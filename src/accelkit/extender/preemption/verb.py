@@ -29,7 +29,7 @@ from accelkit.model.asked_pod import AskedPod
 from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import Candidate, find_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims
 from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,6 @@ log = logging.getLogger(__name__)
 # For all nodes of a call together, others' turns included: kube-scheduler waits for ten seconds, and then gives the
 # preemption up. What is not searched is left out, and asked about again when kube-scheduler tries the pod again.
 ANSWER_SECONDS: Final = 2.0
-_MOST_STEPS: Final = 80_000
-_STEPS_PER_NODE: Final = 4_000
 
 
 class PreemptVerb:
@@ -89,7 +87,7 @@ class PreemptVerb:
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        budget = Budget(_MOST_STEPS)
+        budget = Budget(MOST_STEPS)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
@@ -118,9 +116,7 @@ class PreemptVerb:
         if entry is None or entry.problem is not None or not victims.uids:
             return None
         situation = take_situation(entry, request)
-        trial = Budget(min(_STEPS_PER_NODE, budget.steps))
-        given = trial.steps
-        try:
+        with budget.lend(STEPS_PER_NODE) as trial:
             bound = self._feed.list_bound(name)
             priorities = {each.ref.uid: each.priority for each in bound}
             now = self._wall_clock()
@@ -141,8 +137,6 @@ class PreemptVerb:
             more = [each for each in below if each.uid not in victims.uids]
             found = find_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
             return None if found is None else _name(victims, victims.uids, found, priorities)
-        finally:
-            budget.steps -= given - trial.steps
 
     def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:
         """Return whether a node's host is known to have room for a pod without some others."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from accelkit.errors import ConfigurationError
+from accelkit.logs import ErrorReporter
 from accelkit.placement.sharing.rules import SharingRules
 from accelkit.placement.sharing.rules_text import MOST_BYTES, parse_rules
 
@@ -32,7 +33,7 @@ class RulesFile:
         self.current = True
         self._path = path
         self._digest = b""
-        self._problem = ""
+        self._errors = ErrorReporter(log, logging.ERROR)
 
     def read(self) -> SharingRules:
         """Read the rules.
@@ -82,7 +83,8 @@ class RulesFile:
         return rules
 
     def _report(self, problem: str) -> None:
-        """Note what is wrong with the file, and tell of it once."""
-        if problem and problem != self._problem:
-            log.error("%s: %s; the rules that were read last stay in force", self._path, problem)
-        self._problem, self.current = problem, not problem
+        self.current = not problem
+        if problem:
+            self._errors.report(problem, f"{self._path}: {problem}; the rules that were read last stay in force")
+        else:
+            self._errors.clear()

@@ -13,6 +13,7 @@ from accelkit.extender.preemption.evictor import Evictor
 from accelkit.extender.preemption.refusals import DELAY_SECONDS, Refusals
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
+from accelkit.kube.events import Events
 from accelkit.ledger.claims import reserve
 from accelkit.model.assignment import Assignment
 from accelkit.placement.policies import Policy
@@ -33,6 +34,7 @@ class Evicting(PreemptingCluster):
             self.ledger,
             self.feed,
             Policy.BINPACK,
+            events=Events(self.api, "accelkit-extender", "h"),
             refusals=self.refusals,
             leads=lambda: self.leads,
             evictions=self.counter,
