@@ -15,7 +15,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.model.pod import PodRef
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims, rank_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, rank_victims, search_victims
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
@@ -65,7 +65,7 @@ class Planner:
         for node in nodes:
             if budget.is_spent():
                 break
-            if (plan := self._plan(pending, node, budget)) is not None:
+            if (plan := await self._plan(pending, node, budget, turns)) is not None:
                 if not plan.victims:
                     return [plan]
                 found.append(plan)
@@ -92,7 +92,7 @@ class Planner:
         now = self._wall_clock()
         leaving = frozenset(uid for uid, each in by_uid.items() if each.is_leaving(now))
         for _ in range(_ROUNDS):
-            plan = self._plan(pending, node, Budget(STEPS_PER_NODE), may_go=may_go, leaving=leaving)
+            plan = await self._plan(pending, node, Budget(STEPS_PER_NODE), turns, may_go=may_go, leaving=leaving)
             if plan is None:
                 return None
             excess = budgets.find_excess((pod, by_uid[pod.uid].labels) for pod in plan.pods)
@@ -102,11 +102,12 @@ class Planner:
             await turns.rest()
         return None
 
-    def _plan(
+    async def _plan(
         self,
         pending: Pending,
         node: str,
         budget: Budget,
+        turns: Turns,
         *,
         may_go: Collection[str] | None = None,
         leaving: frozenset[str] = frozenset(),
@@ -126,7 +127,8 @@ class Planner:
 
         candidates = list_candidates(situation, bound, is_allowed)
         with budget.lend(STEPS_PER_NODE) as trial:
-            victims = find_victims(situation, request, self._policy, candidates, trial, gone=gone)
+            search = search_victims(situation, request, self._policy, candidates, trial, gone=gone)
+            victims = await turns.finish(search)
         return None if victims is None else Plan(node, tuple(victims), gone)
 
 

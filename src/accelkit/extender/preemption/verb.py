@@ -6,7 +6,6 @@ may lie on different cards, so that they would be evicted and the pod would not 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +20,7 @@ from accelkit.extender.preemption.wire import (
     needs_more_than_amounts,
     read_preemptor,
 )
+from accelkit.extender.simulation.turns import Turns
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.situations import list_candidates, take_situation
@@ -29,7 +29,7 @@ from accelkit.model.asked_pod import AskedPod
 from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, search_victims
 from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
@@ -87,21 +87,23 @@ class PreemptVerb:
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        budget = Budget(MOST_STEPS)
+        # kube-scheduler waits for the answer: others have their turns, but there are no pauses.
+        budget, turns = Budget(MOST_STEPS), Turns(rest_ratio=0)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
                 break
-            if found := self._choose(pod, request, name, victims, budget, free_to_choose=free_to_choose):
+            if found := await self._choose(
+                pod, request, name, victims, budget, turns=turns, free_to_choose=free_to_choose
+            ):
                 chosen[name] = found
             if self._clock() - began >= ANSWER_SECONDS:
                 break
-            # Others have their turn, but kube-scheduler waits: there is no pause.
-            await asyncio.sleep(0)
+            await turns.rest()
         log.info(Facts("preempts", pod=str(pending.pod.ref), uid=uid, nodes=len(offered), left=len(chosen)))
         return PreemptionResult(chosen)
 
-    def _choose(
+    async def _choose(
         self,
         pod: AskedPod,
         request: PodRequest,
@@ -109,6 +111,7 @@ class PreemptVerb:
         victims: MetaVictims,
         budget: Budget,
         *,
+        turns: Turns,
         free_to_choose: bool,
     ) -> MetaVictims | None:
         """Return who has to leave a node; None where that would not help."""
@@ -124,18 +127,21 @@ class PreemptVerb:
             # Who should have left long ago frees nothing by being evicted again.
             gone = {*victims.uids} - {each.ref.uid for each in bound if each.ending and not each.is_leaving(now)}
             below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
-            if find_victims(situation, request, self._policy, (), trial, gone=gone) is not None:
+            fits = search_victims(situation, request, self._policy, (), trial, gone=gone)
+            if await turns.finish(fits) is not None:
                 # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
             if free_to_choose:
-                found = find_victims(situation, request, self._policy, below, trial, gone=leaving)
+                search = search_victims(situation, request, self._policy, below, trial, gone=leaving)
+                found = await turns.finish(search)
                 if found is not None and self._has_room(pod, name, {*others, *leaving, *(each.uid for each in found)}):
                     # Nobody, where it is enough to wait for those who are leaving already.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
-            found = find_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
+            search = search_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
+            found = await turns.finish(search)
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
     def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:

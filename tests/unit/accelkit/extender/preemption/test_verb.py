@@ -13,6 +13,7 @@ from preempting_cluster import MEMORY, PreemptingCluster
 from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
+from accelkit.extender.simulation import turns
 from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS
 from accelkit.placement.policies import Policy
 from accelkit.placement.sharing.rules import read_rules
@@ -142,15 +143,19 @@ def test_the_answer_is_given_in_time_with_the_nodes_that_were_searched():
     assert ask_about_many(lambda: next(reads) * ANSWER_SECONDS) == 1
 
 
-def test_nobody_pauses_while_kube_scheduler_waits(monkeypatch):
-    pauses = []
+def test_others_have_their_turns_within_a_node_and_nobody_pauses_while_kube_scheduler_waits(monkeypatch):
+    pauses, times = [], count()
 
     async def pause(seconds):
         pauses.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", pause)
+    # Each turn takes a second.
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(turns.asyncio, "sleep", pause)
     ask_about_many(lambda: 0.0)
-    assert pauses == [0] * 12
+    assert set(pauses) == {0}
+    # After each node, and after each question: whether the pod fits once the victims are gone.
+    assert len(pauses) == 2 * 12
 
 
 def test_of_a_pod_without_cards_all_victims_stay(cluster):
