@@ -44,6 +44,13 @@ _value:
       type: list
       elements: str
       sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
+    guarded:
+      description:
+        - Extended resources for which a container gets device nodes of cards, those that only watch cards included.
+        - What pods with them may say is bound by admission policies.
+      type: list
+      elements: str
+      sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
     annotations:
       description: Keys of the pod annotations that name the cards a pod got; empty for a dialect without any.
       type: list
@@ -86,6 +93,7 @@ def dialect(name):
         "name": found.name,
         "advertised": found.advertised,
         "resources": list(found.resources.asking),
+        "guarded": list(found.resources.giving),
         "annotations": list(found.annotations.keys) if found.annotations else [],
         "plugin_writes": found.plugin_writes,
         "log_folder": found.logs.folder,

@@ -51,7 +51,8 @@ class Verbs:
         feed: reads requests in the cluster's unit.
         policy: ranks cards and nodes where the pod does not say.
         most_nodes: so many nodes filter leaves, those that the policy likes best; 0 for all that fit.
-        note_refused: told of each pod that is refused everywhere, and on which nodes because of others.
+        note_refused: told of each pod that is refused everywhere, and on which nodes because of others; on none where
+            its namespace's quota refuses it.
     """
 
     def __init__(
@@ -91,12 +92,15 @@ class Verbs:
         if pending is None or pending.request is None:
             return _answer(names, whole, [True] * len(names))
         request, dialect, policy = pending.request, pending.pod.dialect, self._policy_of(pending.request)
-        held = self._ledger.find_holding(args.Pod.metadata.uid)
+        uid = args.Pod.metadata.uid
+        held = self._ledger.find_holding(uid)
         if held is not None and held.node in names and not is_blocked(self._ledger, held, request, policy):
             return self._only(held.node, names, whole, dialect)
-        beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request)
+        # What is kept for the pod itself is no part of what others hold.
+        beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, without=(uid,))
         if beyond is not None:
             self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
+            self._note_beyond(args.Pod)
             self._log(pending, len(names), 0, started, lambda: {beyond.reason: len(names)})
             return _refuse_all(names, dialect.format_misfit(beyond), whole)
         verdict = self._verdicts.judge(request, policy)
@@ -153,6 +157,10 @@ class Verbs:
         text = dialect.format_misfit(Misfit(MisfitReason.HELD_ELSEWHERE, detail=node))
         result.FailedNodes = {name: text for name in names if name != node} or None
         return result
+
+    def _note_beyond(self, pod: Pod) -> None:
+        if self._note_refused is not None:
+            self._note_refused(pod, ())
 
     def _policy_of(self, request: PodRequest) -> AnyPolicy:
         return find_policy(request, self.policy)

@@ -14,7 +14,7 @@ import msgspec
 
 from accelkit.errors import ApiError, PageTooLargeError
 from accelkit.kube.client import ApiClient
-from accelkit.model.object_meta import ObjectIdentity, ObjectMeta
+from accelkit.model.object_meta import ObjectIdentity
 from accelkit.texts import MAX_SHOWN, shorten
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Listed(Protocol):
     """What the objects of a collection must tell: the version from which a watch goes on."""
 
     @property
-    def metadata(self) -> ObjectMeta:
+    def metadata(self) -> ObjectIdentity:
         """Metadata of the object."""
 
 

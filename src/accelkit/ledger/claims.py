@@ -39,10 +39,11 @@ def claim(
         labels: the pod's, as `key=value`.
 
     Raises:
-        MisfitError: it would not fit.
+        MisfitError: it would not fit, or its namespace would hold more than its quota beside what those who leave hold.
     """
     with ledger.lock():
-        placed = _place(ledger, node, request, policy, dict.fromkeys([*gone, pod.uid], node))
+        beyond = ledger.judge_quota(pod.namespace, request, without=(pod.uid,))
+        placed = beyond or _place(ledger, node, request, policy, dict.fromkeys([*gone, pod.uid], node))
         if isinstance(placed, Misfit):
             raise MisfitError(placed)
         ledger.confirm(pod, node, placed, request.order, Stage.CLAIMED, labels=labels)
@@ -50,10 +51,11 @@ def claim(
 
 
 def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPolicy) -> bool:
-    """Return whether a holding is a claim whose cards others have not left yet."""
+    """Return whether a holding is a claim whose cards others have not left yet, or that the quota refuses by now."""
     if held.stage is not Stage.CLAIMED:
         return False
-    return isinstance(_place(ledger, held.node, request, policy, {held.pod.uid: held.node}), Misfit)
+    beyond = ledger.judge_quota(held.pod.namespace, request, without=(held.pod.uid,))
+    return isinstance(beyond or _place(ledger, held.node, request, policy, {held.pod.uid: held.node}), Misfit)
 
 
 def reserve(

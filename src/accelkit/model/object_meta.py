@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Final
+
 import msgspec
+
+# After its grace period a pod still has to be ended by its kubelet, and clocks differ. The grace period is chosen by
+# whoever creates the pod, and so are finalizers, which keep it for ever.
+LEAVING_MARGIN_SECONDS: Final = 60.0
+MOST_LEAVING_SECONDS: Final = 900.0
 
 
 class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -24,3 +32,17 @@ class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+    @property
+    def leaves_by(self) -> float:
+        """When what is being deleted is no longer expected to leave, in seconds since 1970; 0 where nobody can say.
+
+        A minute after its grace period, which ends at the deletion timestamp, or 15 minutes after its deletion.
+        """
+        try:
+            end = datetime.fromisoformat(self.deletion_timestamp or "").timestamp()
+        except (ValueError, OverflowError):
+            return 0.0
+        began = end - (self.deletion_grace_period_seconds or 0)
+        return min(end + LEAVING_MARGIN_SECONDS, began + MOST_LEAVING_SECONDS)

@@ -19,12 +19,17 @@ from accelkit.model.request import ContainerRequest, Kind
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What one pod takes of one card: bytes, thousandths of compute, or the whole card; and other amounts."""
+    """What one pod takes of one card: bytes, thousandths of compute, or the whole card; and other amounts.
+
+    Attributes:
+        counted: for how many containers it is one of a number of cards that they ask for, whatever they take of it.
+    """
 
     memory_bytes: int
     compute: int
     whole: bool
     amounts: Amounts = ()
+    counted: int = 0
 
 
 @dataclass(slots=True)
@@ -39,10 +44,13 @@ class CardTally:
     whole_pool: bool = False
     amounts: Amounts = ()
     amounts_pool: Amounts = ()
+    counted: int = 0
 
     def take(self, share: Share, kind: Kind) -> None:
         """Add a container's share, from the pool first; whole cards and memory are pools of two resources."""
         if share.amounts:
+            # Those and no others have such amounts. What init containers hand on is not known before the cards are.
+            self.counted += 1
             self._take_amounts(share.amounts, kind)
         if share.whole:
             if not self.whole_pool:
@@ -66,12 +74,12 @@ class CardTally:
         """Return the same tally, to be changed for itself."""
         return CardTally(
             *(self.memory_bytes, self.compute, self.whole, self.memory_pool, self.compute_pool, self.whole_pool),
-            *(self.amounts, self.amounts_pool),
+            *(self.amounts, self.amounts_pool, self.counted),
         )
 
     def sum_charge(self) -> Charge:
         """Return what the pod costs the card so far."""
-        return Charge(self.memory_bytes, self.compute, self.whole, self.amounts)
+        return Charge(self.memory_bytes, self.compute, self.whole, self.amounts, self.counted)
 
     def _take_amounts(self, amounts: Amounts, kind: Kind) -> None:
         reused = take_up_to(self.amounts_pool, amounts)

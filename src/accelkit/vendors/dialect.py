@@ -72,6 +72,11 @@ class ResourceNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The resources by which a container asks for a card."""
         return tuple(name for name in (self.memory, self.cards, *self.counts, self.slices) if name)
 
+    @property
+    def giving(self) -> tuple[str, ...]:
+        """The resources for which a container gets device nodes of cards, whether or not it takes anything of them."""
+        return (*self.asking, *self.monitoring)
+
     def is_amount(self, name: str) -> bool:
         """Whether a resource is a number of which cards have some, and nothing else to us; those that count are too."""
         return bool(self.amounts) and name.startswith(self.amounts) and name not in self._understood

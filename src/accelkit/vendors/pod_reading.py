@@ -50,6 +50,7 @@ class CardPod(msgspec.Struct, frozen=True):
         nominated: whether kube-scheduler is preempting others for it.
         ending: whether it is being deleted.
         static: whether a kubelet runs it from a file, so that an eviction would end nothing.
+        leaves_by: of one that is being deleted, until when it is expected to leave, in seconds since 1970.
     """
 
     ref: PodRef
@@ -69,11 +70,16 @@ class CardPod(msgspec.Struct, frozen=True):
     nominated: bool = False
     ending: bool = False
     static: bool = False
+    leaves_by: float = 0.0
 
     @property
     def admitted(self) -> bool:
         """Whether the kubelet has taken the pod, devices and all."""
         return self.started_at is not None
+
+    def is_leaving(self, now: float) -> bool:
+        """Return whether it is being deleted, and is expected to end; `now` is in seconds since 1970."""
+        return self.ending and now < self.leaves_by
 
     @property
     def order(self) -> list[tuple[str, Kind]]:
@@ -181,6 +187,7 @@ class PodReader:
             bool(pod.status.nominated_node_name),
             pod.metadata.deletion_timestamp is not None,
             MIRROR_ANNOTATION in annotations,
+            pod.metadata.leaves_by if pod.metadata.deletion_timestamp is not None else 0.0,
         )
 
     def _find_dialect(self, pod: Pod) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -28,6 +28,8 @@ REQUEST_ANNOTATION: Final = "accelkit.io/request"
 MAX_LABELS: Final = 16
 MAX_LABEL_KEY: Final = 317
 MAX_LABEL_VALUE: Final = 63
+# Of a pod's containers together: each is compared with the labels of every pod that holds cards.
+MAX_SELECTORS: Final = 8
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ def read_request(
         if found.dialect.groups and found.cards:
             grouped.setdefault(found.dialect.groups, []).append(request.container)
         requests[request.container] = request
+    _check_selector_count(requests.values())
     if refinements:
         raise RequestError(
             f"{REQUEST_ANNOTATION} names {', '.join(sorted(refinements))}, which asks for no card",
@@ -224,6 +227,15 @@ def _check_selectors(request: ContainerRequest) -> None:
         raise RequestError(
             f"container {request.container}: each pod that with names is one that apart names, so that no card will do",
             next_step="leave one of them out",
+        )
+
+
+def _check_selector_count(requests: Iterable[ContainerRequest]) -> None:
+    selectors = {selector for request in requests for selector in request.selectors}
+    if len(selectors) > MAX_SELECTORS:
+        raise RequestError(
+            f"with and apart name {len(selectors)} different sets of labels, at most {MAX_SELECTORS} of a pod can be",
+            next_step="give the pods that are meant a label in common",
         )
 
 

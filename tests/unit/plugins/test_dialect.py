@@ -14,6 +14,7 @@ def test_a_dialect_is_told_as_its_file_has_it(name):
         "name": name,
         "advertised": dialect.advertised,
         "resources": list(dialect.resources.asking),
+        "guarded": list(dialect.resources.giving),
         "annotations": list(dialect.annotations.keys) if dialect.annotations else [],
         "plugin_writes": dialect.plugin_writes,
         "log_folder": dialect.logs.folder,
@@ -32,6 +33,12 @@ def test_playbooks_use_it_in_check_mode(play):
     assert done.returncode == 0, done.stdout + done.stderr
     for resource in ("enflame.com/gcu-memory", "accelkit.io/cards"):
         assert resource in done.stdout
+
+
+def test_who_only_watches_cards_is_guarded_too():
+    found = plugin.dialect("gas")
+    assert {"gpu.intel.com/i915", "gpu.intel.com/i915_monitoring", "gpu.intel.com/xe_monitoring"} <= {*found["guarded"]}
+    assert "gpu.intel.com/i915_monitoring" not in found["resources"]
 
 
 @pytest.mark.parametrize(("name", "listed"), [("aliyun", True), ("gcushare", False), ("native", False)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from test_roles import MANIFEST_ROLES, objects, policies
+from test_roles import MANIFEST_ROLES, ROOT, Defaults, load, objects, policies
 
 from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
@@ -45,6 +45,12 @@ def test_all_dialects_keys_are_guarded_and_what_users_write_is_not():
             assert f'"{rule}"' not in keys
     assert '"accelkit.io/assignment"' in keys
     assert "accelkit.io/request" not in keys
+
+
+def test_pods_that_only_watch_cards_are_guarded_as_those_that_take_some():
+    own = load(ROOT / "roles" / "extender" / "vars" / "main.yml")
+    guarded = Defaults("extender", extender_dialects=["gas", "native"]).render(own["__extender_resources"])
+    assert {"gpu.intel.com/i915", "gpu.intel.com/i915_monitoring", "accelkit.io/memory"} <= set(guarded)
 
 
 def test_writers_and_exempt_namespaces_are_those_of_the_variables():

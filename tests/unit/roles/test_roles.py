@@ -67,6 +67,7 @@ def describe_dialect(name):
         "name": found.name,
         "advertised": found.advertised,
         "resources": list(found.resources.asking),
+        "guarded": list(found.resources.giving),
         "log_folder": found.logs.folder,
     }
 

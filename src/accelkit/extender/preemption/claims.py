@@ -11,12 +11,13 @@ from accelkit.ledger.claims import claim, is_blocked
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
+from accelkit.model.object_meta import MOST_LEAVING_SECONDS
 from accelkit.placement.policies import AnyPolicy
 
 # For so long cards are kept once they are free: kube-scheduler tries a pod within seconds of being woken.
 FREE_SECONDS: Final = 60.0
 # And for so long while those who leave hold them; a pod that ends no sooner is stuck.
-LEAVING_SECONDS: Final = 900.0
+LEAVING_SECONDS: Final = MOST_LEAVING_SECONDS
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Claims:
         """Keep what a pod gets on a node once others have left.
 
         Raises:
-            MisfitError: it would not fit.
+            MisfitError: it would not fit, or is beyond its namespace's quota.
         """
         if pending.request is not None:
             pod = pending.pod

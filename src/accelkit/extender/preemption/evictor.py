@@ -52,6 +52,7 @@ class Evictor:
         leads: returns whether this replica may evict and bind now.
         evictions: counts them, by `result`.
         clock: seconds on a clock that never jumps.
+        wall_clock: seconds since 1970.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class Evictor:
         leads: Callable[[], bool],
         evictions: Counter,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._api, self._ledger, self._feed = api, ledger, feed
         self._refusals, self._leads, self._evictions = refusals, leads, evictions
-        self._planner = Planner(ledger, feed, policy)
+        self._planner = Planner(ledger, feed, policy, wall_clock)
         self._claims = Claims(ledger, feed, policy, clock)
         self._pace = Pace(clock)
         self._events = events
@@ -101,8 +103,14 @@ class Evictor:
         if not leads:
             return
         for uid in self._refusals.list_due(self._feed.pending, self._ledger):
-            if self._pace.may_try(uid):
-                await self._look_after(self._feed.pending[uid])
+            pending = self._feed.pending[uid]
+            if self._is_beyond_quota(pending):
+                # When its namespace holds less, filter is asked again.
+                self._refusals.forget(uid)
+                self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
+            elif self._pace.may_try(uid):
+                self._refusals.note_turn(uid)
+                await self._look_after(pending)
                 return
 
     async def _look_after(self, pending: Pending) -> None:
@@ -114,6 +122,10 @@ class Evictor:
         finally:
             self._pace.note_tried(uid, evicted=evicted)
 
+    def _is_beyond_quota(self, pending: Pending) -> bool:
+        request, ref = pending.request, pending.pod.ref
+        return request is not None and self._ledger.judge_quota(ref.namespace, request) is not None
+
     async def _find_plan(self, pending: Pending) -> Plan | None:
         """Return the best plan by what the API server says now; None where there is none."""
         plans = await self._planner.list_plans(pending, self._refusals.list_nodes(pending.pod.ref.uid))
@@ -123,7 +135,7 @@ class Evictor:
         checked = list[Plan]()
         for plan in plans:
             pods = await list_evictable_pods(self._api, plan.node)
-            if (found := self._planner.check(pending, plan.node, pods, budgets)) is not None:
+            if (found := await self._planner.check(pending, plan.node, pods, budgets)) is not None:
                 checked.append(found)
         return min(checked, key=lambda plan: (rank_victims(plan.victims), plan.node), default=None)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.model.pod import PodRef
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims, rank_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, rank_victims, search_victims
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
@@ -50,10 +51,13 @@ class Planner:
         ledger: who holds what.
         feed: knows their priorities.
         policy: ranks cards where the pod does not say.
+        wall_clock: seconds since 1970: who should have left long ago is not waited for.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
-        self._ledger, self._feed, self._policy = ledger, feed, policy
+    def __init__(
+        self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._ledger, self._feed, self._policy, self._wall_clock = ledger, feed, policy, wall_clock
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
         """Return the best plans by what is known here, the first one the best; one without victims stands alone."""
@@ -61,14 +65,14 @@ class Planner:
         for node in nodes:
             if budget.is_spent():
                 break
-            if (plan := self._plan(pending, node, budget)) is not None:
+            if (plan := await self._plan(pending, node, budget, turns)) is not None:
                 if not plan.victims:
                     return [plan]
                 found.append(plan)
             await turns.rest()
         return sorted(found, key=lambda plan: (rank_victims(plan.victims), plan.node))[:MOST_READ]
 
-    def check(
+    async def check(
         self, pending: Pending, node: str, pods: Collection[EvictablePod], budgets: DisruptionBudgets
     ) -> Plan | None:
         """Return a plan that spares whom nobody may evict; None where there is none.
@@ -80,23 +84,30 @@ class Planner:
             budgets: the disruption budgets as they are now.
         """
         by_uid = {each.ref.uid: each for each in pods}
-        may_go = {uid for uid, each in by_uid.items() if _may_go(each, pending.pod.priority, budgets)}
-        leaving = frozenset(uid for uid, each in by_uid.items() if each.leaving)
+        turns, may_go = Turns(), set[str]()
+        for uid, each in by_uid.items():
+            if _may_go(each, pending.pod.priority, budgets):
+                may_go.add(uid)
+            await turns.rest()
+        now = self._wall_clock()
+        leaving = frozenset(uid for uid, each in by_uid.items() if each.is_leaving(now))
         for _ in range(_ROUNDS):
-            plan = self._plan(pending, node, Budget(STEPS_PER_NODE), may_go=may_go, leaving=leaving)
+            plan = await self._plan(pending, node, Budget(STEPS_PER_NODE), turns, may_go=may_go, leaving=leaving)
             if plan is None:
                 return None
             excess = budgets.find_excess((pod, by_uid[pod.uid].labels) for pod in plan.pods)
             if not excess:
                 return plan
             may_go -= excess
+            await turns.rest()
         return None
 
-    def _plan(
+    async def _plan(
         self,
         pending: Pending,
         node: str,
         budget: Budget,
+        turns: Turns,
         *,
         may_go: Collection[str] | None = None,
         leaving: frozenset[str] = frozenset(),
@@ -105,7 +116,8 @@ class Planner:
         if entry is None or entry.problem is not None or pending.request is None:
             return None
         bound = self._feed.list_bound(node)
-        gone = leaving | {each.ref.uid for each in bound if each.ending}
+        now = self._wall_clock()
+        gone = leaving | {each.ref.uid for each in bound if each.is_leaving(now)}
         request = self._ledger.resolve(pending.request)
         situation = take_situation(entry, request)
 
@@ -115,7 +127,8 @@ class Planner:
 
         candidates = list_candidates(situation, bound, is_allowed)
         with budget.lend(STEPS_PER_NODE) as trial:
-            victims = find_victims(situation, request, self._policy, candidates, trial, gone=gone)
+            search = search_victims(situation, request, self._policy, candidates, trial, gone=gone)
+            victims = await turns.finish(search)
         return None if victims is None else Plan(node, tuple(victims), gone)
 
 

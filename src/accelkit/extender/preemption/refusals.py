@@ -7,6 +7,7 @@ where an eviction is not in vain, and nobody else knows them.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -16,7 +17,7 @@ from accelkit.ledger.feed import Pending
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import NEVER_PREEMPTS, Pod
 
-# Of more pods, those of the lowest priority are forgotten, of more nodes the last.
+# Of more pods, some of the namespace that has most of them are forgotten, of more nodes the last.
 MOST_PODS: Final = 64
 MOST_NODES: Final = 1000
 # kube-scheduler looks for victims itself when filter has refused a pod, and writes what it decides.
@@ -27,6 +28,7 @@ KEPT_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Refusal:
+    namespace: str
     priority: int
     since: float
     at: float
@@ -47,6 +49,9 @@ class Refusals:
     ) -> None:
         self._clock, self._is_member = clock, is_member
         self._by_uid: dict[str, _Refusal] = {}
+        # When each namespace had its last turn, or came: a count of turns.
+        self._turns = 0
+        self._last_turns: dict[str, int] = {}
 
     def note(self, pod: Pod, nodes: Iterable[str]) -> None:
         """Note that a pod was refused on all nodes, on these because of others."""
@@ -56,16 +61,27 @@ class Refusals:
         known = self._by_uid.pop(uid, None)
         if not named or (self._is_member is not None and self._is_member(uid)):
             return
-        self._by_uid[uid] = _Refusal(pod.spec.priority or 0, known.since if known else now, now, named)
+        namespace, since = pod.metadata.namespace, known.since if known else now
+        self._by_uid[uid] = _Refusal(namespace, pod.spec.priority or 0, since, now, named)
+        self._last_turns.setdefault(namespace, self._turns)
         if len(self._by_uid) > MOST_PODS:
-            del self._by_uid[min(self._by_uid, key=lambda each: (self._by_uid[each].priority, -self._by_uid[each].at))]
+            self._drop_one()
 
     def forget(self, uid: str) -> None:
         """Forget a pod, until it is refused again."""
         self._by_uid.pop(uid, None)
 
+    def note_turn(self, uid: str) -> None:
+        """Note that a pod is looked after now: next are those of other namespaces."""
+        if (found := self._by_uid.get(uid)) is not None:
+            self._turns += 1
+            self._last_turns[found.namespace] = self._turns
+
     def list_due(self, pending: Mapping[str, Pending], ledger: Ledger) -> list[str]:
-        """Return the UIDs of the pods that still wait, those of the highest priority and then the oldest first.
+        """Return the UIDs of the pods that still wait, those of the namespace whose turn it is first.
+
+        Of one namespace, or of several that came since the last turn, those of the highest priority and then the oldest
+        are first.
 
         Args:
             pending: the pods without a node.
@@ -79,7 +95,20 @@ class Refusals:
                 del self._by_uid[uid]
         due = [uid for uid, each in self._by_uid.items() if now - each.since >= DELAY_SECONDS]
         due = [uid for uid in due if is_waiting(pending[uid]) and ledger.find_holding(uid) is None]
-        return sorted(due, key=lambda uid: (-self._by_uid[uid].priority, self._by_uid[uid].since, uid))
+        there = {each.namespace for each in self._by_uid.values()}
+        self._last_turns = {namespace: turn for namespace, turn in self._last_turns.items() if namespace in there}
+        return sorted(due, key=self._rank)
+
+    def _rank(self, uid: str) -> tuple[int, int, float, str]:
+        found = self._by_uid[uid]
+        return self._last_turns[found.namespace], -found.priority, found.since, uid
+
+    def _drop_one(self) -> None:
+        """Forget a pod of the namespace that has most: of the lowest priority, and the one that is known longest."""
+        counts = Counter(each.namespace for each in self._by_uid.values())
+        namespace = max(counts, key=lambda each: (counts[each], each))
+        of_it = (uid for uid, each in self._by_uid.items() if each.namespace == namespace)
+        del self._by_uid[min(of_it, key=lambda uid: (self._by_uid[uid].priority, self._by_uid[uid].since))]
 
     def list_nodes(self, uid: str) -> Collection[str]:
         """Return the nodes on which a pod was refused because of others."""

@@ -7,7 +7,9 @@ may lie on different cards, so that they would be evicted and the pod would not 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.wire import (
@@ -27,10 +29,14 @@ from accelkit.model.asked_pod import AskedPod
 from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, search_victims
 from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
+
+# For all nodes of a call together, others' turns included: kube-scheduler waits for ten seconds, and then gives the
+# preemption up. What is not searched is left out, and asked about again when kube-scheduler tries the pod again.
+ANSWER_SECONDS: Final = 2.0
 
 
 class PreemptVerb:
@@ -40,10 +46,20 @@ class PreemptVerb:
         ledger: who holds what.
         feed: knows the priorities of those who hold it, and what hosts have free.
         policy: ranks cards where the pod does not say.
+        clock: seconds on a clock that never jumps.
+        wall_clock: seconds since 1970.
     """
 
-    def __init__(self, ledger: Ledger, feed: LedgerFeed, policy: AnyPolicy) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        feed: LedgerFeed,
+        policy: AnyPolicy,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._ledger, self._feed, self._policy = ledger, feed, policy
+        self._clock, self._wall_clock = clock, wall_clock
 
     async def preempt(self, args: PreemptionArgs) -> PreemptionResult:
         """Return the nodes on which evictions would help, and whose.
@@ -52,6 +68,7 @@ class PreemptVerb:
             BadArgsError: no pod UID, or no victims.
             msgspec.MsgspecError: the pod cannot be read.
         """
+        began = self._clock()
         pod, offered = read_preemptor(args.Pod), args.list_offered()
         uid = pod.metadata.uid
         if not uid:
@@ -64,22 +81,29 @@ class PreemptVerb:
             return PreemptionResult({})
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
+        if self._ledger.judge_quota(pending.pod.ref.namespace, pending.request) is not None:
+            # Filter would refuse it on every node, whoever left.
+            return PreemptionResult({})
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        # What is not searched is left out, and asked about again when kube-scheduler tries the pod again.
-        budget, turns = Budget(MOST_STEPS), Turns()
+        # kube-scheduler waits for the answer: others have their turns, but there are no pauses.
+        budget, turns = Budget(MOST_STEPS), Turns(rest_ratio=0)
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
                 break
-            if found := self._choose(pod, request, name, victims, budget, free_to_choose=free_to_choose):
+            if found := await self._choose(
+                pod, request, name, victims, budget, turns=turns, free_to_choose=free_to_choose
+            ):
                 chosen[name] = found
+            if self._clock() - began >= ANSWER_SECONDS:
+                break
             await turns.rest()
         log.info(Facts("preempts", pod=str(pending.pod.ref), uid=uid, nodes=len(offered), left=len(chosen)))
         return PreemptionResult(chosen)
 
-    def _choose(
+    async def _choose(
         self,
         pod: AskedPod,
         request: PodRequest,
@@ -87,6 +111,7 @@ class PreemptVerb:
         victims: MetaVictims,
         budget: Budget,
         *,
+        turns: Turns,
         free_to_choose: bool,
     ) -> MetaVictims | None:
         """Return who has to leave a node; None where that would not help."""
@@ -97,20 +122,26 @@ class PreemptVerb:
         with budget.lend(STEPS_PER_NODE) as trial:
             bound = self._feed.list_bound(name)
             priorities = {each.ref.uid: each.priority for each in bound}
-            ending = {each.ref.uid for each in bound if each.ending}
+            now = self._wall_clock()
+            leaving = {each.ref.uid for each in bound if each.is_leaving(now)}
+            # Who should have left long ago frees nothing by being evicted again.
+            gone = {*victims.uids} - {each.ref.uid for each in bound if each.ending and not each.is_leaving(now)}
             below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
-            if find_victims(situation, request, self._policy, (), trial, gone=victims.uids) is not None:
+            fits = search_victims(situation, request, self._policy, (), trial, gone=gone)
+            if await turns.finish(fits) is not None:
                 # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
             if free_to_choose:
-                found = find_victims(situation, request, self._policy, below, trial, gone=ending)
-                if found is not None and self._has_room(pod, name, {*others, *ending, *(each.uid for each in found)}):
+                search = search_victims(situation, request, self._policy, below, trial, gone=leaving)
+                found = await turns.finish(search)
+                if found is not None and self._has_room(pod, name, {*others, *leaving, *(each.uid for each in found)}):
                     # Nobody, where it is enough to wait for those who are leaving already.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
-            found = find_victims(situation, request, self._policy, more, trial, gone={*victims.uids, *ending})
+            search = search_victims(situation, request, self._policy, more, trial, gone=gone | leaving)
+            found = await turns.finish(search)
             return None if found is None else _name(victims, victims.uids, found, priorities)
 
     def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:

@@ -103,11 +103,11 @@ class Simulator:
         answer = msgspec.structs.replace(answer, request=pending.request.containers)
         views = NodeViews(request, pending.pod.dialect, self._verbs.policy)
         held = None if uid in gone else self._ledger.find_holding(uid)
+        beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, {*gone, uid})
         blocked = held is not None and is_blocked(self._ledger, held, pending.request, self._verbs.policy)
         if held is not None and held.node in names and not blocked:
             kept = (views.show_held(name, held) for name in names)
             return msgspec.structs.replace(answer, nodes=await _encode(kept, turns))
-        beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request, gone)
         if beyond is not None:
             sentence = pending.pod.dialect.format_misfit(beyond)
             refused = await _encode(_refuse(names, beyond.reason.value, sentence), turns)

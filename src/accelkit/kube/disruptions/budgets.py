@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
-from accelkit.kube.listing import list_all
+from accelkit.kube.listing import UNREADABLE, list_all
 from accelkit.kube.paths import build_collection_path
-from accelkit.model.object_meta import ObjectMeta
+from accelkit.model.object_meta import ObjectIdentity
 from accelkit.model.pod import PodRef
 
 BUDGETS: Final = build_collection_path("policy/v1", "poddisruptionbudgets")
 
+# Whoever may write budgets may fill them with megabytes. A longer selector, as it is written, is taken to protect all
+# of its namespace, and so are all budgets of a namespace with more of them, or with longer selectors together.
+MOST_SELECTOR_BYTES: Final = 16 << 10
+MOST_NAMESPACE_BYTES: Final = 256 << 10
+MOST_IN_NAMESPACE: Final = 1000
+# By two budgets a pod is protected as by a thousand.
+_MOST_COVERING: Final = 2
+_NOTHING: Final = msgspec.Raw(b"null")
 
-class _Requirement(msgspec.Struct):
+
+class _Requirement(msgspec.Struct, frozen=True):
     key: str
     operator: str
-    values: list[str] | None = None
+    values: frozenset[str] | None = None
 
 
-class _Selector(msgspec.Struct, rename="camel"):
+class _Selector(msgspec.Struct, frozen=True, rename="camel"):
     match_labels: dict[str, str] | None = None
-    match_expressions: list[_Requirement] | None = None
+    match_expressions: tuple[_Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels are selected; a condition that is not known counts as met."""
@@ -36,7 +47,7 @@ class _Selector(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct):
-    selector: _Selector | None = None
+    selector: msgspec.Raw = _NOTHING
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -44,34 +55,77 @@ class _Status(msgspec.Struct, rename="camel"):
     disrupted_pods: dict[str, str] | None = None
 
 
-class DisruptionBudget(msgspec.Struct):
-    """A PodDisruptionBudget, as far as it is read."""
+class WrittenBudget(msgspec.Struct):
+    """A PodDisruptionBudget as the API server shows it, as far as it is read."""
 
-    metadata: ObjectMeta
+    metadata: ObjectIdentity
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
-    def covers(self, pod: PodRef, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod counts in it."""
-        selector = self.spec.selector
-        return self.metadata.namespace == pod.namespace and selector is not None and selector.matches(labels)
+
+class DisruptionBudget(msgspec.Struct, frozen=True):
+    """A PodDisruptionBudget, as far as it is kept.
+
+    Attributes:
+        selector: whom it covers of its namespace; None for nobody.
+        allowed: how many more evictions are allowed now.
+        disrupted: names of pods that count as evicted already.
+    """
+
+    selector: _Selector | None
+    allowed: int = 0
+    disrupted: frozenset[str] = frozenset()
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a pod of its namespace counts in it."""
+        return self.selector is not None and self.selector.matches(labels)
 
     def allows(self, pod: PodRef) -> bool:
         """Return whether one more eviction, of this pod, is allowed now."""
-        return self.status.disruptions_allowed > 0 or pod.name in (self.status.disrupted_pods or {})
+        return self.allowed > 0 or pod.name in self.disrupted
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """The budgets of one namespace, and how long their selectors are together."""
+
+    budgets: list[DisruptionBudget] = field(default_factory=list)
+    selector_bytes: int = 0
+
+    def add(self, budget: WrittenBudget) -> None:
+        written, status = budget.spec.selector, budget.status
+        size = memoryview(written).nbytes
+        self.selector_bytes += size
+        most = self.selector_bytes > MOST_NAMESPACE_BYTES or len(self.budgets) >= MOST_IN_NAMESPACE
+        if most or size > MOST_SELECTOR_BYTES:
+            # One is enough, and what comes after it changes nothing.
+            self.budgets = [_PROTECTS_ALL]
+        elif self.budgets != [_PROTECTS_ALL]:
+            disrupted = frozenset(status.disrupted_pods or ())
+            self.budgets.append(DisruptionBudget(_selector.decode(written), status.disruptions_allowed, disrupted))
 
 
 class DisruptionBudgets:
-    """All budgets of a cluster.
+    """All budgets of a cluster, as they are now.
 
-    Args:
-        budgets: as they are now.
+    Raises:
+        msgspec.MsgspecError: a selector cannot be read.
     """
 
-    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
-        self._by_namespace: dict[str, list[DisruptionBudget]] = {}
+    def __init__(self, budgets: Iterable[WrittenBudget] = ()) -> None:
+        self._by_namespace: dict[str, _Namespace] = {}
+        # By UID: what is asked of a pod is asked again for each plan that it is in.
+        self._covering: dict[str, list[DisruptionBudget]] = {}
         for each in budgets:
-            self._by_namespace.setdefault(each.metadata.namespace, []).append(each)
+            self.add(each)
+
+    def add(self, budget: WrittenBudget) -> None:
+        """Take over one more.
+
+        Raises:
+            msgspec.MsgspecError: its selector cannot be read.
+        """
+        self._by_namespace.setdefault(budget.metadata.namespace, _Namespace()).add(budget)
 
     def protects(self, pod: PodRef, labels: Mapping[str, str]) -> bool:
         """Return whether a pod's eviction would be refused.
@@ -88,14 +142,19 @@ class DisruptionBudgets:
         for pod, labels in pods:
             covering = self._list_covering(pod, labels)
             for each in covering:
-                if pod.name not in (each.status.disrupted_pods or {}):
+                if pod.name not in each.disrupted:
                     taken[id(each)] = taken.get(id(each), 0) + 1
-            if len(covering) > 1 or any(taken.get(id(each), 0) > each.status.disruptions_allowed for each in covering):
+            if len(covering) > 1 or any(taken.get(id(each), 0) > each.allowed for each in covering):
                 excess.add(pod.uid)
         return excess
 
     def _list_covering(self, pod: PodRef, labels: Mapping[str, str]) -> list[DisruptionBudget]:
-        return [each for each in self._by_namespace.get(pod.namespace, ()) if each.covers(pod, labels)]
+        """Return the budgets that cover a pod, of many the first."""
+        if (known := self._covering.get(pod.uid)) is not None:
+            return known
+        of = self._by_namespace.get(pod.namespace, _Namespace())
+        covering = list(islice((each for each in of.budgets if each.covers(labels)), _MOST_COVERING))
+        return self._covering.setdefault(pod.uid, covering)
 
 
 async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
@@ -109,19 +168,33 @@ async def read_disruption_budgets(api: ApiClient) -> DisruptionBudgets:
         # Whom it protects is not known, so nobody is evicted.
         raise ApiError(f"a PodDisruptionBudget cannot be read: {error}") from error
 
-    found, _ = await list_all(api, BUDGETS, DisruptionBudget, on_unreadable=refuse)
-    return DisruptionBudgets(found)
+    budgets = DisruptionBudgets()
+
+    def keep(budget: WrittenBudget) -> None:
+        try:
+            budgets.add(budget)
+        except UNREADABLE as exc:
+            refuse(b"", exc)
+        # What was written is as long as somebody wants it to be.
+        budget.spec, budget.status = _Spec(), _Status()
+
+    await list_all(api, BUDGETS, WrittenBudget, trim=keep, on_unreadable=refuse)
+    return budgets
 
 
 def _meets(each: _Requirement, labels: Mapping[str, str]) -> bool:
     match each.operator:
         case "In":
-            return labels.get(each.key) in (each.values or ())
+            return labels.get(each.key) in (each.values or frozenset())
         case "NotIn":
-            return labels.get(each.key) not in (each.values or ())
+            return labels.get(each.key) not in (each.values or frozenset())
         case "Exists":
             return each.key in labels
         case "DoesNotExist":
             return each.key not in labels
         case _:
             return True
+
+
+_PROTECTS_ALL: Final = DisruptionBudget(_Selector())
+_selector = msgspec.json.Decoder(_Selector | None)

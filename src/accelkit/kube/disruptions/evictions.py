@@ -59,7 +59,15 @@ class EvictablePod(msgspec.Struct):
     @property
     def leaving(self) -> bool:
         """Whether it is being deleted, or has ended."""
-        return self.metadata.deletion_timestamp is not None or self.status.phase in {"Succeeded", "Failed"}
+        return self.metadata.deletion_timestamp is not None or self._ended
+
+    def is_leaving(self, now: float) -> bool:
+        """Return whether it has ended, or is expected to; `now` is in seconds since 1970."""
+        return self._ended or (self.metadata.deletion_timestamp is not None and now < self.metadata.leaves_by)
+
+    @property
+    def _ended(self) -> bool:
+        return self.status.phase in {"Succeeded", "Failed"}
 
 
 async def list_evictable_pods(api: ApiClient, node: str) -> list[EvictablePod]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.probe import Probe, finish
+from accelkit.placement.changes.probe import Probe, Search, finish
 from accelkit.placement.changes.situation import Holder, Situation
 from accelkit.placement.policies import AnyPolicy
 
@@ -80,25 +80,38 @@ def find_victims(
     Returns:
         None where the pod would not fit without all of them, or the budget was spent before anything was found.
     """
+    return finish(search_victims(node, request, policy, candidates, budget, gone=gone))
+
+
+def search_victims(
+    node: Situation,
+    request: PodRequest,
+    policy: AnyPolicy,
+    candidates: Sequence[Candidate],
+    budget: Budget,
+    *,
+    gone: Collection[str] = (),
+) -> Search[list[Candidate] | None]:
+    """Search for what `find_victims` returns, question by question."""
     probe = Probe(policy, budget)
     gone = frozenset(gone)
 
-    def fits(left: Collection[Candidate]) -> bool:
+    def fits(left: Collection[Candidate]) -> Search[bool]:
         states = node.leave_out(gone | {each.uid for each in left})
-        return bool(finish(probe.ask(states, request)))
+        return bool((yield from probe.ask(states, request)))
 
-    if fits(()):
+    if (yield from fits(())):
         return []
     best: list[Candidate] | None = None
     for some in _list_sets(node, request, candidates):
         if (
-            fits(some)
-            and (found := _give_back(some, fits))
+            (yield from fits(some))
+            and (found := (yield from _give_back(some, fits)))
             and (best is None or rank_victims(found) < rank_victims(best))
         ):
             best = found
-    if best is None and fits(candidates):
-        best = _give_back(candidates, fits)
+    if best is None and (yield from fits(candidates)):
+        best = yield from _give_back(candidates, fits)
     return None if best is None else sorted(best, key=_order_told)
 
 
@@ -121,11 +134,13 @@ def _list_sets(node: Situation, request: PodRequest, candidates: Sequence[Candid
             yield list(together.values())
 
 
-def _give_back(some: Sequence[Candidate], fits: Callable[[Collection[Candidate]], bool]) -> list[Candidate]:
+def _give_back(
+    some: Sequence[Candidate], fits: Callable[[Collection[Candidate]], Search[bool]]
+) -> Search[list[Candidate]]:
     left = list(some)
     for each in sorted(some, key=_order_given_back):
         others = [other for other in left if other is not each]
-        if others and fits(others):
+        if others and (yield from fits(others)):
             left = others
     return left
 

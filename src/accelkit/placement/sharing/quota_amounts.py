@@ -1,6 +1,7 @@
-"""Counts what a pod takes of its namespace's quota: memory and compute of shares, and whole cards.
+"""Counts what a pod takes of its namespace's quota: memory and compute of shares, and cards.
 
 A whole card counts as one card, whatever memory it has, so that what a pod takes is known before its cards are.
+So do cards that a container asks for by their number: it need name no amount of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from accelkit.placement.charges import Charge
 
 
 class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
-    """What is held or asked for: bytes and thousandths of compute of shared cards, and whole cards."""
+    """What is held or asked for: bytes and thousandths of compute of shared cards; and cards, whole or by number."""
 
     memory_bytes: int = 0
     cards: int = 0
@@ -33,6 +34,7 @@ def sum_charges(charges: Iterable[Charge]) -> QuotaAmounts:
     """Return what a pod holds of all cards together."""
     memory = cards = compute = 0
     for charge in charges:
+        cards += charge.counted
         if charge.whole:
             cards += 1
         else:
@@ -46,10 +48,11 @@ def sum_request(request: PodRequest) -> QuotaAmounts:
 
     What plain init containers leave is taken over by the containers after them before these take more.
     """
-    memory = cards = compute = 0
+    memory = cards = compute = counted = 0
     memory_pool = cards_pool = compute_pool = 0
     for container in request.containers:
         keeps = container.kind is not Kind.INIT
+        counted += container.cards if container.counted_by else 0
         if container.whole:
             cards += max(0, container.cards - cards_pool)
             cards_pool = max(0, cards_pool - container.cards) if keeps else max(cards_pool, container.cards)
@@ -59,4 +62,4 @@ def sum_request(request: PodRequest) -> QuotaAmounts:
         compute += max(0, asked_compute - compute_pool)
         memory_pool = max(0, memory_pool - asked) if keeps else max(memory_pool, asked)
         compute_pool = max(0, compute_pool - asked_compute) if keeps else max(compute_pool, asked_compute)
-    return QuotaAmounts(memory, cards, compute)
+    return QuotaAmounts(memory, cards + counted, compute)

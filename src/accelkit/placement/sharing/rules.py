@@ -28,7 +28,7 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         namespaces: names, in which `*`, `?` and `[…]` are those of file names; each namespace has the quota for itself.
         memory: of shared cards, as `64GiB`.
-        cards: how many whole cards.
+        cards: how many whole cards, and cards that containers ask for by their number.
         compute: of shared cards, in thousandths of a card.
     """
 
@@ -175,7 +175,7 @@ def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, asked: QuotaAm
     """
     limits = (
         ("memory", quota.memory_bytes, held.memory_bytes, asked.memory_bytes, format_bytes),
-        ("whole cards", quota.cards, held.cards, asked.cards, str),
+        ("cards", quota.cards, held.cards, asked.cards, str),
         ("one card's compute", quota.compute, held.compute, asked.compute, _format_compute),
     )
     for name, limit, has, wants, form in limits:

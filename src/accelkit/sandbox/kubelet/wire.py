@@ -16,9 +16,6 @@ __all__ = ["Container", "EnvVar", "HttpGet", "Pod", "PodMeta", "PodSpec", "PodSt
 class PodMeta(ObjectMeta, kw_only=True, rename="camel"):
     """metadata of a pod, with what a kubelet must know of its deletion."""
 
-    deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
-
 
 class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A field of the pod."""

@@ -7,8 +7,11 @@ from fake_api.server import FakeApi
 from accelkit.errors import ApiError
 from accelkit.kube.disruptions.budgets import (
     BUDGETS,
-    DisruptionBudget,
+    MOST_IN_NAMESPACE,
+    MOST_NAMESPACE_BYTES,
+    MOST_SELECTOR_BYTES,
     DisruptionBudgets,
+    WrittenBudget,
     read_disruption_budgets,
 )
 from accelkit.model.pod import PodRef
@@ -23,7 +26,7 @@ def budget(selector, allowed=0, *, namespace="d", **status):
         "spec": {"selector": selector},
         "status": {"disruptionsAllowed": allowed, **status},
     }
-    return msgspec.convert(item, DisruptionBudget)
+    return msgspec.json.decode(msgspec.json.encode(item), type=WrittenBudget)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +68,54 @@ async def test_a_budget_that_cannot_be_read_is_an_error():
     api.store(BUDGETS, {"metadata": {"name": "b", "namespace": "d"}, "spec": {"selector": 7}})
     with pytest.raises(ApiError, match="cannot be read"):
         await read_disruption_budgets(api)
+
+
+def no_one(size=100):
+    """A selector of so many bytes that selects no pod of these tests."""
+    values = ["x", ""]
+    selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]}
+    values[1] = "v" * (size - len(msgspec.json.encode(selector)))
+    return selector
+
+
+async def read(budgets):
+    api = FakeApi()
+    for number, (namespace, selector) in enumerate(budgets):
+        metadata = {"name": f"b{number}", "namespace": namespace, "annotations": {"note": "n" * 1000}}
+        api.store(BUDGETS, {"metadata": metadata, "spec": {"selector": selector}, "status": {"disruptionsAllowed": 1}})
+    return await read_disruption_budgets(api)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "protects"),
+    [
+        ([no_one(MOST_SELECTOR_BYTES)], False),
+        ([no_one(MOST_SELECTOR_BYTES + 1)], True),
+        # Whatever comes before or after it.
+        ([no_one(), no_one(MOST_SELECTOR_BYTES + 1), no_one()], True),
+        ([no_one()] * MOST_IN_NAMESPACE, False),
+        ([no_one()] * (MOST_IN_NAMESPACE + 1), True),
+        ([no_one(MOST_SELECTOR_BYTES)] * (MOST_NAMESPACE_BYTES // MOST_SELECTOR_BYTES), False),
+        ([no_one(MOST_SELECTOR_BYTES)] * (MOST_NAMESPACE_BYTES // MOST_SELECTOR_BYTES) + [no_one()], True),
+    ],
+    ids=["long", "longer", "one longer", "many", "more", "all of them long", "longer together"],
+)
+async def test_who_writes_too_much_protects_all_of_the_own_namespace_and_nobody_else(selectors, protects):
+    budgets = await read([*(("d", each) for each in selectors), ("e", no_one())])
+    assert budgets.protects(P, X) == protects
+    assert not budgets.protects(PodRef("e", "p", "in-e"), X)
+
+
+def test_no_more_budgets_are_looked_at_than_it_takes():
+    budgets = DisruptionBudgets([budget({}, 1), budget({"matchLabels": X}, 1), *[budget({}, 1) for _ in range(50)]])
+    asked = []
+
+    class Labels(dict):
+        def get(self, key, default=None):
+            asked.append(key)
+            return super().get(key, default)
+
+    for _ in range(3):
+        assert budgets.protects(P, Labels(X))
+        assert budgets.find_excess([(P, Labels(X))]) == {"p"}
+    assert asked == ["app"]

@@ -101,3 +101,20 @@ def test_what_cannot_be_meant_is_refused(more, words):
 def test_with_some_and_apart_from_others_can_be_meant():
     found = request(**{"with": WEB, "apart": {"matchLabels": {"app": "web", "x": "y"}}})
     assert found.beside.labels == ("app=web",)
+
+
+@pytest.mark.parametrize(("different", "words"), [(8, ""), (9, "name 9 different sets of labels, at most 8")])
+def test_the_selectors_of_a_pod_are_few_however_many_containers_say_them(different, words):
+    names = [f"c{number}" for number in range(32)]
+    apart = {
+        name: {"apart": {"matchLabels": {"app": f"app-{number % different}"}}} for number, name in enumerate(names)
+    }
+    containers = [{"name": name, "resources": {"limits": {"accelkit.io/memory": 1}}} for name in names]
+    annotations = {REQUEST_ANNOTATION: json.dumps(apart)}
+    pod = {"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers}}
+    found = READER.read(msgspec.convert(pod, Pod))
+    if words:
+        with pytest.raises(RequestError, match=words):
+            found.read_request(1)
+    else:
+        assert len(found.read_request(1).selectors) == different

@@ -29,6 +29,7 @@ class PreemptingCluster:
         self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
         self.feed = LedgerFeed(self.ledger, load_dialects(["native"]))
         self.evicted: list[str] = []
+        self.namespaces: dict[str, str] = {}
         self.lingering = False
         cards = encode_inventory(Inventory(1, (Card("a", "v", "m", 8), Card("b", "v", "m", 8))))
         for name in nodes or ("n",):
@@ -45,7 +46,8 @@ class PreemptingCluster:
     def pod(self, name: str, memory: int, priority: int, card: str = "", **of: Any) -> dict[str, Any]:
         """A pod on a card of node `node`, `n` by default, or one that kube-scheduler has refused."""
         shares = encode_assignment(Assignment({"c": (Share(card, memory),)}))
-        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "labels": of.get("labels", {})}
+        namespace = of.get("namespace", "d")
+        metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": of.get("labels", {})}
         metadata["annotations"] = ({ASSIGNMENT_ANNOTATION: shares} if card else {}) | of.get("annotations", {})
         metadata |= of.get("metadata", {})
         resources = {"limits": {MEMORY: str(memory)}, "requests": of.get("requests", {})}
@@ -55,7 +57,8 @@ class PreemptingCluster:
         status = {"phase": "Running"} if card else REFUSED | of.get("status", {})
         item = self.api.store(PODS, {"metadata": metadata, "spec": spec, "status": status})
         self.feed.take_pod_event("ADDED", msgspec.convert(item, Pod))
-        self.api.reviews[f"/api/v1/namespaces/d/pods/{name}/eviction"] = self._evict
+        self.namespaces[name] = namespace
+        self.api.reviews[f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"] = self._evict
         return item
 
     def budget(self, allowed: int, labels: dict[str, str]) -> None:
@@ -66,7 +69,7 @@ class PreemptingCluster:
 
     def leave(self, name: str) -> None:
         """A pod is gone."""
-        item = self.api.objects.pop(f"/api/v1/namespaces/d/pods/{name}")
+        item = self.api.objects.pop(f"/api/v1/namespaces/{self.namespaces[name]}/pods/{name}")
         self.feed.take_pod_event("DELETED", msgspec.convert(item, Pod))
 
     def _evict(self, request: Request) -> object:

@@ -1,54 +1,19 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
-from preempting_cluster import PreemptingCluster
-from prometheus_client import CollectorRegistry, Counter
+from evicting_cluster import Evicting
 
 from accelkit.errors import ApiError
 from accelkit.extender.preemption.claims import FREE_SECONDS, LEAVING_SECONDS
-from accelkit.extender.preemption.evictor import Evictor
 from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pace
 from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS, MOST_PODS, Refusals
-from accelkit.extender.verbs import Verbs
-from accelkit.extender.wire import Args
-from accelkit.kube.events import Events
-from accelkit.ledger.claims import reserve
 from accelkit.ledger.holding import Stage
+from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS, MOST_LEAVING_SECONDS
 from accelkit.model.pod import Pod
 from accelkit.placement.misfit import MisfitError
-from accelkit.placement.policies import Policy
-
-
-class Evicting(PreemptingCluster):
-    """The cluster, its filter and who evicts, on a clock that is set."""
-
-    def __init__(self, *nodes):
-        super().__init__(*nodes)
-        self.now, self.leads, self.nodes = 100.0, True, list(nodes or ("n",))
-        refusals = Refusals(lambda: self.now)
-        self.verbs = Verbs(self.ledger, self.feed, Policy.BINPACK, note_refused=refusals.note)
-        self.counter = Counter("x", "x", ["result"], registry=CollectorRegistry())
-        events = Events(self.api, "accelkit-extender", "h")
-        of = {"events": events, "refusals": refusals, "leads": lambda: self.leads, "evictions": self.counter}
-        self.evictor = Evictor(self.api, self.ledger, self.feed, Policy.BINPACK, **of, clock=lambda: self.now)
-
-    async def filter(self, item):
-        """Which nodes fit a pod."""
-        args = msgspec.convert({"Pod": item, "NodeNames": self.nodes}, Args)
-        return (await self.verbs.filter(args)).NodeNames
-
-    async def look(self, item, seconds=DELAY_SECONDS):
-        """Refuse a pod, and look after it so much later."""
-        await self.filter(item)
-        self.now += seconds
-        await self.evictor.look_once()
-        return self.evicted
-
-    def reserve(self, name, node="n"):
-        """Reserve cards for a pod, as bind does."""
-        pending = self.feed.pending[f"uid-{name}"]
-        return reserve(self.ledger, pending.pod.ref, node, pending.request, Policy.BINPACK)
 
 
 @pytest.fixture
@@ -169,6 +134,18 @@ async def test_whom_two_budgets_cover_the_api_server_does_not_evict(cluster):
 async def test_nobody_is_evicted_where_somebody_leaves_already(cluster):
     cluster.pod("middle", 5, 2, "b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert await cluster.look(cluster.pod("high", 5, 10)) == []
+
+
+@pytest.mark.parametrize(("grace", "waits"), [(30, 30 + LEAVING_MARGIN_SECONDS), (86400, MOST_LEAVING_SECONDS)])
+async def test_who_does_not_leave_in_time_is_waited_for_no_longer_nor_evicted(cluster, grace, waits):
+    end = (cluster.date + timedelta(seconds=grace)).isoformat()
+    deleted = {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace, "finalizers": ["tenant.example/stays"]}
+    cluster.pod("low", 5, 1, "a", metadata=deleted)
+    high = cluster.pod("high", 5, 10)
+    cluster.date += timedelta(seconds=waits - 1)
+    assert await cluster.look(high) == []
+    cluster.date += timedelta(seconds=1)
+    assert await cluster.look(high, seconds=RETRY_SECONDS) == ["middle"]
 
 
 @pytest.mark.parametrize("status", [429, 409, 500])

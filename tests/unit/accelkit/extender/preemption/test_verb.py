@@ -2,15 +2,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from datetime import UTC, datetime
+from itertools import count
 
 import msgspec
 import pytest
 from preempting_cluster import MEMORY, PreemptingCluster
 
 from accelkit.errors import BadArgsError
-from accelkit.extender.preemption.verb import PreemptVerb
+from accelkit.extender.preemption.verb import ANSWER_SECONDS, PreemptVerb
 from accelkit.extender.preemption.wire import PreemptionArgs
+from accelkit.extender.simulation import turns
+from accelkit.model.object_meta import LEAVING_MARGIN_SECONDS
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
+
+JANUARY = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 @pytest.fixture
@@ -21,7 +29,7 @@ def cluster():
     return made
 
 
-def ask(cluster, pod, victims, *, violations=0, whole=False):
+def ask(cluster, pod, victims, *, violations=0, whole=False, clock=time.monotonic, later=0):
     """Who leaves which node, and how many budgets that would violate."""
     if whole:
         listed = {
@@ -35,7 +43,7 @@ def ask(cluster, pod, victims, *, violations=0, whole=False):
             for node, names in victims.items()
         }
         body = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": listed}
-    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK)
+    verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK, clock, lambda: JANUARY + later)
     result = asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
     found = json.loads(msgspec.json.encode(result))["NodeNameToMetaVictims"]
     return {
@@ -111,6 +119,45 @@ def test_a_request_that_cannot_be_granted_frees_nothing(cluster):
     assert ask(cluster, high, {"n": ["q", "p"]}) == {}
 
 
+def test_nobody_leaves_for_a_pod_beyond_its_quota(cluster):
+    high = cluster.pod("high", 8, 10)
+    cluster.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
+    assert ask(cluster, high, {"n": ["q", "p"]}) == {}
+
+
+def ask_about_many(clock):
+    """How many of twelve nodes are answered."""
+    names = [f"n{number}" for number in range(12)]
+    cluster = PreemptingCluster(*names)
+    for name in names:
+        cluster.pod(f"low-{name}", 8, 1, "a", node=name)
+    return len(ask(cluster, cluster.pod("high", 8, 10), {name: [f"low-{name}"] for name in names}, clock=clock))
+
+
+def test_the_answer_is_given_in_time_with_the_nodes_that_were_searched():
+    reads = count()
+    assert ask_about_many(lambda: 0.0) == 12
+    # Each look at the clock is a quarter of the time later.
+    assert ask_about_many(lambda: next(reads) * ANSWER_SECONDS / 4) == 4
+    # One node is always searched.
+    assert ask_about_many(lambda: next(reads) * ANSWER_SECONDS) == 1
+
+
+def test_others_have_their_turns_within_a_node_and_nobody_pauses_while_kube_scheduler_waits(monkeypatch):
+    pauses, times = [], count()
+
+    async def pause(seconds):
+        pauses.append(seconds)
+
+    # Each turn takes a second.
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(turns.asyncio, "sleep", pause)
+    ask_about_many(lambda: 0.0)
+    assert set(pauses) == {0}
+    # After each node, and after each question: whether the pod fits once the victims are gone.
+    assert len(pauses) == 2 * 12
+
+
 def test_of_a_pod_without_cards_all_victims_stay(cluster):
     bare = {"metadata": {"name": "x", "namespace": "d", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
     assert ask(cluster, bare, {"n": ["q"]}, violations=1) == {"n": (["q"], 1)}
@@ -140,3 +187,11 @@ def test_nobody_leaves_anew_who_is_leaving_already_and_what_that_frees_counts():
     # Where others may be needed for something else, these leave.
     fussy = cluster.pod("fussy", 6, 10, spec={"affinity": {"podAntiAffinity": {}}})
     assert ask(cluster, fussy, {"n": ["lowest"]}) == {"n": (["lowest"], 0)}
+
+
+def test_who_should_have_left_long_ago_frees_nothing(cluster):
+    cluster.pod("p", 4, 1, "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    high, late = cluster.pod("high", 8, 10), LEAVING_MARGIN_SECONDS
+    assert ask(cluster, high, {"n": ["q", "p"]}, later=late - 1) == {"n": (["q", "p"], 0)}
+    # Others free a card instead.
+    assert ask(cluster, high, {"n": ["q", "p"]}, later=late) == {"n": (["s", "r"], 2)}

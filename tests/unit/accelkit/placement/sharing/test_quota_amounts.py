@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,15 @@ def test_whole_cards_count_as_cards_and_shares_as_memory_and_compute():
     assert sum_charges(held) == QuotaAmounts(6, 1, 300)
 
 
+def test_cards_that_are_asked_for_by_number_count_whatever_is_taken_of_them():
+    one = ContainerRequest("c", Kind.APP, 8, amounts=(("g", 1),), counted_by="g")
+    request = PodRequest((msgspec.structs.replace(one, container="i", kind=Kind.INIT, cards=2), one))
+    assert sum_request(request) == QuotaAmounts(0, 10, 0)
+    many = build_empty_states([Card(name, "v", "m", 1000) for name in "abcdefgh"])
+    placed = place(many, request, Policy.BINPACK)
+    assert sum_charges(count_charges(request.order, placed.containers).values()) == QuotaAmounts(0, 10, 0)
+
+
 @st.composite
 def containers(draw):
     found = []
@@ -30,7 +40,8 @@ def containers(draw):
             found.append(ContainerRequest(f"{number}", kind, cards, whole=True))
         else:
             memory, compute = draw(st.integers(1, 20)), draw(st.sampled_from([0, 10]))
-            found.append(ContainerRequest(f"{number}", kind, cards, memory, compute))
+            counted = {"amounts": (("g", 1),), "counted_by": "g"} if draw(st.booleans()) else {}
+            found.append(ContainerRequest(f"{number}", kind, cards, memory, compute, **counted))
     order = [Kind.INIT, Kind.SIDECAR, Kind.APP]
     # Init containers and sidecars come first, in any order among each other.
     return PodRequest(tuple(sorted(found, key=lambda each: order.index(each.kind) // 2)))

@@ -53,7 +53,7 @@ def test_the_first_quota_that_names_a_namespace_counts():
         (
             QuotaAmounts(),
             QuotaAmounts(cards=3),
-            "namespace ml holds 0 of its quota of 2 of whole cards; the pod asks for 3",
+            "namespace ml holds 0 of its quota of 2 of cards; the pod asks for 3",
         ),
         (
             QuotaAmounts(compute=900),

@@ -1,0 +1,71 @@
+"""What is kept for a pod counts in its namespace's quota, and nobody leaves for one that the quota refuses."""
+
+from __future__ import annotations
+
+import pytest
+from evicting_cluster import Evicting
+
+from accelkit.ledger.holding import Stage
+from accelkit.placement.sharing.rules import read_rules
+
+
+def limit(cluster, memory):
+    """Give the namespace of all pods a quota of memory."""
+    cluster.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": memory}]}))
+
+
+@pytest.fixture
+def cluster():
+    made = Evicting("n", "m")
+    for number in range(4):
+        made.pod(f"low{number}", 8, 1, "ab"[number % 2], node="nm"[number // 2], namespace="other")
+    return made
+
+
+async def test_pods_that_were_refused_together_evict_no_more_than_their_quota(cluster):
+    limit(cluster, 8)
+    pods = [cluster.pod(f"high{number}", 8, 10) for number in range(4)]
+    for pod in pods:
+        assert await cluster.filter(pod) == []
+    for _ in range(8):
+        cluster.now += 3
+        await cluster.evictor.look_once()
+    assert len(cluster.evicted) == 1
+    assert cluster.ledger.namespaces.get_held("d").memory_bytes == 8
+    # The one for whom it is kept gets it, though its own claim fills the quota.
+    kept = [number for number in range(4) if cluster.ledger.find_holding(f"uid-high{number}")]
+    assert [len(await cluster.filter(pods[number])) for number in range(4)] == [number in kept for number in range(4)]
+    cluster.reserve(f"high{kept[0]}", cluster.ledger.find_holding(f"uid-high{kept[0]}").node)
+
+
+async def test_a_quota_that_is_reached_while_the_api_server_is_asked_keeps_nothing(cluster):
+    limit(cluster, 8)
+    high = cluster.pod("high", 8, 10)
+
+    def lower(request):
+        if request.path.endswith("/eviction"):
+            limit(cluster, 7)
+
+    cluster.api.before.append(lower)
+    assert await cluster.look(high) == []
+    assert cluster.ledger.find_holding("uid-high") is None
+
+
+async def test_a_pod_that_its_quota_refuses_is_no_longer_looked_after(cluster):
+    high = cluster.pod("high", 8, 10)
+    await cluster.filter(high)
+    limit(cluster, 7)
+    await cluster.filter(high)
+    assert list(cluster.refusals.list_nodes("uid-high")) == []
+    limit(cluster, 8)
+    assert len(await cluster.look(high)) == 1
+
+
+async def test_a_claim_beyond_a_lowered_quota_lets_its_pod_in_nowhere(cluster):
+    high = cluster.pod("high", 8, 10)
+    await cluster.look(high)
+    assert cluster.ledger.find_holding("uid-high").stage is Stage.CLAIMED
+    limit(cluster, 7)
+    assert await cluster.filter(high) == []
+    limit(cluster, 8)
+    assert len(await cluster.filter(high)) == 1
