@@ -145,6 +145,9 @@ class Batches:
         pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in standing.lacking]
         if not pinned:
             return ""
+        for each in pinned:
+            # A Binding that was refused has released its cards, and the pod may have another group since.
+            self.leave(each.ref.uid, group.key)
         done = self._planner.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
         if isinstance(done, Shortage):
             return (
@@ -160,6 +163,11 @@ class Batches:
             self._where[ref.uid] = group.key
         return ""
 
+    def leave(self, uid: str, key: GroupKey) -> None:
+        """Note that a pod belongs to this group now: what is reserved for it with another one is released."""
+        if self._where.get(uid, key) != key:
+            self.end(uid, bound=False)
+
     def end(self, uid: str, *, bound: bool) -> None:
         """Note that a pod is bound, or is no member any more."""
         key = self._where.pop(uid, None)
@@ -168,7 +176,8 @@ class Batches:
         batch = self._batches[key]
         del batch.members[uid]
         batch.arrived.discard(uid)
-        if not bound:
+        # A Binding on its way may still take effect; whoever sent it releases what it leaves.
+        if not bound and not self._is_busy(uid):
             self._release(uid)
         if not batch.members:
             del self._batches[key]
@@ -186,7 +195,7 @@ class Batches:
         batch.withdrawn = reason
         released = []
         for uid, (ref, _) in batch.members.items():
-            del self._where[uid]
+            self._where.pop(uid, None)
             if not self._is_busy(uid) and self._release(uid):
                 released.append(ref)
         return released

@@ -77,6 +77,8 @@ class GroupController:
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
             self._gates.forget(uid)
+        else:
+            self._batches.leave(uid, group.key)
         self._parts.changes.note()
 
     def note_pods(self) -> None:
@@ -167,5 +169,8 @@ class GroupController:
         return reason
 
     def _withdraw(self, key: GroupKey, reason: str) -> None:
-        self._teller.note_released(self._batches.withdraw(key, reason), reason)
+        try:
+            self._teller.note_released(self._batches.withdraw(key, reason), reason)
+        except Exception as exc:  # noqa: BLE001 - one group must not end the service
+            self._errors.report(str(key), f"what is reserved for pod group {key} cannot be withdrawn", error=exc)
         self._parts.changes.note()
