@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from accelkit.errors import RequestError
 from accelkit.extender.groups.membership import GroupKey
+from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
 from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
 from accelkit.extender.groups.roster import Group, Member
 from accelkit.ledger.feed import LedgerFeed
@@ -14,6 +16,12 @@ from accelkit.ledger.holding import Stage
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.host_amounts import NOTHING, HostAmounts
 from accelkit.model.pod import PodRef
+
+_TOO_MANY_RULES: Final = RequestError(
+    f"its node selector, required node affinity and tolerations are more than {MOST_REQUIREMENTS} requirements, "
+    f"{MOST_VALUES} values or {MOST_BYTES >> 10} KiB",
+    next_step="label the nodes that it may have, and ask for that label",
+)
 
 
 @dataclass(slots=True)
@@ -111,11 +119,14 @@ class Batches:
         settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
         there = settled
         for uid, member in group.waiting.items():
-            if member.kept_by:
+            if member.kept:
                 continue
             pending = self._feed.pending.get(uid)
             if pending is not None and pending.refusal is not None:
                 refusal = member.ref, pending.refusal
+                continue
+            if member.rules == TOO_MANY:
+                refusal = member.ref, _TOO_MANY_RULES
                 continue
             there += 1
             if pending is not None and pending.request is not None and not self.has_cards(uid):
@@ -150,9 +161,10 @@ class Batches:
             self.leave(each.ref.uid, group.key)
         done = self._planner.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
         if isinstance(done, Shortage):
+            unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""
             return (
                 f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "
-                f"pods, and not for {done.first.name}"
+                f"pods, and not for {done.first.name}{unjudged}"
             )
         batch = self._batches.setdefault(group.key, Batch())
         batch.deadline = now + self._seconds
@@ -224,6 +236,6 @@ def describe_missing(group: Group, standing: Standing, size: int) -> str:
     if standing.refusal is not None:
         ref, refusal = standing.refusal
         return f"pod group {group.key} waits: pod {ref.name} asks for what cannot be granted: {refusal}"
-    kept = sum(1 for each in group.waiting.values() if each.kept_by)
+    kept = sum(1 for each in group.waiting.values() if each.kept)
     others = f", and {kept} more under scheduling gates of others" if kept else ""
     return f"pod group {group.key} waits: {standing.there} of {size} pods are there{others}"

@@ -175,7 +175,7 @@ class PodGroups:
         self._feed.trim_pod(pod)
         if kept is not None:
             labels, annotations = kept
-            pod.metadata.labels = labels
+            pod.metadata.labels = {**(pod.metadata.labels or {}), **labels}
             pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
     def _is_busy(self, uid: str) -> bool:

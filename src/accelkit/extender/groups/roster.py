@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from accelkit.errors import AccelkitError
-from accelkit.extender.groups.membership import GATE, SIZE_KEY, Convention, GroupKey, read_group, read_stated_size
-from accelkit.extender.groups.node_rules import encode_rules
+from accelkit.extender.groups.membership import (
+    SIZE_KEY,
+    Convention,
+    GroupKey,
+    read_conditions,
+    read_group,
+    read_stated_size,
+)
 from accelkit.extender.groups.objects import GroupPod
 from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
@@ -28,8 +34,8 @@ class Member:
 
     Attributes:
         place: that of our gate among its gates; -1 where it is not there.
-        kept_by: the gates of others that are on it: until they are gone it is not there.
-        stated: what it says of its group's size, as it is written.
+        kept: whether gates of others are on it: until they are gone it is not there.
+        stated: what it says of its group's size, as it is written but for what is far too long.
         host: what it requests of its host.
         rules: where it may be bound, encoded.
     """
@@ -37,7 +43,7 @@ class Member:
     ref: PodRef
     created_at: str
     place: int
-    kept_by: tuple[str, ...]
+    kept: bool
     stated: str | None
     host: HostAmounts
     rules: bytes
@@ -178,15 +184,15 @@ class Roster:
 
 
 def _read_member(pod: GroupPod) -> Member:
-    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    conditions = read_conditions(pod)
     return Member(
         pod.ref,
         pod.metadata.creation_timestamp or "",
-        gates.index(GATE) if GATE in gates else -1,
-        tuple(name for name in gates if name != GATE),
+        conditions.place,
+        conditions.kept,
         read_stated_size(pod),
         read_pod_amounts(pod.spec),
-        encode_rules(pod.spec),
+        conditions.rules,
     )
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accelkit.extender.groups import planning
 from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
@@ -24,7 +27,7 @@ def ledger_of(*nodes):
 
 def planner_of(ledger, *, allowed=None, policy=Policy.BINPACK):
     names = {entry.name for entry in ledger.list_nodes()} if allowed is None else allowed
-    return GroupPlanner(ledger, TaskMix(), policy, lambda _: set(names))
+    return GroupPlanner(ledger, TaskMix(), policy, lambda *_: set(names))
 
 
 def wanted(name, memory=8, *, cards=1, whole=False, host=NOTHING, node="", model=""):
@@ -69,6 +72,28 @@ def test_nodes_that_rules_do_not_allow_are_left_alone():
     ledger = ledger_of(1, 1)
     assert len(planner_of(ledger, allowed={"n1"}).reserve([wanted("a")], 1)) == 1
     assert held(ledger) == {"a": "n1"}
+
+
+def test_a_pod_whose_rules_cannot_be_judged_for_all_nodes_is_told_apart():
+    ledger = ledger_of(1)
+    planner = GroupPlanner(ledger, TaskMix(), Policy.BINPACK, lambda *_: None)
+    assert planner.reserve([wanted("a")], 1) == Shortage(0, PodRef("d", "a", "a"), unjudged=True)
+
+
+def test_distinct_rules_of_one_group_share_one_budget(monkeypatch):
+    monkeypatch.setattr(planning, "_RULE_STEPS", 5)
+    ledger, asked = ledger_of(1), []
+
+    def list_allowed(rules, budget):
+        asked.append(rules)
+        budget.steps -= 2
+        return {"n0"} if budget.steps >= 0 else None
+
+    planner = GroupPlanner(ledger, TaskMix(), Policy.BINPACK, list_allowed)
+    pods = [replace(wanted(str(number), 1), rules=str(number // 2).encode()) for number in range(8)]
+    assert len(planner.reserve(pods, 1)) == 4
+    # Each is judged once.
+    assert sorted(asked) == [b"0", b"1", b"2", b"3"]
 
 
 def test_hosts_count_with_what_is_promised_already():
