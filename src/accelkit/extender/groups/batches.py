@@ -9,6 +9,7 @@ from typing import Final
 from accelkit.errors import RequestError
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
+from accelkit.extender.groups.pacing import Patience
 from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
 from accelkit.extender.groups.roster import Group, Member
 from accelkit.ledger.feed import LedgerFeed
@@ -82,6 +83,7 @@ class Batches:
         self._seconds, self._is_busy = seconds, is_busy
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
+        self._patience = Patience()
 
     def find(self, key: GroupKey) -> Batch | None:
         """Return what is reserved for a group, None for nothing."""
@@ -90,6 +92,10 @@ class Batches:
     def find_of(self, uid: str) -> GroupKey | None:
         """Return the group for which a pod's cards are reserved, None where it is not bound by one."""
         return self._where.get(uid)
+
+    def has_tried_enough(self, namespace: str, now: float) -> bool:
+        """Return whether so many pods of a namespace were just tried in vain that none of its groups is tried now."""
+        return self._patience.is_lost(namespace, now)
 
     def list_keys(self) -> list[GroupKey]:
         """Return the groups for which something is reserved."""
@@ -156,11 +162,14 @@ class Batches:
         pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in standing.lacking]
         if not pinned:
             return ""
+        if self.has_tried_enough(namespace := group.key.namespace, now):
+            return f"pod group {group.key} waits: of namespace {namespace}, too many pods were just tried in vain"
         for each in pinned:
             # A Binding that was refused has released its cards, and the pod may have another group since.
             self.leave(each.ref.uid, group.key)
         done = self._planner.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
         if isinstance(done, Shortage):
+            self._patience.note(namespace, len(pinned), now)
             unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""
             return (
                 f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,17 +62,40 @@ class Group:
         waiting: those without a node, by UID.
         done: UIDs of those that have one, or have succeeded.
         version: how often it has changed.
+        joined: how often a pod has come to it, or others' gates have gone from one.
     """
 
     key: GroupKey
     waiting: dict[str, Member] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     version: int = 0
+    joined: int = 0
+    # What was found out of a version.
+    _oldest: tuple[int, Member] | None = None
+    _size: tuple[int, int | GroupSizeError] | None = None
 
-    @property
-    def created_at(self) -> str:
-        """When the oldest of those that wait was created."""
-        return min((each.created_at for each in self.waiting.values()), default="")
+    def find_oldest(self) -> Member:
+        """Return the oldest of those that wait, of which there has to be one."""
+        if self._oldest is None or self._oldest[0] != self.version:
+            oldest = min(self.waiting.values(), key=lambda each: (each.created_at, each.ref.name))
+            self._oldest = self.version, oldest
+        return self._oldest[1]
+
+    def find_size(self, read: Callable[[], int]) -> int:
+        """Return what `read` does; it is asked once for each version.
+
+        Raises:
+            GroupSizeError: it did.
+        """
+        if self._size is None or self._size[0] != self.version:
+            try:
+                self._size = self.version, read()
+            except GroupSizeError as exc:
+                self._size = self.version, exc
+        found = self._size[1]
+        if isinstance(found, GroupSizeError):
+            raise found.with_traceback(None)
+        return found
 
 
 class Roster:
@@ -89,7 +112,9 @@ class Roster:
         for pod in pods:
             self.take_event("ADDED", pod)
         for key, group in self._groups.items():
-            group.version += before[key].version if key in before else 0
+            if (former := before.get(key)) is not None:
+                group.version += former.version
+                group.joined += former.joined
 
     def take_event(self, kind: str, pod: GroupPod) -> GroupKey | None:
         """Take over one change of a pod; return the group that has changed, None where none has."""
@@ -111,6 +136,8 @@ class Roster:
             member = _read_member(pod)
             if group.waiting.get(uid) == member:
                 return None
+            known_as = group.waiting.get(uid)
+            group.joined += known_as is None or (known_as.kept and not member.kept)
             group.waiting[uid] = member
         self._where[uid] = key
         group.version += 1
@@ -138,9 +165,15 @@ class Roster:
         key = self._where.get(uid)
         return None if key is None else self._groups[key]
 
+    def get(self, key: GroupKey) -> Group | None:
+        """Return a group, None where none of its pods waits."""
+        group = self._groups.get(key)
+        return group if group is not None and group.waiting else None
+
     def list_waiting(self) -> list[Group]:
         """Return the groups with pods that wait, the oldest first."""
-        return sorted((each for each in self._groups.values() if each.waiting), key=lambda each: each.created_at)
+        waiting = (each for each in self._groups.values() if each.waiting)
+        return sorted(waiting, key=lambda each: each.find_oldest().created_at)
 
     def read_size(self, group: Group) -> int:
         """Return how many pods of a group have to be placed at least, 1 to `MOST_MEMBERS`.
@@ -148,6 +181,9 @@ class Roster:
         Raises:
             GroupSizeError: nobody says, it cannot be read, or pods say different things.
         """
+        return group.find_size(lambda: self._read_size(group))
+
+    def _read_size(self, group: Group) -> int:
         key = group.key
         if key in self._sizes:
             return _check(self._sizes[key], f"the PodGroup {key} of {key.convention}")
