@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import world
 
 from accelkit.errors import ApiError
@@ -39,6 +40,22 @@ _OPTIONS = SandboxOptions(
 )
 # What a node of this world has beside cards.
 _ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+_read_event = msgspec.json.Decoder(_Event).decode
 
 
 class BareCluster:
@@ -89,6 +106,29 @@ class BareCluster:
         """Return how many pods the namespace `default` has."""
         page = json.loads(await self.api.get(PODS, query={"limit": "1"}))
         return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+
+    async def watch_binds(self, pods: int, opened: asyncio.Event) -> list[float]:
+        """Return when each of so many pods was shown to be bound; `opened` is set when the watch is open or failed."""
+        times = list[float]()
+        try:
+            page = json.loads(await self.api.get(PODS, query={"limit": "1"}))
+            version = page["metadata"]["resourceVersion"]
+            # The API server ends a watch whose reader is slow; the next one goes on where it ended.
+            while len(times) < pods:
+                query = {"watch": "1", "resourceVersion": version, "fieldSelector": "spec.nodeName!="}
+                async with self.api.stream(PODS, query=query, silence_seconds=120 + pods) as lines:
+                    opened.set()
+                    async for line in lines:
+                        event = _read_event(line)
+                        version = event.object.metadata.resource_version
+                        # A pod comes into view by being bound; what changes of it later is no such event.
+                        if event.type == "ADDED":
+                            times.append(time.monotonic())
+                        if len(times) == pods:
+                            break
+        finally:
+            opened.set()
+        return times
 
 
 @asynccontextmanager

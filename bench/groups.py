@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-import msgspec
 import world
 from bare_cluster import PODS, BareCluster, find_kwok, kubelets, run_cluster, running, spread
 from extenders import OURS, build_scheduler_config, client_of, issue_credentials, running_extender
@@ -33,22 +31,6 @@ GATED, ALONE = "gated", "alone"
 LIMITS = {"accelkit.io/memory": "72"}
 # What KAI's own scale test shows for a gang of 512 on 500 nodes, on another machine.
 AIM_SECONDS = 49.0
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_read_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass(frozen=True)
@@ -69,34 +51,17 @@ async def create_pod(cluster: BareCluster, name: str, group: str, size: int) -> 
     await cluster.api.post(PODS, {"metadata": {"name": name, "labels": labels}, "spec": spec})
 
 
-async def wait_for_binds(cluster: BareCluster, pods: int, opened: asyncio.Event) -> float:
-    """Return when the last of so many pods was shown to be bound; `opened` is set when the watch begins."""
-    page = json.loads(await cluster.api.get(PODS, query={"limit": "1"}))
-    version, bound = page["metadata"]["resourceVersion"], 0
-    opened.set()
-    while True:
-        query = {"watch": "1", "resourceVersion": version, "fieldSelector": "spec.nodeName!="}
-        async with cluster.api.stream(PODS, query=query, silence_seconds=120 + pods) as lines:
-            async for line in lines:
-                event = _read_event(line)
-                version = event.object.metadata.resource_version
-                # A pod comes into view by being bound.
-                bound += event.type == "ADDED"
-                if bound == pods:
-                    return time.monotonic()
-
-
 async def run_round(cluster: BareCluster, way: str, prefix: str, pods: int) -> Round:
     """Create pods, and wait until all are bound."""
     opened = asyncio.Event()
-    waiting = asyncio.create_task(wait_for_binds(cluster, pods, opened))
+    waiting = asyncio.create_task(cluster.watch_binds(pods, opened))
     try:
         await opened.wait()
         group, first = prefix if way == GATED else "", time.monotonic()
         await spread(create_pod(cluster, f"{prefix}-{number}", group, pods) for number in range(pods))
         last = time.monotonic()
         async with asyncio.timeout(120 + pods):
-            ended = await waiting
+            ended = (await waiting)[-1]
     finally:
         waiting.cancel()
     return Round(ended - last, ended - first)

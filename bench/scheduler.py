@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import statistics
 import sys
 import time
@@ -23,9 +22,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-import msgspec
 import world
-from bare_cluster import PODS, BareCluster, find_kwok, kubelets, read_cpu_seconds, run_cluster, running, spread
+from bare_cluster import BareCluster, find_kwok, kubelets, read_cpu_seconds, run_cluster, running, spread
 from extenders import (
     NONE,
     NULL,
@@ -51,22 +49,6 @@ AIM_OF_OURS_TO_NULL = 0.95
 AIM_OF_OURS_TO_NONE = 0.76
 # This part of the binds is over before the rate is taken.
 _WARM_UP = 0.1
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_read_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass(frozen=True)
@@ -134,7 +116,7 @@ class Bench:
         options = (f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={port}")
         scheduler = cluster.make_child("kube-scheduler", [cluster.binaries.kube_scheduler, *options])
         opened = asyncio.Event()
-        watching = asyncio.create_task(self._watch_binds(pods, opened))
+        watching = asyncio.create_task(cluster.watch_binds(pods, opened))
         await opened.wait()
         before = {name: read_cpu_seconds(child) for name, child in processes.items()}
         started = time.monotonic()
@@ -153,29 +135,6 @@ class Bench:
         first = int(_WARM_UP * pods)
         rate = (pods - 1 - first) / max(times[-1] - times[first], 1e-9)
         return Round(rate, times[-1] - started, {name: 1000 * each / pods for name, each in used.items()})
-
-    async def _watch_binds(self, pods: int, opened: asyncio.Event) -> list[float]:
-        """Return when each of so many pods was shown to be bound; `opened` is set when the watch is open or failed."""
-        times = list[float]()
-        try:
-            page = json.loads(await self._cluster.api.get(PODS, query={"limit": "1"}))
-            version = page["metadata"]["resourceVersion"]
-            # The API server ends a watch whose reader is slow; the next one goes on where it ended.
-            while len(times) < pods:
-                query = {"watch": "1", "resourceVersion": version, "fieldSelector": "spec.nodeName!="}
-                async with self._cluster.api.stream(PODS, query=query, silence_seconds=120 + pods) as lines:
-                    opened.set()
-                    async for line in lines:
-                        event = _read_event(line)
-                        version = event.object.metadata.resource_version
-                        # A pod comes into view by being bound; what changes of it later is no such event.
-                        if event.type == "ADDED":
-                            times.append(time.monotonic())
-                        if len(times) == pods:
-                            break
-        finally:
-            opened.set()
-        return times
 
     async def run_rounds(self, ways: Sequence[str], pods: int, rounds: int) -> dict[str, list[Round]]:
         """Run every way in each round."""

@@ -146,6 +146,10 @@ async def test_whole_nodes_come_back_as_they_came(extender, world):
     nodes = [{"metadata": {"name": name}, "spec": {"x": [1.50, None]}} for name in (extender.full, free)]
     answer = await extender.post("/filter", {"Pod": pod(**{MEMORY: "24"}), "Nodes": {"items": nodes}})
     assert answer["Nodes"]["items"] == nodes[1:]
+    # kube-scheduler reads why nodes fail where none is left.
+    assert not answer.get("FailedNodes")
+    answer = await extender.post("/filter", {"Pod": pod(**{MEMORY: "24"}), "Nodes": {"items": nodes[:1]}})
+    assert not answer["Nodes"]["items"]
     assert answer["FailedNodes"].keys() == {extender.full}
     for items in ([5], [{}], [{"metadata": {"name": 5}}]):
         answer = await extender.post("/filter", {"Pod": pod(**{MEMORY: "24"}), "Nodes": {"items": items}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from pathlib import Path
 
@@ -11,13 +12,16 @@ import click
 from accelkit.defragmentation.plan import Plan, Planner
 from accelkit.defragmentation.reading import read_cluster
 from accelkit.defragmentation.table import build_plan_table
-from accelkit.errors import ApiError
+from accelkit.errors import ApiError, ConfigurationError
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.disruptions.evictions import evict
 from accelkit.model.pod import PodRef
 from accelkit.output import output_option, print_value
+from accelkit.placement.sharing.rules import SharingRules
+from accelkit.placement.sharing.rules_text import parse_rules
 from accelkit.plugins.policies import list_policy_names, load_policy
+from accelkit.vendors.dialects import list_dialect_names
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -34,6 +38,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="With which the extender chooses cards.",
 )
+@click.option(
+    "--dialect",
+    "dialects",
+    type=click.Choice(list_dialect_names()),
+    multiple=True,
+    help="Those that the extender reads, each by one --dialect; default: those that are in use, as far as can be seen.",
+)
+@click.option(
+    "--sharing-rules",
+    type=_FILE,
+    help="The extender's file of quotas and reserved cards; without it none are known.",
+)
 @click.option("--kubeconfig", type=_FILE, help="Default: KUBECONFIG, else ~/.kube/config.")
 @output_option
 def defrag(  # noqa: PLR0917 - click passes options by name
@@ -42,6 +58,8 @@ def defrag(  # noqa: PLR0917 - click passes options by name
     yes: bool,  # noqa: FBT001 - the same
     most_evictions: int,
     policy: str,
+    dialects: tuple[str, ...],
+    sharing_rules: Path | None,
     kubeconfig: Path | None,
     output: str,
 ) -> None:
@@ -50,14 +68,28 @@ def defrag(  # noqa: PLR0917 - click passes options by name
         raise click.UsageError("--plan changes nothing, --apply does: give one of them")
     if yes and not applies:
         raise click.UsageError("--yes needs --apply")
-    asyncio.run(_run(kubeconfig, policy, most_evictions, output, applies=applies, yes=yes))
+    rules = None if sharing_rules is None else _read_rules(sharing_rules)
+
+    async def read(api: ApiClient) -> Plan:
+        return Planner(await read_cluster(api, dialects, rules), load_policy(policy), most_evictions).plan()
+
+    asyncio.run(_run(kubeconfig, read, output, applies=applies, yes=yes))
+
+
+def _read_rules(path: Path) -> SharingRules:
+    try:
+        return parse_rules(path.read_bytes())
+    except (OSError, ConfigurationError) as exc:
+        raise ConfigurationError(
+            f"{path}: {exc}", next_step="give the file that the extender reads, as docs/sharing-rules.md describes it"
+        ) from exc
 
 
 async def _run(
-    kubeconfig: Path | None, policy: str, most_evictions: int, output: str, *, applies: bool, yes: bool
+    kubeconfig: Path | None, read: Callable[[ApiClient], Awaitable[Plan]], output: str, *, applies: bool, yes: bool
 ) -> None:
     async with ApiClient(load_connection(kubeconfig)) as api:
-        plan = Planner(await read_cluster(api), load_policy(policy), most_evictions).plan()
+        plan = await read(api)
         print_value(plan, output, lambda: build_plan_table(plan))
         if not applies or not plan.evictions:
             return

@@ -15,18 +15,17 @@ import msgspec
 from accelkit.defragmentation.reading import ReadCluster
 from accelkit.ledger.feed import Pending
 from accelkit.ledger.holding import Holding
-from accelkit.ledger.situations import take_situation
+from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.model.host_amounts import NOTHING, HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import Candidate, find_victims, rank_victims
+from accelkit.placement.changes.victims import STEPS_PER_NODE, Candidate, find_victims, rank_victims
 from accelkit.placement.misfit import MisfitError
 from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
 PLAN_VERSION: Final = 1
-_STEPS_PER_NODE: Final = 4_000
 # So often others are looked for on a node, where some of those found must stay.
 _ROUNDS: Final = 8
 
@@ -119,22 +118,32 @@ class Planner:
         uid = pending.pod.ref.uid
         if pending.request is None:
             return str(pending.refusal or "it asks for no card")
-        if conditions := self._cluster.unread.get(uid):
-            return f"only kube-scheduler can judge its {conditions}"
+        if reason := self._find_reason(pending.pod, pending.request):
+            return reason
         nodes = self._list_suiting(uid)
         for node in nodes:
-            if self._place(pending.pod.ref, node, pending.request):
+            if self._place(pending.pod, node, pending.request):
                 return self._tell(pending, node, ())
         best = self._find_best(pending, pending.request, nodes)
         if best is None:
-            return "no evictions that may be would free its cards" if nodes else "no node takes it but for its cards"
+            return "no permitted evictions would free its cards" if nodes else "no node suits it, whatever its cards"
         node, victims = best
         if len(victims) > self._left:
-            return f"the plan has its evictions; {len(victims)} more would be needed"
+            return f"the limit of evictions is reached; {len(victims)} more would be needed"
         self._left -= len(victims)
         self._try(pending, pending.request, node, victims)
         self._gone.update((each.uid, each.holder.pod) for each in victims)
         return self._tell(pending, node, victims)
+
+    def _find_reason(self, pod: CardPod, request: PodRequest) -> str:
+        """Return why nobody's leaving would let a pod in; empty where it may."""
+        uid = pod.ref.uid
+        if conditions := self._cluster.unread.get(uid):
+            return f"only kube-scheduler can judge its {conditions}"
+        if self._cluster.pods[uid].grouped:
+            return "it belongs to a group, and room for one of them is not room for all"
+        beyond = self._cluster.ledger.judge_quota(pod.ref.namespace, request)
+        return "" if beyond is None else pod.dialect.format_misfit(beyond)
 
     def _find_best(
         self, pending: Pending, request: PodRequest, nodes: Iterable[str]
@@ -159,17 +168,10 @@ class Planner:
         if entry is None or entry.problem is not None:
             return None
         situation = take_situation(entry, request)
-        bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
-        stays = set[str]()
+        bound = self._cluster.feed.list_bound(node)
         for _ in range(_ROUNDS):
-            candidates = [
-                Candidate(holder, pod.priority)
-                for holder in situation.holders
-                if (pod := bound.get(holder.pod.uid)) is not None
-                and pod.ref.uid not in stays
-                and self._may_leave(pod, pending.pod.priority)
-            ]
-            found = find_victims(situation, request, self._policy, candidates, Budget(_STEPS_PER_NODE))
+            candidates = list_candidates(situation, bound, lambda pod: self._may_leave(pod, pending.pod.priority))
+            found = find_victims(situation, request, self._policy, candidates, Budget(STEPS_PER_NODE))
             if not found:
                 return None
             refused = self._find_excess(found)
@@ -178,12 +180,12 @@ class Planner:
                 refused = {each.uid for each in found if self._must_stay(each, trial, pending.pod)}
             if not refused:
                 return found
-            stays |= refused
+            bound = [each for each in bound if each.ref.uid not in refused]
         return None
 
     def _may_leave(self, pod: CardPod, priority: int) -> bool:
         read = self._cluster.pods.get(pod.ref.uid)
-        if read is None or pod.ref.uid in self._gone or pod.ending or pod.priority > priority or not read.replaced:
+        if read is None or pod.ref.uid in self._gone or pod.priority > priority or not read.replaced:
             return False
         return not self._cluster.budgets.protects(pod.ref, read.metadata.labels or {})
 
@@ -207,27 +209,28 @@ class Planner:
                 return None
             trial.gone.append((held, bound[victim.uid]))
             ledger.release(victim.uid)
-        if not self._place(pending.pod.ref, node, request):
+        if not self._place(pending.pod, node, request):
             self._undo(trial)
             return None
         trial.placed.append(pending.pod.ref.uid)
         for held, pod in trial.gone:
             asked = pod.read_request(ledger.unit_bytes or 0)
             if asked is not None and held.pod.uid not in self._cluster.unread:
+                asked = ledger.namespaces.rules.close(asked, pod.ref.namespace, pod.priority)
                 nodes = self._list_suiting(held.pod.uid)
-                if any(self._place(held.pod, other, asked) for other in nodes):
+                if any(self._place(pod, other, asked) for other in nodes):
                     trial.placed.append(held.pod.uid)
         return trial
 
     def _undo(self, trial: _Trial) -> None:
         for uid in trial.placed:
             self._cluster.ledger.release(uid)
-        for held, pod in trial.gone:
-            self._cluster.ledger.confirm(held.pod, held.node, held.assignment, pod.order, held.stage)
+        for held, _ in trial.gone:
+            self._cluster.ledger.restore(held)
 
-    def _place(self, pod: PodRef, node: str, request: PodRequest) -> bool:
+    def _place(self, pod: CardPod, node: str, request: PodRequest) -> bool:
         try:
-            self._cluster.ledger.reserve(pod, node, request, self._policy)
+            self._cluster.ledger.reserve(pod.ref, node, request, self._policy, pod.labels)
         except MisfitError:
             return False
         return True

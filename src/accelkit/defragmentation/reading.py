@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +13,20 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.disruptions.budgets import DisruptionBudgets, read_disruption_budgets
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, PODS
+from accelkit.kube.scheduling.conditions import find_asked_resources, list_unread_conditions
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
+from accelkit.model.assignment import ASSIGNMENT_ANNOTATION
 from accelkit.model.pod import Pod
-from accelkit.vendors.dialects import ADVERTISED_ANNOTATION, list_served_dialects
+from accelkit.placement.sharing.rules import SharingRules
+from accelkit.vendors.dialect import Dialect
+from accelkit.vendors.dialects import (
+    ADVERTISED_ANNOTATION,
+    list_served_dialects,
+    load_dialects,
+    load_usable_dialects,
+)
+from accelkit.vendors.pod_reading import PodReader
 
 # By which a pod counts in budgets, of the longest that are kept; more is no pod that somebody runs.
 _MOST_LABELS: Final = 256
@@ -42,37 +53,81 @@ class ReadCluster:
     budgets: DisruptionBudgets
 
 
-async def read_cluster(api: ApiClient) -> ReadCluster:
+async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: SharingRules | None = None) -> ReadCluster:
     """Read nodes, pods and disruption budgets.
+
+    Args:
+        api: an open client.
+        named: the dialects in which pods are read; empty for those that agents serve here, and those in which cards
+            have been written on pods that are bound.
+        rules: of sharing; None for none.
 
     Raises:
         ApiError: the API server refused or did not answer.
         ServiceError: no node shares cards.
     """
     nodes, _ = await list_all(api, NODES, PlannedNode)
-    dialects = list_served_dialects(each.find_annotation(ADVERTISED_ANNOTATION) or "" for each in nodes)
+    readable = load_dialects(named) if named else load_usable_dialects()
+    reading = _PodReading(readable)
+    pods, _ = await list_all(api, PODS, PlannedPod, trim=reading.trim)
+    dialects = readable
+    if not named:
+        served = list_served_dialects(each.find_annotation(ADVERTISED_ANNOTATION) or "" for each in nodes)
+        dialects = tuple(each for each in readable if each in served or each.name in reading.written)
     ledger = Ledger()
     LedgerFeed(ledger, dialects).replace_nodes(list(nodes))
     ledger = Ledger(unit_bytes=_find_unit(ledger))
     feed = LedgerFeed(ledger, dialects)
+    if rules is not None:
+        feed.take_rules(rules)
     feed.replace_nodes(list(nodes))
-    known = frozenset().union(*(dialect.resources.names for dialect in dialects))
-    unread: dict[str, str] = {}
-
-    def trim(pod: PlannedPod) -> None:
-        conditions, labels = pod.find_unread_conditions(known), pod.metadata.labels
-        if conditions:
-            unread[pod.metadata.uid] = conditions
-        feed.trim_pod(pod)
-        if len(labels or ()) <= _MOST_LABELS:
-            pod.metadata.labels = labels
-
-    pods, _ = await list_all(api, PODS, PlannedPod, trim=trim)
     seen: list[Pod] = list(pods)
     feed.replace_pods(seen)
     budgets = await read_disruption_budgets(api)
     by_name = {node.metadata.name: node for node in nodes}
+    unread = reading.list_unread(frozenset().union(*(dialect.resources.names for dialect in dialects)))
     return ReadCluster(ledger, feed, by_name, {pod.metadata.uid: pod for pod in pods}, unread, budgets)
+
+
+class _PodReading:
+    """What is noted of pods before most of them is thrown away.
+
+    Attributes:
+        written: the names of the dialects in which cards have been written on pods that are bound.
+    """
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.written: set[str] = set()
+        self._dialects, self._reader = dialects, PodReader(dialects)
+        self._known = frozenset().union(*(dialect.resources.names for dialect in dialects))
+        self._conditions: dict[str, list[str]] = {}
+        self._asked: dict[str, frozenset[str]] = {}
+
+    def trim(self, pod: PlannedPod) -> None:
+        """Note what is needed of a pod, and take from it what is not."""
+        uid, labels = pod.metadata.uid, pod.metadata.labels
+        self._conditions[uid] = list_unread_conditions(pod.spec, self._known)
+        self._asked[uid] = self._known & find_asked_resources(pod.spec)
+        if pod.spec.node_name:
+            keys = (pod.metadata.annotations or {}).keys()
+            self.written.update(
+                each.name
+                for each in self._dialects
+                if not keys.isdisjoint((ASSIGNMENT_ANNOTATION, *each.assignment_keys))
+                and not self._asked[uid].isdisjoint(each.resources.asking)
+            )
+        self._reader.trim(pod)
+        if len(labels or ()) <= _MOST_LABELS:
+            pod.metadata.labels = labels
+
+    def list_unread(self, known: frozenset[str]) -> dict[str, str]:
+        """Return what only kube-scheduler can judge, by UID, where these resources are ours."""
+        found = {}
+        for uid, conditions in self._conditions.items():
+            others = ["other resources"] if self._asked[uid] - known and "other resources" not in conditions else []
+            if conditions or others:
+                found[uid] = ", ".join([*conditions, *others])
+        return found
 
 
 def _find_unit(ledger: Ledger) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from accelkit.vendors.annotations import Granted, write_container_limits
 from accelkit.vendors.pod_reading import CardPod
 
 log = logging.getLogger(__name__)
+
+_P = TypeVar("_P", bound=Pod)
 
 # The API server gives up on a write after this long.
 _WRITE_SECONDS: Final = 5
@@ -58,8 +60,18 @@ async def read_pod(api: ApiClient, pod: PodRef) -> Pod:
         PodGoneError: it does not exist any more.
         ApiError: the API server refused or did not answer.
     """
+    return await read_pod_as(api, pod, _pod)
+
+
+async def read_pod_as(api: ApiClient, pod: PodRef, decoder: msgspec.json.Decoder[_P]) -> _P:
+    """Return the pod with this UID, as a type of pod with more fields.
+
+    Raises:
+        PodGoneError: it does not exist any more.
+        ApiError: the API server refused or did not answer, or with what cannot be read.
+    """
     try:
-        found = _pod.decode(await api.get(build_pod_path(pod.namespace, pod.name)))
+        found = decoder.decode(await api.get(build_pod_path(pod.namespace, pod.name)))
     except UNREADABLE as exc:
         raise ApiError(f"pod {pod} cannot be read: {exc}") from exc
     except ApiError as exc:

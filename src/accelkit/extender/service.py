@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from accelkit.extender.verbs import MOST_NODES, Verbs
 from accelkit.extender.waking.waker import Waker
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
+from accelkit.kube.events import Events
 from accelkit.kube.heartbeat import Heartbeat
 from accelkit.kube.paths import NODES, PODS, build_config_maps_path
 from accelkit.kube.reflector import Reflector
@@ -99,7 +101,7 @@ class _Service:
 
     def __init__(self, options: ExtenderOptions, api: ApiClient, reviews: ApiClient) -> None:
         dialects = [each.without(options.unread_annotations) for each in load_dialects(options.dialects)]
-        ledger = Ledger(unit_bytes=options.unit_bytes)
+        self._ledger = ledger = Ledger(unit_bytes=options.unit_bytes)
         replica = options.replica
         self._leadership = Leadership(api, replica, on_acquired=self._acquired, on_lost=self._lost) if replica else None
         # Whether the pods were read since we may bind.
@@ -116,7 +118,8 @@ class _Service:
             leadership=self._leadership,
             pods_current=lambda: self._read,
         )
-        self._groups = self._make_groups(options, api, ledger)
+        self._events = Events(api, "accelkit-extender", socket.gethostname())
+        self._groups = self._make_groups(options, api)
         self._binder = Binder(
             api,
             ledger,
@@ -145,34 +148,10 @@ class _Service:
             unreadable=self._count_unreadable,
             requests=lambda: self._server.requests,
         )
-        self._waker = (
-            Waker(
-                api,
-                ledger,
-                feed,
-                options.policy,
-                read=self._synced,
-                leads=self._readiness.leads,
-                writes=metrics.wakes,
-            )
-            if options.wake
-            else None
-        )
+        self._waker = self._make_waker(options, api, metrics)
         is_member = self._groups.is_member if self._groups else None
         refusals = Refusals(is_member=is_member) if options.evict_for_priority else None
-        self._evictor = (
-            Evictor(
-                api,
-                ledger,
-                feed,
-                options.policy,
-                refusals=refusals,
-                leads=self._readiness.may_bind,
-                evictions=metrics.count_evictions(),
-            )
-            if refusals is not None
-            else None
-        )
+        self._evictor = self._make_evictor(options, api, refusals, metrics)
         verbs = Verbs(
             ledger,
             feed,
@@ -236,18 +215,36 @@ class _Service:
                 task.cancel()
             await asyncio.gather(serving, *background, return_exceptions=True)
 
-    def _make_groups(self, options: ExtenderOptions, api: ApiClient, ledger: Ledger) -> PodGroups | None:
+    def _make_groups(self, options: ExtenderOptions, api: ApiClient) -> PodGroups | None:
         if options.groups is None:
             return None
         return PodGroups(
             api,
-            ledger,
+            self._ledger,
             self._feed,
             options.policy,
+            events=self._events,
             times=options.groups,
             decides=lambda: self._binder.opened and self._readiness.may_bind(),
             is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
             is_unsettled=lambda uid: self._binder.is_unsettled(uid),  # noqa: PLW0108 - the same
+        )
+
+    def _make_waker(self, options: ExtenderOptions, api: ApiClient, metrics: ExtenderMetrics) -> Waker | None:
+        if not options.wake:
+            return None
+        leads, feed = self._readiness.leads, self._feed
+        return Waker(api, self._ledger, feed, options.policy, read=self._synced, leads=leads, writes=metrics.wakes)
+
+    def _make_evictor(
+        self, options: ExtenderOptions, api: ApiClient, refusals: Refusals | None, metrics: ExtenderMetrics
+    ) -> Evictor | None:
+        if refusals is None:
+            return None
+        ledger, feed, evictions = self._ledger, self._feed, metrics.count_evictions()
+        leads, events = self._readiness.may_bind, self._events
+        return Evictor(
+            api, ledger, feed, options.policy, events=events, refusals=refusals, leads=leads, evictions=evictions
         )
 
     def _make_watches(self, api: ApiClient) -> tuple[_Nodes, _Pods]:

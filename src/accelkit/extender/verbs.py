@@ -25,7 +25,7 @@ from accelkit.model.pod import Pod
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import Misfit, MisfitReason
-from accelkit.placement.policies import AnyPolicy, choose_policy
+from accelkit.placement.policies import AnyPolicy, find_policy
 from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ class Verbs:
             return self._only(held.node, names, whole, dialect)
         beyond = self._ledger.judge_quota(pending.pod.ref.namespace, request)
         if beyond is not None:
+            self._ledger.namespaces.note_refused(pending.pod.ref.namespace)
             self._log(pending, len(names), 0, started, lambda: {beyond.reason: len(names)})
             return _refuse_all(names, dialect.format_misfit(beyond), whole)
         verdict = self._verdicts.judge(request, policy)
@@ -154,7 +155,7 @@ class Verbs:
         return result
 
     def _policy_of(self, request: PodRequest) -> AnyPolicy:
-        return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self.policy)
+        return find_policy(request, self.policy)
 
 
 def _nodes(args: Args) -> tuple[list[str], list[msgspec.Raw] | None]:

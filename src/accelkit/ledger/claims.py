@@ -18,7 +18,14 @@ from accelkit.placement.policies import AnyPolicy
 
 
 def claim(
-    ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, gone: Collection[str]
+    ledger: Ledger,
+    pod: PodRef,
+    node: str,
+    request: PodRequest,
+    policy: AnyPolicy,
+    *,
+    gone: Collection[str],
+    labels: tuple[str, ...] = (),
 ) -> Assignment:
     """Keep the cards that a pod would get on a node without some others.
 
@@ -29,14 +36,16 @@ def claim(
         request: what the pod asks for.
         policy: ranks cards where the pod does not say.
         gone: UIDs of the pods that leave.
+        labels: the pod's, as `key=value`.
 
     Raises:
         MisfitError: it would not fit.
     """
-    placed = _place(ledger, node, request, policy, dict.fromkeys([*gone, pod.uid], node))
-    if isinstance(placed, Misfit):
-        raise MisfitError(placed)
-    ledger.confirm(pod, node, placed, request.order, Stage.CLAIMED)
+    with ledger.lock():
+        placed = _place(ledger, node, request, policy, dict.fromkeys([*gone, pod.uid], node))
+        if isinstance(placed, Misfit):
+            raise MisfitError(placed)
+        ledger.confirm(pod, node, placed, request.order, Stage.CLAIMED, labels=labels)
     return placed
 
 
@@ -55,15 +64,16 @@ def reserve(
     Raises:
         MisfitError: the pod does not fit that node, or is held on another one; its claim stays.
     """
-    held = ledger.find_holding(pod.uid)
-    if held is None or held.stage is not Stage.CLAIMED:
-        return ledger.reserve(pod, node, request, policy, labels)
-    ledger.release(pod.uid)
-    try:
-        return ledger.reserve(pod, node, request, policy, labels)
-    except MisfitError:
-        ledger.confirm(pod, held.node, held.assignment, request.order, Stage.CLAIMED)
-        raise
+    with ledger.lock():
+        held = ledger.find_holding(pod.uid)
+        if held is None or held.stage is not Stage.CLAIMED:
+            return ledger.reserve(pod, node, request, policy, labels)
+        ledger.release(pod.uid)
+        try:
+            return ledger.reserve(pod, node, request, policy, labels)
+        except MisfitError:
+            ledger.restore(held)
+            raise
 
 
 def _place(

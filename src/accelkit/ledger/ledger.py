@@ -130,7 +130,10 @@ class Ledger(NodeRegistry):
             entry = self._nodes.get(node)
             if entry is None:
                 raise MisfitError(Misfit(MisfitReason.UNKNOWN_NODE, detail=node, resolvable=False))
-            placed = self.judge_quota(pod.namespace, request) or self.choose(entry, self.resolve(request), policy)
+            if (beyond := self.judge_quota(pod.namespace, request)) is not None:
+                self.namespaces.note_refused(pod.namespace)
+                raise MisfitError(beyond)
+            placed = self.choose(entry, self.resolve(request), policy)
             if isinstance(placed, Misfit):
                 raise MisfitError(placed)
             charges = count_charges(request.order, placed.containers)
@@ -173,6 +176,11 @@ class Ledger(NodeRegistry):
             if isinstance(alone, Assignment):
                 return placed
             return Misfit(alone.reason, alone.cards, alone.detail, resolvable=False)
+
+    def restore(self, holding: Holding) -> None:
+        """Hold again what a pod held before, as it was, whatever it holds now; nothing is chosen or judged anew."""
+        with self._lock:
+            self._hold(holding)
 
     def accept(self, uid: str) -> None:
         """Note that the API server accepted the Binding; nothing happens where the pod is gone already."""

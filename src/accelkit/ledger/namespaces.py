@@ -111,10 +111,11 @@ class Namespaces:
         for each in gone:
             if each.pod.namespace == namespace:
                 held = held.plus(each.quota_amounts, -1)
-        beyond = judge_quota(quota, namespace, held, sum_request(request))
-        if beyond is not None:
-            self._refused.add(namespace)
-        return beyond
+        return judge_quota(quota, namespace, held, sum_request(request))
+
+    def note_refused(self, namespace: str) -> None:
+        """Note that a pod of a namespace was refused for its quota, and waits for what others of it release."""
+        self._refused.add(namespace)
 
     def resolve(self, request: PodRequest, pods: Iterable[HoldingPod]) -> PodRequest:
         """Return a request without the wish to be beside pods of which none is there yet, and the pod is the first.

@@ -111,6 +111,6 @@ class NodeRegistry:
 
     def _find_reserved(self, entry: NodeEntry) -> Mapping[str, Reserved]:
         rules = self.namespaces.rules
-        entry.reserved = rules.reserve(entry.name, entry.list_cards()) if rules.reservations else {}
+        entry.reserved = rules.find_reserved(entry.name, entry.list_cards()) if rules.reservations else {}
         (self.reserved_nodes.add if entry.reserved else self.reserved_nodes.discard)(entry.name)
         return entry.reserved

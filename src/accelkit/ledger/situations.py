@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 
 import msgspec
@@ -12,7 +12,9 @@ from accelkit.ledger.holding import Holding, NodeEntry
 from accelkit.ledger.verdicts import describe_state
 from accelkit.model.request import PodRequest
 from accelkit.placement.changes.situation import Holder, PlacedCharges, Situation
+from accelkit.placement.changes.victims import Candidate
 from accelkit.placement.charges import Charge
+from accelkit.vendors.pod_reading import CardPod
 
 
 def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
@@ -29,6 +31,24 @@ def take_situation(entry: NodeEntry, request: PodRequest) -> Situation:
     return Situation(
         kept.list_states_for(request), tuple(holders), lambda uids: kept.copy_without(uids).list_states_for(request)
     )
+
+
+def list_candidates(
+    situation: Situation, bound: Iterable[CardPod], may_go: Callable[[CardPod], bool]
+) -> list[Candidate]:
+    """Return who of a node may be made to leave.
+
+    Never those of which nothing can be read, whom an eviction would not end (static pods), and who are leaving already.
+
+    Args:
+        situation: of the node.
+        bound: its pods that can be read.
+        may_go: returns for the others whether they may.
+    """
+    priorities = {each.ref.uid: each.priority for each in bound if not (each.static or each.ending) and may_go(each)}
+    return [
+        Candidate(holder, priorities[holder.pod.uid]) for holder in situation.holders if holder.pod.uid in priorities
+    ]
 
 
 def describe_likeness(entry: NodeEntry, request: PodRequest) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,16 @@ class Budget:
     """
 
     steps: int
+
+    @contextmanager
+    def lend(self, most: int) -> Iterator[Budget]:
+        """Yield a budget of at most so many of the steps that are left; what is spent of it is taken off here."""
+        lent = Budget(min(most, self.steps))
+        given = lent.steps
+        try:
+            yield lent
+        finally:
+            self.steps -= given - lent.steps
 
     def is_spent(self) -> bool:
         """Return whether nothing is left: then a search that found nothing says nothing about its node."""

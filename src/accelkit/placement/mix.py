@@ -26,7 +26,9 @@ _MOST_TYPES: Final = 32
 # Of these, so many at most are there for their cards, so that the frequent ones have room too.
 _MOST_SIZES: Final = _MOST_TYPES * 2 // 3
 _MOST_REMEMBERED: Final = 4096
-# Of the tasks of one size with several cards, so many need no more of their host than the one that stands for them.
+# From so many cards on a task takes half of most nodes, or more.
+_MANY_CARDS: Final = 4
+# Of the tasks of one such size, so many need no more of their host than the one that stands for them.
 _NEARLY_ALL: Final = 0.95
 
 
@@ -120,12 +122,12 @@ def _merge(counts: Mapping[TaskType, float], order: Sequence[TaskType]) -> list[
 
 
 def _choose_for_size(tasks: Sequence[TaskType], counts: Mapping[TaskType, float]) -> TaskType:
-    """Return which of the tasks that ask for the same cards stands for them: with one card, the most frequent one.
+    """Return which of the tasks that ask for the same cards stands for them: with few cards, the most frequent one.
 
-    With several, one that needs as much of its host as nearly all of them do at most: the host that is kept for it does
-    for the others, and few nodes have so many cards free. Those that need still more are too rare to go by.
+    With many, one that needs as much of its host as nearly all of them do at most: only an empty node will do for them,
+    and one that is kept for it does for the others. Those that need still more are too rare to go by.
     """
-    if tasks[0].cards == 1:
+    if tasks[0].cards < _MANY_CARDS:
         return tasks[0]
     ascending = sorted(tasks, key=lambda task: (task.cpu_milli, task.host_bytes))
     enough = _NEARLY_ALL * sum(counts[task] for task in tasks)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from accelkit.model.request import PodRequest
 from accelkit.placement.plugged_policies import PluggedPolicy
 
 MAX_SCORE: Final = 10  # the extender API's MaxExtenderPriority
@@ -36,6 +37,11 @@ AnyPolicy: TypeAlias = Policy | PluggedPolicy
 def choose_policy(named: str, default: AnyPolicy) -> AnyPolicy:
     """Return the policy that a container names, which is one of accelkit's own, else the cluster's."""
     return Policy(named) if named else default
+
+
+def find_policy(request: PodRequest, default: AnyPolicy) -> AnyPolicy:
+    """Return the policy that ranks nodes for a pod: that of the first container that names one, else the cluster's."""
+    return choose_policy(next((each.policy for each in request.containers if each.policy), ""), default)
 
 
 def rank_card(policy: Policy, free_bytes: int, index: int) -> tuple[int, int]:

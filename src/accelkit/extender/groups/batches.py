@@ -10,7 +10,7 @@ from accelkit.errors import RequestError
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
 from accelkit.extender.groups.pacing import Patience
-from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
+from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
 from accelkit.extender.groups.roster import Group, Member
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.holding import Stage
@@ -71,15 +71,15 @@ class Batches:
     Args:
         ledger: where it is reserved.
         feed: knows what pods that wait ask for.
-        planner: finds the cards.
+        reserver: finds the cards.
         seconds: after so long what is not bound is withdrawn.
         is_busy: returns whether a Binding of a pod is on its way, or its outcome unknown.
     """
 
     def __init__(
-        self, ledger: Ledger, feed: LedgerFeed, planner: GroupPlanner, seconds: float, is_busy: Callable[[str], bool]
+        self, ledger: Ledger, feed: LedgerFeed, reserver: GroupReserver, seconds: float, is_busy: Callable[[str], bool]
     ) -> None:
-        self._ledger, self._feed, self._planner = ledger, feed, planner
+        self._ledger, self._feed, self._reserver = ledger, feed, reserver
         self._seconds, self._is_busy = seconds, is_busy
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
@@ -167,7 +167,7 @@ class Batches:
         for each in pinned:
             # A Binding that was refused has released its cards, and the pod may have another group since.
             self.leave(each.ref.uid, group.key)
-        done = self._planner.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
+        done = self._reserver.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
         if isinstance(done, Shortage):
             self._patience.note(namespace, len(pinned), now)
             unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""

@@ -11,66 +11,23 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from accelkit.errors import ApiError, BindingError
-from accelkit.extender.groups.batches import Batch, Batches, describe_missing
+from accelkit.extender.bindings import read_pod_as
+from accelkit.extender.groups.batches import Batch, describe_missing
 from accelkit.extender.groups.objects import GroupPod
-from accelkit.extender.groups.planning import GroupPlanner
-from accelkit.extender.groups.roster import Group, GroupSizeError, Roster
-from accelkit.kube.client import ApiClient
-from accelkit.kube.listing import UNREADABLE
-from accelkit.kube.paths import build_pod_path
-from accelkit.ledger.feed import LedgerFeed
-from accelkit.ledger.ledger import Ledger
+from accelkit.extender.groups.parts import GroupParts
+from accelkit.extender.groups.roster import Group, GroupSizeError
 from accelkit.model.pod import PodRef
 
 _pod: Final = msgspec.json.Decoder(GroupPod)
-# Each held bind keeps a connection of the server, which has 256 for all. Whoever may create pods may have binds held.
+# By HTTP/2 a held bind keeps one of the 128 requests of a connection, by HTTP/1.1 one of the server's 256 connections.
+# Whoever may create pods may have binds held.
 _MOST_HELD: Final = 128
 MOST_HELD_OF_NAMESPACE: Final = 64
-
-
-class Changes:
-    """Wakes those who wait for something to change."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def note(self) -> None:
-        """Wake them all."""
-        self._event.set()
-        self._event = asyncio.Event()
-
-    def get(self) -> asyncio.Event:
-        """Return what is set by the next change from now on."""
-        return self._event
-
-
-@dataclass(frozen=True, slots=True)
-class GroupParts:
-    """What decides about groups in common.
-
-    Attributes:
-        api: an open client.
-        ledger: where cards are reserved.
-        feed: knows what pods that wait ask for.
-        roster: who belongs to which group.
-        planner: finds cards.
-        batches: what is reserved.
-        changes: tell of changes.
-    """
-
-    api: ApiClient
-    ledger: Ledger
-    feed: LedgerFeed
-    roster: Roster
-    planner: GroupPlanner
-    batches: Batches
-    changes: Changes
 
 
 class _Wait(Exception):  # noqa: N818 - it is no error
@@ -208,7 +165,7 @@ class HeldBinds:
         held, pending = self._parts.ledger.find_holding(ref.uid), self._parts.feed.pending.get(ref.uid)
         if held is None or held.node == node or pending is None or pending.request is None:
             return
-        if self._is_unsettled(ref.uid) or not self._parts.planner.move(ref, pending.request, node):
+        if self._is_unsettled(ref.uid) or not self._parts.reserver.move(ref, pending.request, node):
             raise BindingError(f"the cards of pod {ref}, reserved with those of its group, are on node {held.node}")
 
     def _check_others(self, ref: PodRef, batch: Batch) -> None:
@@ -233,11 +190,8 @@ class HeldBinds:
     async def _read(self, ref: PodRef) -> None:
         """Take over a pod that the watch has not shown: it may belong to a group."""
         try:
-            pod = _pod.decode(await self._parts.api.get(build_pod_path(ref.namespace, ref.name)))
-        except UNREADABLE as exc:
-            raise BindingError(f"pod {ref} cannot be read: {exc}") from exc
+            pod = await read_pod_as(self._parts.api, ref, _pod)
         except ApiError as exc:
             raise BindingError(f"whether pod {ref} belongs to a group is not known: {exc}") from exc
-        if pod.metadata.uid == ref.uid:
-            self._parts.feed.take_pod(pod)
-            self._parts.roster.take_event("ADDED", pod)
+        self._parts.feed.take_pod(pod)
+        self._parts.roster.take_event("ADDED", pod)

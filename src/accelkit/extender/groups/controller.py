@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelkit.extender.groups.batches import Standing, describe_missing
-from accelkit.extender.groups.binds import GroupParts
 from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.pacing import Pace
+from accelkit.extender.groups.parts import GroupParts
 from accelkit.extender.groups.roster import Group, GroupSizeError, Member
 from accelkit.extender.groups.telling import GroupTeller
 from accelkit.ledger.freed import FreedNodes
@@ -33,8 +33,6 @@ _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
 # Until a group that does not fit is tried again: at first, and at most. Freed cards make it earlier, and further pods.
 _BACK_OFF_SECONDS: Final = (1.0, 30.0)
-
-
 # What a group waits for is judged anew after so long, where nothing of it has changed.
 _KNOWN_SECONDS: Final = 1.0
 

@@ -7,12 +7,11 @@ from typing import Final, NamedTuple
 
 from accelkit.extender.groups.node_rules import encode_rules
 from accelkit.extender.groups.objects import Conditions, GroupPod
+from accelkit.kube.scheduling.pod_groups import COSCHEDULING_LABEL, NAME_LABEL
 from accelkit.texts import shorten
 
 # The gate under which pods wait until their group has its cards.
 GATE: Final = "accelkit.io/pod-group"
-COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
-NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
 # On pods, as a label or an annotation: how many of the group have to be placed at least.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 # More digits than any size has.

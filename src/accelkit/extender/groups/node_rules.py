@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Taint, Term, Toleration
+from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Term
+from accelkit.kube.scheduling.node_rules import Taint, Toleration, bears_all, has_labels
 from accelkit.placement.budget import Budget
 
 # Whoever may create pods writes these, and each is judged for each node: so much of one pod is read.
@@ -18,8 +19,6 @@ MOST_VALUES: Final = 2000
 MOST_BYTES: Final = 16 << 10
 # The rules of a pod that has more: they allow no node.
 TOO_MANY: Final = b""
-_KEEPING_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
-_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 class _Rules(msgspec.Struct, array_like=True):
@@ -123,29 +122,13 @@ class NodeFacts:
 
 
 def _read(node: GroupNode) -> _Facts:
-    taints = [taint for taint in node.spec.taints or () if taint.effect in _KEEPING_OUT]
-    # Where somebody has cordoned the node, the taint follows later.
-    if node.spec.unschedulable and all(taint.key != _UNSCHEDULABLE.key for taint in taints):
-        taints.append(_UNSCHEDULABLE)
-    return _Facts(node.metadata.labels or {}, tuple(taints))
+    return _Facts(node.metadata.labels or {}, tuple(node.spec.list_taints()))
 
 
 def _allows(rules: _ReadRules, name: str, facts: _Facts) -> bool:
-    if any(facts.labels.get(key) != value for key, value in rules.selector.items()):
-        return False
-    if not all(any(_bears(each, taint) for each in rules.tolerations) for taint in facts.taints):
+    if not has_labels(facts.labels, rules.selector) or not bears_all(rules.tolerations, facts.taints):
         return False
     return rules.terms is None or any(_holds(term, name, facts.labels) for term in rules.terms)
-
-
-def _bears(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.operator in {"", "Equal"} and toleration.value == taint.value
 
 
 def _holds(term: _Term, name: str, labels: Mapping[str, str]) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from accelkit.kube.scheduling.node_rules import TaintedSpec, Toleration
+from accelkit.kube.scheduling.pod_groups import SchedulingGroup
 from accelkit.model.object_meta import ObjectMeta
 from accelkit.model.pod import Node, Pod, PodSpec
 
@@ -15,21 +17,6 @@ class SchedulingGate(msgspec.Struct):
     """What keeps kube-scheduler from trying a pod."""
 
     name: str = ""
-
-
-class SchedulingGroup(msgspec.Struct, rename="camel"):
-    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
-
-    pod_group_name: str | None = None
-
-
-class Toleration(msgspec.Struct, omit_defaults=True):
-    """A taint that a pod bears."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 class Requirement(msgspec.Struct, omit_defaults=True):
@@ -98,25 +85,10 @@ class GroupPod(Pod):
     spec: GroupPodSpec = msgspec.field(default_factory=GroupPodSpec)
 
 
-class Taint(msgspec.Struct):
-    """What keeps pods from a node."""
-
-    key: str
-    value: str = ""
-    effect: str = ""
-
-
-class GroupNodeSpec(msgspec.Struct):
-    """spec of a node."""
-
-    unschedulable: bool = False
-    taints: list[Taint] | None = None
-
-
 class GroupNode(Node):
     """A node, with what keeps pods from it."""
 
-    spec: GroupNodeSpec = msgspec.field(default_factory=GroupNodeSpec)
+    spec: TaintedSpec = msgspec.field(default_factory=TaintedSpec)
 
 
 class _CoschedulingSpec(msgspec.Struct, rename="camel"):

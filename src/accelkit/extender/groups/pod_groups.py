@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from accelkit.extender.groups.batches import Batches
-from accelkit.extender.groups.binds import Changes, GroupParts, HeldBinds
+from accelkit.extender.groups.binds import HeldBinds
 from accelkit.extender.groups.controller import GroupController
 from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.membership import trim_member
 from accelkit.extender.groups.node_rules import NodeFacts
 from accelkit.extender.groups.objects import GroupNode, GroupPod
-from accelkit.extender.groups.planning import GroupPlanner
+from accelkit.extender.groups.parts import Changes, GroupParts
+from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.roster import Roster
 from accelkit.extender.groups.sizes import GroupSizes
 from accelkit.extender.groups.telling import GroupTeller
@@ -27,8 +27,6 @@ from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.pod import Pod, PodRef
 from accelkit.placement.policies import AnyPolicy
-
-_COMPONENT = "accelkit-extender"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,7 @@ class PodGroups:
         ledger: where cards are reserved.
         feed: brings it up to date.
         policy: ranks cards and nodes where the pod does not say.
+        events: where they are written.
         times: how long groups may take.
         decides: returns whether this replica decides, on what the API server says now.
         is_under_way: returns whether a pod is being bound.
@@ -66,6 +65,7 @@ class PodGroups:
         feed: LedgerFeed,
         policy: AnyPolicy,
         *,
+        events: Events,
         times: GroupTimes,
         decides: Callable[[], bool],
         is_under_way: Callable[[str], bool],
@@ -75,11 +75,11 @@ class PodGroups:
         self._api, self._feed = api, feed
         self._facts, self._roster, self._changes = NodeFacts(), Roster(), Changes()
         self._is_under_way, self._is_unsettled = is_under_way, is_unsettled
-        planner = GroupPlanner(ledger, feed.mix, policy, self._facts.list_allowed)
-        batches = Batches(ledger, feed, planner, times.reservation, self._is_busy)
-        parts = GroupParts(api, ledger, feed, self._roster, planner, batches, self._changes)
+        reserver = GroupReserver(ledger, feed.mix, policy, self._facts.list_allowed)
+        batches = Batches(ledger, feed, reserver, times.reservation, self._is_busy)
+        parts = GroupParts(api, ledger, feed, self._roster, reserver, batches, self._changes)
         self._batches, self._sizes = batches, GroupSizes(api, self._roster, self._changes.note)
-        self._teller = GroupTeller(Events(api, _COMPONENT, socket.gethostname()))
+        self._teller = GroupTeller(events)
         self._controller = GroupController(
             parts,
             GateLifter(api, batches.find_node, clock),

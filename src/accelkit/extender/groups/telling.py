@@ -10,6 +10,7 @@ from typing import Final
 
 from accelkit.extender.groups.membership import GroupKey
 from accelkit.kube.events import Events, ObjectReference
+from accelkit.logs import Facts
 from accelkit.model.pod import PodRef
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,8 @@ class GroupTeller:
 
     def note_released(self, refs: Sequence[PodRef], reason: str) -> None:
         """Note that the cards of pods were released, which is told with the rest."""
-        if refs:
-            log.info("released %d pods: %s", len(refs), reason)
+        for ref in refs:
+            log.info(Facts("released", pod=str(ref), uid=ref.uid, reason=reason))
         self._due += [(ref, RELEASED, reason) for ref in refs[:_MOST_PODS]]
 
     async def tell(self, reasons: Mapping[GroupKey, tuple[str, PodRef]], now: float) -> None:
@@ -57,7 +58,7 @@ class GroupTeller:
             if known != reason:
                 since, told = now, False
             if lasts := not told and now - since >= _LASTING_SECONDS:
-                log.info("%s", reason)
+                log.info(Facts("group waits", group=str(key), pod=str(ref), uid=ref.uid, reason=reason))
                 self._due.append((ref, WAITING, reason))
             self._reasons[key] = reason, since, told or lasts
         turn = [self._due.popleft() for _ in range(min(_AT_ONCE, len(self._due)))]

@@ -51,8 +51,9 @@ class Claims:
             MisfitError: it would not fit.
         """
         if pending.request is not None:
-            claim(self._ledger, pending.pod.ref, node, pending.request, self._policy, gone=gone)
-            self._kept[pending.pod.ref.uid] = _Kept(self._clock())
+            pod = pending.pod
+            claim(self._ledger, pod.ref, node, pending.request, self._policy, gone=gone, labels=pod.labels)
+            self._kept[pod.ref.uid] = _Kept(self._clock())
 
     def drop(self, uid: str) -> None:
         """Give up what is kept for a pod; a Binding under way stays."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -48,6 +47,7 @@ class Evictor:
         ledger: where cards are kept for them.
         feed: knows the pods that wait, and the priorities of the others.
         policy: ranks cards where the pod does not say.
+        events: where they are written.
         refusals: the pods that filter refused.
         leads: returns whether this replica may evict and bind now.
         evictions: counts them, by `result`.
@@ -61,6 +61,7 @@ class Evictor:
         feed: LedgerFeed,
         policy: AnyPolicy,
         *,
+        events: Events,
         refusals: Refusals,
         leads: Callable[[], bool],
         evictions: Counter,
@@ -71,7 +72,7 @@ class Evictor:
         self._planner = Planner(ledger, feed, policy)
         self._claims = Claims(ledger, feed, policy, clock)
         self._pace = Pace(clock)
-        self._events = Events(api, "accelkit-extender", socket.gethostname())
+        self._events = events
         self._repeats = RepeatLog(log)
         for result in _RESULTS:
             evictions.labels(result)

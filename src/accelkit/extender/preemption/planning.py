@@ -11,16 +11,15 @@ from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.kube.disruptions.evictions import EvictablePod
 from accelkit.ledger.feed import LedgerFeed, Pending
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.situations import take_situation
+from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.model.pod import PodRef
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import Candidate, find_victims, rank_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims, rank_victims
 from accelkit.placement.policies import AnyPolicy
+from accelkit.vendors.pod_reading import CardPod
 
 # Of so many nodes, those that cost least, the pods are read anew.
 MOST_READ: Final = 8
-_MOST_STEPS: Final = 80_000
-_STEPS_PER_NODE: Final = 4_000
 # So often others are looked for, where a budget does not allow all at once.
 _ROUNDS: Final = 4
 
@@ -58,7 +57,7 @@ class Planner:
 
     async def list_plans(self, pending: Pending, nodes: Iterable[str]) -> list[Plan]:
         """Return the best plans by what is known here, the first one the best; one without victims stands alone."""
-        budget, turns, found = Budget(_MOST_STEPS), Turns(), list[Plan]()
+        budget, turns, found = Budget(MOST_STEPS), Turns(), list[Plan]()
         for node in nodes:
             if budget.is_spent():
                 break
@@ -84,7 +83,7 @@ class Planner:
         may_go = {uid for uid, each in by_uid.items() if _may_go(each, pending.pod.priority, budgets)}
         leaving = frozenset(uid for uid, each in by_uid.items() if each.leaving)
         for _ in range(_ROUNDS):
-            plan = self._plan(pending, node, Budget(_STEPS_PER_NODE), may_go=may_go, leaving=leaving)
+            plan = self._plan(pending, node, Budget(STEPS_PER_NODE), may_go=may_go, leaving=leaving)
             if plan is None:
                 return None
             excess = budgets.find_excess((pod, by_uid[pod.uid].labels) for pod in plan.pods)
@@ -105,23 +104,18 @@ class Planner:
         entry = self._ledger.find_node(node)
         if entry is None or entry.problem is not None or pending.request is None:
             return None
-        bound = {each.ref.uid: each for each in self._feed.list_bound(node)}
-        gone = leaving | {uid for uid, each in bound.items() if each.ending}
+        bound = self._feed.list_bound(node)
+        gone = leaving | {each.ref.uid for each in bound if each.ending}
         request = self._ledger.resolve(pending.request)
         situation = take_situation(entry, request)
-        candidates = [
-            Candidate(holder, pod.priority)
-            for holder in situation.holders
-            if (pod := bound.get(holder.pod.uid)) is not None
-            and pod.priority < pending.pod.priority
-            and not pod.static
-            and pod.ref.uid not in gone
-            and (may_go is None or pod.ref.uid in may_go)
-        ]
-        trial = Budget(min(_STEPS_PER_NODE, budget.steps))
-        given = trial.steps
-        victims = find_victims(situation, request, self._policy, candidates, trial, gone=gone)
-        budget.steps -= given - trial.steps
+
+        def is_allowed(pod: CardPod) -> bool:
+            below = pod.priority < pending.pod.priority and pod.ref.uid not in leaving
+            return below and (may_go is None or pod.ref.uid in may_go)
+
+        candidates = list_candidates(situation, bound, is_allowed)
+        with budget.lend(STEPS_PER_NODE) as trial:
+            victims = find_victims(situation, request, self._policy, candidates, trial, gone=gone)
         return None if victims is None else Plan(node, tuple(victims), gone)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from accelkit.errors import BadArgsError
 from accelkit.extender.preemption.wire import (
@@ -22,21 +21,16 @@ from accelkit.extender.preemption.wire import (
 from accelkit.extender.simulation.turns import Turns
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
-from accelkit.ledger.situations import take_situation
+from accelkit.ledger.situations import list_candidates, take_situation
 from accelkit.logs import Facts
 from accelkit.model.asked_pod import AskedPod
 from accelkit.model.host_amounts import UNKNOWN, read_pod_amounts
 from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
-from accelkit.placement.changes.victims import Candidate, find_victims
+from accelkit.placement.changes.victims import MOST_STEPS, STEPS_PER_NODE, Candidate, find_victims
 from accelkit.placement.policies import AnyPolicy
 
 log = logging.getLogger(__name__)
-
-# For all nodes of a call together, at about 25 microseconds a step: two seconds, in turns with other requests. What is
-# not searched is left out, and asked about again when kube-scheduler tries the pod again.
-_MOST_STEPS: Final = 80_000
-_STEPS_PER_NODE: Final = 4_000
 
 
 class PreemptVerb:
@@ -71,9 +65,10 @@ class PreemptVerb:
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
-        free_to_choose = not needs_more_than_amounts(args.Pod, pod.spec, known)
+        free_to_choose = not needs_more_than_amounts(args.Pod, known)
         request = self._ledger.resolve(pending.request)
-        budget, turns = Budget(_MOST_STEPS), Turns()
+        # What is not searched is left out, and asked about again when kube-scheduler tries the pod again.
+        budget, turns = Budget(MOST_STEPS), Turns()
         chosen: dict[str, MetaVictims] = {}
         for name, victims in offered.items():
             if budget.is_spent():
@@ -99,32 +94,24 @@ class PreemptVerb:
         if entry is None or entry.problem is not None or not victims.uids:
             return None
         situation = take_situation(entry, request)
-        trial = Budget(min(_STEPS_PER_NODE, budget.steps))
-        given = trial.steps
-        try:
+        with budget.lend(STEPS_PER_NODE) as trial:
             bound = self._feed.list_bound(name)
             priorities = {each.ref.uid: each.priority for each in bound}
-            static = {each.ref.uid for each in bound if each.static}
-            below = [
-                Candidate(holder, priorities[holder.pod.uid])
-                for holder in situation.holders
-                if priorities.get(holder.pod.uid, pod.spec.priority or 0) < (pod.spec.priority or 0)
-                and holder.pod.uid not in static
-            ]
+            ending = {each.ref.uid for each in bound if each.ending}
+            below = list_candidates(situation, bound, lambda each: each.priority < (pod.spec.priority or 0))
             if find_victims(situation, request, self._policy, (), trial, gone=victims.uids) is not None:
                 # kube-scheduler has spared whom it could, so each of them is needed for some amount of the node.
                 return victims
             holders = {holder.pod.uid for holder in situation.holders}
             others = [uid for uid in victims.uids if uid not in holders]
             if free_to_choose:
-                found = find_victims(situation, request, self._policy, below, trial)
-                if found is not None and self._has_room(pod, name, {*others, *(each.uid for each in found)}):
+                found = find_victims(situation, request, self._policy, below, trial, gone=ending)
+                if found is not None and self._has_room(pod, name, {*others, *ending, *(each.uid for each in found)}):
+                    # Nobody, where it is enough to wait for those who are leaving already.
                     return _name(victims, others, found, priorities)
             more = [each for each in below if each.uid not in victims.uids]
-            found = find_victims(situation, request, self._policy, more, trial, gone=victims.uids)
+            found = find_victims(situation, request, self._policy, more, trial, gone={*victims.uids, *ending})
             return None if found is None else _name(victims, victims.uids, found, priorities)
-        finally:
-            budget.steps -= given - trial.steps
 
     def _has_room(self, pod: AskedPod, node: str, gone: Collection[str]) -> bool:
         """Return whether a node's host is known to have room for a pod without some others."""

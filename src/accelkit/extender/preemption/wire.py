@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from accelkit.model.asked_pod import AskedPod, AskedPodSpec
+from accelkit.kube.scheduling.conditions import ConditionedSpec, list_unread_conditions
+from accelkit.model.asked_pod import AskedPod
 
 
-class ContainerPort(msgspec.Struct, rename="camel"):
-    """A port of a container; only whether it is one of the host is read."""
-
-    host_port: int = 0
-
-
-class _Container(msgspec.Struct):
-    ports: list[ContainerPort] | None = None
-
-
-class _Needs(msgspec.Struct, rename="camel"):
-    containers: list[_Container] = msgspec.field(default_factory=list)
-    init_containers: list[_Container] | None = None
-    affinity: dict[str, msgspec.Raw] | None = None
-    topology_spread_constraints: list[msgspec.Raw] | None = None
-    volumes: list[msgspec.Raw] | None = None
-    resource_claims: list[msgspec.Raw] | None = None
-
-
-class _NeedyPod(msgspec.Struct):
-    spec: _Needs = msgspec.field(default_factory=_Needs)
+class _ConditionedPod(msgspec.Struct):
+    spec: ConditionedSpec = msgspec.field(default_factory=ConditionedSpec)
 
 
 class VictimMeta(msgspec.Struct):
@@ -99,36 +81,17 @@ def read_preemptor(text: msgspec.Raw) -> AskedPod:
     return _asked.decode(text)
 
 
-def needs_more_than_amounts(text: msgspec.Raw, spec: AskedPodSpec, known: frozenset[str]) -> bool:
+def needs_more_than_amounts(text: msgspec.Raw, known: frozenset[str]) -> bool:
     """Return whether a pod asks its node for more than CPU, memory and resources of ours.
 
     Then nobody but kube-scheduler can say whose leaving helps it.
 
     Args:
         text: the pod.
-        spec: of the pod.
         known: names of the resources that are ours.
     """
-    needs = _needy.decode(text).spec
-    containers = (*needs.containers, *(needs.init_containers or ()))
-    asked = {
-        name
-        for each in (*spec.containers, *(spec.init_containers or ()))
-        for name in (each.resources.requests or {}).keys() | (each.resources.limits or {}).keys()
-    }
-    # Every pod has the volume of its service account's token, which asks nothing of the node.
-    volumes = [each for each in map(_volume.decode, needs.volumes or ()) if set(each) - _HARMLESS]
-    return bool(
-        asked - known - {"cpu", "memory"}
-        or any(port.host_port for each in containers for port in each.ports or ())
-        or needs.affinity is not None
-        or needs.topology_spread_constraints
-        or needs.resource_claims
-        or volumes
-    )
+    return bool(list_unread_conditions(_conditioned.decode(text).spec, known))
 
 
-_HARMLESS = frozenset({"name", "projected", "configMap", "secret", "emptyDir", "downwardAPI"})
 _asked = msgspec.json.Decoder(AskedPod)
-_needy = msgspec.json.Decoder(_NeedyPod)
-_volume = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_conditioned = msgspec.json.Decoder(_ConditionedPod)

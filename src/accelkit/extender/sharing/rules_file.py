@@ -9,16 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from accelkit.errors import ConfigurationError
-from accelkit.placement.sharing.rules import SharingRules, read_rules
+from accelkit.logs import ErrorReporter
+from accelkit.placement.sharing.rules import SharingRules
+from accelkit.placement.sharing.rules_text import MOST_BYTES, parse_rules
 
 log = logging.getLogger(__name__)
 
-# As much as a ConfigMap holds.
-_MOST_BYTES: Final = 2**20
 _TURN_SECONDS: Final = 2.0
 
 
@@ -36,7 +33,7 @@ class RulesFile:
         self.current = True
         self._path = path
         self._digest = b""
-        self._problem = ""
+        self._errors = ErrorReporter(log, logging.ERROR)
 
     def read(self) -> SharingRules:
         """Read the rules.
@@ -76,24 +73,18 @@ class RulesFile:
     def _load(self) -> bytes:
         try:
             with self._path.open("rb") as file:
-                text = file.read(_MOST_BYTES + 1)
+                return file.read(MOST_BYTES + 1)
         except OSError as exc:
             raise ConfigurationError(f"the sharing rules cannot be read: {exc}") from exc
-        if len(text) > _MOST_BYTES:
-            raise ConfigurationError(f"the sharing rules are longer than {_MOST_BYTES} bytes")
-        return text
 
     def _parse(self, text: bytes) -> SharingRules:
-        try:
-            document = YAML(typ="safe", pure=True).load(text)
-        except (YAMLError, ValueError, RecursionError) as exc:
-            raise ConfigurationError(f"the sharing rules are no YAML: {' '.join(str(exc).split())}") from exc
-        rules = read_rules(document)
+        rules = parse_rules(text)
         self._digest = hashlib.sha256(text).digest()
         return rules
 
     def _report(self, problem: str) -> None:
-        """Note what is wrong with the file, and tell of it once."""
-        if problem and problem != self._problem:
-            log.error("%s: %s; the rules that were read last stay in force", self._path, problem)
-        self._problem, self.current = problem, not problem
+        self.current = not problem
+        if problem:
+            self._errors.report(problem, f"{self._path}: {problem}; the rules that were read last stay in force")
+        else:
+            self._errors.clear()

@@ -57,10 +57,9 @@ class Probe:
         if self._budget.is_spent():
             self.unsure = True
             return ()
-        trial = Budget(min(_MOST_STEPS, self._budget.steps))
-        given = trial.steps
-        placed = place(states, request, self._policy, trial)
-        self._budget.steps -= given - trial.steps + _LEAST_STEPS + len(states) // _CARDS_PER_STEP
+        with self._budget.lend(_MOST_STEPS) as trial:
+            placed = place(states, request, self._policy, trial)
+        self._budget.steps -= _LEAST_STEPS + len(states) // _CARDS_PER_STEP
         yield
         if isinstance(placed, Assignment):
             shares = (share for each in placed.containers.values() for share in each)

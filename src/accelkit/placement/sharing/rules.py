@@ -127,7 +127,7 @@ class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return request
         return PodRequest(tuple(msgspec.structs.replace(each, closed=closed) for each in request.containers))
 
-    def reserve(self, node: str, cards: Sequence[Card]) -> Mapping[str, Reserved]:
+    def find_reserved(self, node: str, cards: Sequence[Card]) -> Mapping[str, Reserved]:
         """Return for whom the cards of a node are reserved, by their identities."""
         found: dict[str, Reserved] = {}
         for reservation in self.reservations:

@@ -2,68 +2,18 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from fake_api.server import FakeApi
+from planned_cluster import MEMORY, PlannedCluster, told
 from rich.console import Console
 
 from accelkit.cli import main
 from accelkit.defragmentation import command
-from accelkit.defragmentation.plan import Plan, Planner
-from accelkit.defragmentation.reading import read_cluster
 from accelkit.defragmentation.table import build_plan_table
 from accelkit.errors import ApiError, ServiceError
-from accelkit.kube.paths import NODES, PODS
-from accelkit.model.assignment import ASSIGNMENT_ANNOTATION, Assignment, Share, encode_assignment
-from accelkit.model.card import Card
-from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, encode_inventory
-from accelkit.placement.policies import Policy
-
-MEMORY = "accelkit.io/memory"
-REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
-OWNER = {"kind": "ReplicaSet", "controller": True}
-
-
-class World:
-    """Nodes of cards of 8 units, and pods."""
-
-    def __init__(self):
-        self.api = FakeApi()
-
-    def node(self, name, cards=2, *, spec=None, labels=None, cpu="8"):
-        listed = Inventory(1, tuple(Card(f"{name}-{place}", "v", "m", 8) for place in range(cards)))
-        metadata = {"name": name, "labels": labels or {}}
-        metadata["annotations"] = {INVENTORY_ANNOTATION: encode_inventory(listed)}
-        status = {"allocatable": {"cpu": cpu, "memory": "8Gi"}}
-        self.api.store(NODES, {"metadata": metadata, "spec": spec or {}, "status": status})
-
-    def pod(self, name, memory, priority=0, card="", *, owner=OWNER, labels=None, spec=None, **meta):
-        shares = encode_assignment(Assignment({"c": (Share(card, memory),)}))
-        metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "labels": labels or {}, **meta}
-        metadata |= {"annotations": {ASSIGNMENT_ANNOTATION: shares} if card else {}}
-        metadata |= {"ownerReferences": [owner]} if owner and card else {}
-        resources = {"limits": {MEMORY: str(memory)}, "requests": {MEMORY: str(memory), "cpu": "1"}}
-        made = {"containers": [{"name": "c", "resources": resources}], "priority": priority, **(spec or {})}
-        made |= {"nodeName": card.rpartition("-")[0]} if card else {}
-        self.api.store(PODS, {"metadata": metadata, "spec": made, "status": {} if card else REFUSED})
-        self.api.reviews[f"/api/v1/namespaces/d/pods/{name}/eviction"] = lambda _: {}
-
-    def budget(self, labels, allowed=0):
-        metadata = {"name": f"b{len(self.api.objects)}", "namespace": "d"}
-        spec, status = {"selector": {"matchLabels": labels}}, {"disruptionsAllowed": allowed}
-        self.api.store(BUDGETS, {"metadata": metadata, "spec": spec, "status": status})
-
-    async def plan(self, most=10) -> Plan:
-        return Planner(await read_cluster(self.api), Policy.BINPACK, most).plan()
 
 
 @pytest.fixture
 def world():
-    return World()
-
-
-def told(plan):
-    """Who gets in where, and who leaves whither."""
-    return [(step.pod, step.node, [(each.pod, each.fits) for each in step.evictions]) for step in plan.steps]
+    return PlannedCluster()
 
 
 async def test_one_of_equal_priority_is_moved_where_it_fits_elsewhere(world):
@@ -108,7 +58,7 @@ async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
         {"owner": {"kind": "Node", "controller": True}},
         {"owner": {"kind": "ReplicaSet"}},
         {"labels": {"app": "x"}},
-        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
         {"priority": 9},
     ],
 )
@@ -119,7 +69,7 @@ async def test_nobody_leaves_whom_nobody_replaces_or_may_evict(world, of):
     world.pod("high", 5, 5)
     plan = await world.plan()
     assert told(plan) == []
-    assert "no evictions" in plan.left_out[0].reason
+    assert "no permitted evictions" in plan.left_out[0].reason
 
 
 async def test_a_budget_holds_for_the_whole_plan(world):
@@ -135,6 +85,10 @@ async def test_a_budget_holds_for_the_whole_plan(world):
 @pytest.mark.parametrize(
     ("node", "pod"),
     [
+        (
+            {"spec": {"taints": [{"key": "k", "value": "5", "effect": "NoSchedule"}]}},
+            {"tolerations": [{"key": "k", "operator": "Gt", "value": "5"}]},
+        ),
         ({"spec": {"unschedulable": True}}, {}),
         ({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, {}),
         ({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}}, {"tolerations": [{"key": "k"}]}),
@@ -147,7 +101,7 @@ async def test_a_node_that_takes_no_such_pod_is_not_freed_for_it(world, node, po
     world.pod("high", 5, 5, spec=pod)
     plan = await world.plan()
     assert told(plan) == []
-    assert "no node takes it" in plan.left_out[0].reason
+    assert "no node suits it" in plan.left_out[0].reason
 
 
 async def test_tolerations_and_selectors_are_read(world):
@@ -192,7 +146,7 @@ async def test_a_plan_has_so_many_evictions_at_most(world):
 
 async def test_a_cluster_without_cards_is_said_to_have_none():
     with pytest.raises(ServiceError, match="no node shares cards"):
-        await World().plan()
+        await PlannedCluster().plan()
 
 
 async def test_the_table_says_what_happens_and_an_application_evicts_step_by_step(world, capsys):

@@ -15,6 +15,7 @@ from accelkit.extender.groups.objects import GroupNode, GroupPod
 from accelkit.extender.groups.pod_groups import GroupTimes, PodGroups
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
+from accelkit.kube.events import Events
 from accelkit.kube.paths import PODS, build_pod_path
 from accelkit.ledger.feed import LedgerFeed
 from accelkit.ledger.ledger import Ledger
@@ -37,10 +38,10 @@ class World:
         turns: how often all groups were looked at.
     """
 
-    def __init__(self, *, reservation: float = 60.0, hold: float = 5.0) -> None:
+    def __init__(self, *, api: FakeApi | None = None) -> None:
         self._now, self.turns = 1000.0, 0
-        self.api, self.ledger = FakeApi(), Ledger(unit_bytes=1)
-        self.api.after.append(self._show_written)
+        self.api, self.ledger = api or FakeApi(), Ledger(unit_bytes=1)
+        self.api.after = [self._show_written]
         self.feed = LedgerFeed(self.ledger, load_dialects(("native",)))
         self.leads = True
         readiness = Readiness(synced=lambda: True, silent_seconds=lambda: 0.0)
@@ -49,7 +50,8 @@ class World:
             self.ledger,
             self.feed,
             Policy.BINPACK,
-            times=GroupTimes(reservation, hold),
+            events=Events(self.api, "accelkit-extender", "h"),
+            times=GroupTimes(),
             decides=self._decides,
             is_under_way=lambda uid: self.binder.is_under_way(uid),  # noqa: PLW0108 - it is made later
             is_unsettled=lambda uid: self.binder.is_unsettled(uid),  # noqa: PLW0108 - the same

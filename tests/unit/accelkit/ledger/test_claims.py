@@ -60,3 +60,21 @@ def test_what_others_hold_is_no_claim(ledger):
     assert not is_blocked(ledger, ledger.find_holding(P.uid), WANTS, Policy.BINPACK)
     reserve(ledger, P, "n", WANTS, Policy.BINPACK)
     assert ledger.find_holding(P.uid).stage is Stage.RESERVED
+
+
+def test_a_claim_has_the_labels_of_its_pod_and_a_refused_reservation_keeps_all_of_it(ledger):
+    claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid}, labels=("app=x",))
+    before = ledger.find_holding(Q.uid)
+    assert before.labels == ("app=x",)
+    with pytest.raises(MisfitError):
+        reserve(ledger, Q, "n", WANTS, Policy.BINPACK, labels=("app=x",))
+    assert ledger.find_holding(Q.uid) == before
+
+
+def test_what_is_restored_is_held_as_it_was_beside_whatever_came_since(ledger):
+    before = ledger.find_holding(P.uid)
+    ledger.release(P.uid)
+    ledger.reserve(Q, "n", WANTS, Policy.BINPACK)
+    ledger.restore(before)
+    assert ledger.find_holding(P.uid) == before
+    assert ledger.find_node("n").uses["n-a"].used_bytes == 10

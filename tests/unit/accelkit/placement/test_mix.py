@@ -77,7 +77,7 @@ def test_no_more_types_are_remembered_than_fit(monkeypatch):
     assert len(mix._counts) <= 50 + module._EPOCH
 
 
-def test_of_several_cards_one_that_needs_much_of_its_host_stands_for_all_but_the_rare_ones():
+def test_of_many_cards_one_that_needs_much_of_its_host_stands_for_all_but_the_rare_ones():
     mix = TaskMix()
     hosts = [*[1000] * 12, *[8000] * 9, 64_000]
     for cpu in hosts:

@@ -22,10 +22,14 @@ async def running(world):
 
 
 @pytest.fixture
-async def world(monkeypatch):
+def quick(monkeypatch):
     monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
     monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
     monkeypatch.setattr(telling, "_LASTING_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def world(quick):
     async with running(World()) as world:
         yield world
 
@@ -106,6 +110,25 @@ async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(wo
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
 
 
+async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_are_held(quick):
+    async with running(World()) as before:
+        before.node("n", cards=2)
+        for name in "abc":
+            before.pod(name, size=3)
+        await before.until(lambda: not before.gated())
+        assert await before.bind("a", "n") == ""
+    async with running(World(api=before.api)) as after:
+        after.node("n", cards=2)
+        for name in "abc":
+            after.show("ADDED", after.find(name))
+        await after.settled()
+        assert after.held() == {"a": "n"}
+        # One by itself is held, and neither it nor the other keeps cards in the end.
+        assert await after.bind_for(5, b="n") == ["pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"]
+        assert after.held() == {"a": "n"}
+        assert await asyncio.gather(after.bind("b", "n"), after.bind("c", "n")) == ["", ""]
+
+
 async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(world):
     world.node("n")
     for name in "ab":
@@ -118,13 +141,17 @@ async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(wor
 
 async def test_a_replica_that_leads_no_more_reserves_nothing(world):
     world.node("n")
+    # Their gates stay, so that whoever decides would reserve for them again.
+    world.api.fail(ApiError("no", status=403), "PATCH", times=None)
     for name in "ab":
         world.pod(name, size=2)
     await world.until(lambda: len(world.held()) == 2)
     world.leads = False
     await world.until(lambda: not world.held())
     await world.settled()
-    assert world.held() == {}
+    assert (world.held(), world.gated()) == ({}, ["a", "b"])
+    world.leads = True
+    await world.until(lambda: len(world.held()) == 2)
 
 
 async def test_gates_of_others_stay_and_their_pods_are_not_there(world):

@@ -9,7 +9,7 @@ from groups_world import World
 
 from accelkit.extender.groups import controller, pacing
 from accelkit.extender.groups.pacing import IN_VAIN_A_SECOND, Pace, Patience
-from accelkit.extender.groups.planning import GroupPlanner
+from accelkit.extender.groups.reserving import GroupReserver
 
 SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
 
@@ -19,14 +19,14 @@ class Tried:
 
     def __init__(self, monkeypatch):
         self.pods, self.turns, self._turn = [], [], 0
-        reserve = GroupPlanner.reserve
+        reserve = GroupReserver.reserve
 
-        def count(planner, wanted, *args):
+        def count(reserver, wanted, *args):
             self.pods.append([each.ref.name for each in wanted])
             self.turns.append(self._turn)
-            return reserve(planner, wanted, *args)
+            return reserve(reserver, wanted, *args)
 
-        monkeypatch.setattr(GroupPlanner, "reserve", count)
+        monkeypatch.setattr(GroupReserver, "reserve", count)
 
     async def run(self):
         while True:

@@ -12,6 +12,7 @@ from accelkit.extender.preemption.pace import MOST_EVICTIONS, RETRY_SECONDS, Pac
 from accelkit.extender.preemption.refusals import DELAY_SECONDS, KEPT_SECONDS, MOST_PODS, Refusals
 from accelkit.extender.verbs import Verbs
 from accelkit.extender.wire import Args
+from accelkit.kube.events import Events
 from accelkit.ledger.claims import reserve
 from accelkit.ledger.holding import Stage
 from accelkit.model.pod import Pod
@@ -28,7 +29,8 @@ class Evicting(PreemptingCluster):
         refusals = Refusals(lambda: self.now)
         self.verbs = Verbs(self.ledger, self.feed, Policy.BINPACK, note_refused=refusals.note)
         self.counter = Counter("x", "x", ["result"], registry=CollectorRegistry())
-        of = {"refusals": refusals, "leads": lambda: self.leads, "evictions": self.counter}
+        events = Events(self.api, "accelkit-extender", "h")
+        of = {"events": events, "refusals": refusals, "leads": lambda: self.leads, "evictions": self.counter}
         self.evictor = Evictor(self.api, self.ledger, self.feed, Policy.BINPACK, **of, clock=lambda: self.now)
 
     async def filter(self, item):

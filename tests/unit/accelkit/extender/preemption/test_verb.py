@@ -123,3 +123,20 @@ def test_what_is_missing_is_named(cluster, body):
     verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK)
     with pytest.raises(BadArgsError, match="missing"):
         asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
+
+
+def test_nobody_leaves_anew_who_is_leaving_already_and_what_that_frees_counts():
+    cluster = PreemptingCluster("n")
+    ending = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    cluster.pod("going", 6, 1, "a", **ending)
+    cluster.pod("lowest", 2, 0, "a")
+    cluster.pod("p", 4, 1, "b", **ending)
+    cluster.pod("q", 4, 1, "b")
+    high = cluster.pod("high", 8, 10)
+    # On either card one is leaving already, so that one more is enough.
+    assert ask(cluster, high, {"n": ["cpu"]}) == {"n": (["cpu", "lowest"], 1)}
+    # Where they are enough, the pod waits for them.
+    assert ask(cluster, cluster.pod("mid", 6, 10), {"n": ["lowest"]}) == {}
+    # Where others may be needed for something else, these leave.
+    fussy = cluster.pod("fussy", 6, 10, spec={"affinity": {"podAntiAffinity": {}}})
+    assert ask(cluster, fussy, {"n": ["lowest"]}) == {"n": (["lowest"], 0)}

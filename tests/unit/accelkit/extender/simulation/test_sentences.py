@@ -40,6 +40,7 @@ def pods(count):
         ),
         (Change(ChangeKind.WITHOUT_CONSTRAINT, "main", "numa"), "without the constraint numa for container main"),
         (Change(ChangeKind.WITHOUT_CONSTRAINT, "", "model"), "without the constraint model"),
+        (Change(ChangeKind.WITHOUT_CONSTRAINT, "", "min_memory_bytes"), "without the constraint min_memory"),
         (Change(ChangeKind.WITHOUT_CONSTRAINT, "", "allowed"), "without the list of cards that it may have"),
         (Change(ChangeKind.FEWER_CARDS, "main", before=4, after=3), "1 card fewer for container main (3 instead of 4)"),
         (

@@ -17,13 +17,11 @@ from accelkit.placement.policies import Policy
 CARDS = (Card("a", "v", "m", 8), Card("b", "v", "m", 8))
 
 
-def ask(held, request, priorities, *, protected=(), gone=(), cards=CARDS, steps=100_000):
+def ask(held, request, priorities, *, gone=(), cards=CARDS, steps=100_000):
     """The names of those who have to leave; None where nobody's leaving would help."""
     situation = node(cards, held)
     candidates = [
-        Candidate(holder, priorities[holder.pod.name], holder.pod.name in protected)
-        for holder in situation.holders
-        if holder.pod.name in priorities
+        Candidate(holder, priorities[holder.pod.name]) for holder in situation.holders if holder.pod.name in priorities
     ]
     uids = {f"uid-{name}" for name in gone}
     found = find_victims(situation, request, Policy.BINPACK, candidates, Budget(steps), gone=uids)
@@ -51,12 +49,6 @@ def test_fewer_pods_leave_where_priorities_are_equal():
     assert ask(held, wants(8), dict.fromkeys("qrs", 1)) == ["r", "s"]
 
 
-def test_protected_pods_are_spared_where_others_do():
-    held = {"p": {"a": 5}, "q": {"b": 5}}
-    assert ask(held, wants(5), {"p": 1, "q": 9}, protected="p") == ["q"]
-    assert ask(held, wants(5), {"p": 1}, protected="p") == ["p"]
-
-
 def test_who_leaves_anyway_need_not_be_evicted():
     held = {"p": {"a": 5}, "q": {"b": 5}}
     assert ask(held, wants(5), {"q": 1}, gone="p") == []
@@ -75,24 +67,23 @@ def test_a_spent_budget_evicts_nobody():
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.integers(0, 3), st.booleans()), max_size=7),
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.integers(0, 3)), max_size=7),
     st.integers(1, 9),
 )
 def test_nobody_of_those_who_leave_could_stay_and_for_one_card_no_other_choice_is_of_lower_priority(pods, memory):
-    held, priorities, protected, free = {}, {}, set(), {"a": 8, "b": 8}
-    for number, (card, amount, priority, kept) in enumerate(pods):
+    held, priorities, free = {}, {}, {"a": 8, "b": 8}
+    for number, (card, amount, priority) in enumerate(pods):
         if amount <= free[card]:
             free[card] -= amount
             held[f"p{number}"] = {card: amount}
             priorities[f"p{number}"] = priority
-            protected |= {f"p{number}"} if kept else set()
     situation, request = node(CARDS, held), wants(memory)
 
     def fits(names):
         states = situation.leave_out({f"uid-{name}" for name in names})
         return isinstance(place(states, request, Policy.BINPACK), Assignment)
 
-    found = ask(held, request, priorities, protected=protected)
+    found = ask(held, request, priorities)
     if found is None:
         assert not fits(held)
         return
@@ -101,7 +92,7 @@ def test_nobody_of_those_who_leave_could_stay_and_for_one_card_no_other_choice_i
     holders = {each.pod.name: each for each in situation.holders}
 
     def rank(names):
-        return rank_victims([Candidate(holders[each], priorities[each], each in protected) for each in names])[:2]
+        return rank_victims([Candidate(holders[each], priorities[each]) for each in names])[0]
 
     sets = [some for count in range(len(held) + 1) for some in combinations(held, count) if fits(some)]
     assert rank(found) == min(map(rank, sets))

@@ -76,7 +76,7 @@ def test_what_is_not_asked_for_or_just_fits_is_not_refused():
 
 def test_cards_are_reserved_by_node_model_identity_and_count():
     def reserved(node="n", **cards):
-        return sorted(rules(reservation(cards=[cards])).reserve(node, CARDS))
+        return sorted(rules(reservation(cards=[cards])).find_reserved(node, CARDS))
 
     assert reserved() == ["a", "b", "c"]
     assert reserved(nodes=["n*"]) == ["a", "b", "c"]
@@ -88,7 +88,7 @@ def test_cards_are_reserved_by_node_model_identity_and_count():
 
 
 def test_of_two_reservations_of_a_card_the_first_counts():
-    found = rules(reservation(cards=[{"ids": ["b"]}]), reservation(name="rest")).reserve("n", CARDS)
+    found = rules(reservation(cards=[{"ids": ["b"]}]), reservation(name="rest")).find_reserved("n", CARDS)
     assert {card: each.name for card, each in found.items()} == {"a": "rest", "b": "training", "c": "rest"}
 
 

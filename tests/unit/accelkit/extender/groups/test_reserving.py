@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accelkit.extender.groups import planning
-from accelkit.extender.groups.planning import GroupPlanner, Shortage, Wanted
+from accelkit.extender.groups import reserving
+from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.host_amounts import NOTHING, HostAmounts
@@ -25,9 +25,9 @@ def ledger_of(*nodes):
     return ledger
 
 
-def planner_of(ledger, *, allowed=None, policy=Policy.BINPACK):
+def reserver_of(ledger, *, allowed=None, policy=Policy.BINPACK):
     names = {entry.name for entry in ledger.list_nodes()} if allowed is None else allowed
-    return GroupPlanner(ledger, TaskMix(), policy, lambda *_: set(names))
+    return GroupReserver(ledger, TaskMix(), policy, lambda *_: set(names))
 
 
 def wanted(name, memory=8, *, cards=1, whole=False, host=NOTHING, node="", model=""):
@@ -42,7 +42,7 @@ def held(ledger):
 def test_the_largest_is_placed_first_so_that_all_fit():
     ledger = ledger_of(1, 1)
     small = [wanted(f"s{number}", 8) for number in range(2)]
-    planner_of(ledger, policy=Policy.SPREAD).reserve([*small, wanted("large", 16)], 3)
+    reserver_of(ledger, policy=Policy.SPREAD).reserve([*small, wanted("large", 16)], 3)
     found = held(ledger)
     assert len(found) == 3
     assert found["s0"] == found["s1"] != found["large"]
@@ -50,38 +50,38 @@ def test_the_largest_is_placed_first_so_that_all_fit():
 
 def test_too_few_leave_nothing_behind():
     ledger = ledger_of(1)
-    assert planner_of(ledger).reserve([wanted(name) for name in "abc"], 3) == Shortage(2, PodRef("d", "c", "c"))
+    assert reserver_of(ledger).reserve([wanted(name) for name in "abc"], 3) == Shortage(2, PodRef("d", "c", "c"))
     assert (held(ledger), ledger.find_node("n0").uses) == ({}, {})
 
 
 def test_as_many_as_fit_are_reserved_beyond_the_least():
     ledger = ledger_of(1)
-    placed = planner_of(ledger).reserve([wanted(name) for name in "abc"], 2)
+    placed = reserver_of(ledger).reserve([wanted(name) for name in "abc"], 2)
     assert [ref.name for ref in placed] == ["a", "b"]
 
 
 def test_a_pod_with_a_node_of_its_own_has_to_be_among_them():
     ledger = ledger_of(1, 1)
     ledger.reserve(PodRef("d", "x", "x"), "n0", wanted("x", 16).request, Policy.BINPACK)
-    shortage = planner_of(ledger).reserve([wanted("a"), wanted("b", node="n0")], 1)
+    shortage = reserver_of(ledger).reserve([wanted("a"), wanted("b", node="n0")], 1)
     assert shortage.first.name == "b"
     assert held(ledger) == {"x": "n0"}
 
 
 def test_nodes_that_rules_do_not_allow_are_left_alone():
     ledger = ledger_of(1, 1)
-    assert len(planner_of(ledger, allowed={"n1"}).reserve([wanted("a")], 1)) == 1
+    assert len(reserver_of(ledger, allowed={"n1"}).reserve([wanted("a")], 1)) == 1
     assert held(ledger) == {"a": "n1"}
 
 
 def test_a_pod_whose_rules_cannot_be_judged_for_all_nodes_is_told_apart():
     ledger = ledger_of(1)
-    planner = GroupPlanner(ledger, TaskMix(), Policy.BINPACK, lambda *_: None)
-    assert planner.reserve([wanted("a")], 1) == Shortage(0, PodRef("d", "a", "a"), unjudged=True)
+    reserver = GroupReserver(ledger, TaskMix(), Policy.BINPACK, lambda *_: None)
+    assert reserver.reserve([wanted("a")], 1) == Shortage(0, PodRef("d", "a", "a"), unjudged=True)
 
 
 def test_distinct_rules_of_one_group_share_one_budget(monkeypatch):
-    monkeypatch.setattr(planning, "_RULE_STEPS", 5)
+    monkeypatch.setattr(reserving, "_RULE_STEPS", 5)
     ledger, asked = ledger_of(1), []
 
     def list_allowed(rules, budget):
@@ -89,9 +89,9 @@ def test_distinct_rules_of_one_group_share_one_budget(monkeypatch):
         budget.steps -= 2
         return {"n0"} if budget.steps >= 0 else None
 
-    planner = GroupPlanner(ledger, TaskMix(), Policy.BINPACK, list_allowed)
+    reserver = GroupReserver(ledger, TaskMix(), Policy.BINPACK, list_allowed)
     pods = [replace(wanted(str(number), 1), rules=str(number // 2).encode()) for number in range(8)]
-    assert len(planner.reserve(pods, 1)) == 4
+    assert len(reserver.reserve(pods, 1)) == 4
     # Each is judged once.
     assert sorted(asked) == [b"0", b"1", b"2", b"3"]
 
@@ -102,32 +102,37 @@ def test_hosts_count_with_what_is_promised_already():
         ledger.note_host(name, HostAmounts(2000, 100))
     host = HostAmounts(1000, 10)
     pods = [wanted(str(number), 1, host=host) for number in range(4)]
-    assert isinstance(planner_of(ledger).reserve(pods, 4, {"n0": host}), Shortage)
-    assert len(planner_of(ledger).reserve(pods, 3, {"n0": host})) == 3
+    assert isinstance(reserver_of(ledger).reserve(pods, 4, {"n0": host}), Shortage)
+    assert len(reserver_of(ledger).reserve(pods, 3, {"n0": host})) == 3
     assert sorted(held(ledger).values()) == ["n0", "n1", "n1"]
 
 
 def test_requests_that_only_a_search_can_judge_are_placed_too():
     ledger = ledger_of(2, 2)
-    assert len(planner_of(ledger).reserve([wanted(str(each), 16, model="m") for each in range(4)], 4)) == 4
-    assert isinstance(planner_of(ledger).reserve([wanted("x", 1, model="other")], 1), Shortage)
+    assert len(reserver_of(ledger).reserve([wanted(str(each), 16, model="m") for each in range(4)], 4)) == 4
+    assert isinstance(reserver_of(ledger).reserve([wanted("x", 1, model="other")], 1), Shortage)
 
 
 def test_more_pods_than_a_shortlist_has_nodes_are_placed():
     ledger = ledger_of(*[1] * 100)
     pods = [wanted(str(number)) for number in range(200)]
-    assert len(planner_of(ledger).reserve(pods, 200)) == 200
-    assert isinstance(planner_of(ledger).reserve([wanted("more")], 1), Shortage)
+    assert len(reserver_of(ledger).reserve(pods, 200)) == 200
+    assert isinstance(reserver_of(ledger).reserve([wanted("more")], 1), Shortage)
 
 
 def test_a_move_that_does_not_fit_changes_nothing():
     ledger = ledger_of(1, 1)
-    planner = planner_of(ledger)
-    planner.reserve([wanted("a", node="n0"), wanted("b", 16, node="n1")], 2)
-    assert not planner.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
+    reserver = reserver_of(ledger)
+    reserver.reserve([wanted("a", node="n0"), wanted("b", 16, node="n1")], 2)
+    assert not reserver.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
     assert held(ledger) == {"a": "n0", "b": "n1"}
+    # Nor where the node would not take it anew.
+    before = ledger.find_holding("a")
+    ledger.put_node("n0", None)
+    assert not reserver.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
+    assert ledger.find_holding("a") == before
     ledger.release("b")
-    assert planner.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
+    assert reserver.move(PodRef("d", "a", "a"), wanted("a").request, "n1")
     assert held(ledger) == {"a": "n1"}
 
 
@@ -141,7 +146,7 @@ def test_a_move_that_does_not_fit_changes_nothing():
 def test_at_least_so_many_are_held_or_none(policy, nodes, pods, least):
     ledger = ledger_of(*nodes)
     asked = [wanted(str(number), memory, cards=cards) for number, (memory, cards) in enumerate(pods)]
-    done = planner_of(ledger, policy=policy).reserve(asked, min(least, len(asked)))
+    done = reserver_of(ledger, policy=policy).reserve(asked, min(least, len(asked)))
     found = held(ledger)
     if isinstance(done, Shortage):
         assert found == {}

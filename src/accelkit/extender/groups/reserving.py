@@ -7,7 +7,6 @@ room and that its rules allow. All happens under the ledger's lock, and what was
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +20,7 @@ from accelkit.model.request import PodRequest
 from accelkit.placement.budget import Budget
 from accelkit.placement.misfit import MisfitError
 from accelkit.placement.mix import TaskMix, TaskType
-from accelkit.placement.policies import AnyPolicy, choose_policy
+from accelkit.placement.policies import AnyPolicy, find_policy
 
 # Of the nodes that fit, so many are ranked anew for each pod, and all of them after so many pods.
 _SHORTLIST: Final = 64
@@ -73,7 +72,7 @@ class Shortage:
     unjudged: bool = False
 
 
-class GroupPlanner:
+class GroupReserver:
     """Reserves for groups.
 
     Args:
@@ -119,7 +118,7 @@ class GroupPlanner:
 
     def move(self, ref: PodRef, request: PodRequest, node: str) -> bool:
         """Reserve on another node what is reserved for a pod; False, and all as before, where there is no room."""
-        policy = self._policy_of(request)
+        policy = find_policy(request, self._policy)
         with self._ledger.lock():
             held = self._ledger.find_holding(ref.uid)
             labels = held.labels if held is not None else ()
@@ -128,17 +127,13 @@ class GroupPlanner:
                 self._ledger.reserve(ref, node, request, policy, labels)
             except MisfitError:
                 if held is not None:
-                    with suppress(MisfitError):
-                        self._ledger.reserve(ref, held.node, request, policy, labels)
+                    self._ledger.restore(held)
                 return False
         return True
 
-    def _policy_of(self, request: PodRequest) -> AnyPolicy:
-        return choose_policy(next((each.policy for each in request.containers if each.policy), ""), self._policy)
-
     def _place(self, wanted: Wanted, turn: _Turn) -> bool:
         request = wanted.request
-        policy = self._policy_of(request)
+        policy = find_policy(request, self._policy)
         if wanted.node:
             return self._reserve(wanted, wanted.node, policy, turn)
         key = request, policy, wanted.rules

@@ -1,0 +1,25 @@
+"""By what pods say that they belong to a group, in any of the conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+# Of the coscheduling plug-in, and of those who have no object for a group.
+COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
+
+
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    """spec.schedulingGroup of a pod (Kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+def names_group(labels: Mapping[str, str], group: SchedulingGroup | None) -> bool:
+    """Return whether a pod with these labels and this spec.schedulingGroup says that it belongs to a group."""
+    if group is not None and group.pod_group_name:
+        return True
+    return any(labels.get(key) for key in (COSCHEDULING_LABEL, NAME_LABEL))

@@ -1,0 +1,77 @@
+"""What the roles refuse before they change anything, since the services would refuse it in every pod."""
+
+from __future__ import annotations
+
+import pytest
+from rendering import ROOT, run_play
+
+from accelkit.model.card import MAX_MEMORY_FACTOR
+
+# By a name, the role, what is given, and a part of what is told; empty where it passes.
+CASES = {
+    "defaults": ("extender", {}, ""),
+    "rules": ("extender", {"extender_sharing_rules": {"quotas": [{"namespaces": ["ml"], "cards": 1}]}}, ""),
+    "typo": ("extender", {"extender_sharing_rules": {"quota": []}}, "extender_sharing_rules: the sharing rules are"),
+    "short": ("extender", {"extender_pod_group_seconds": 0.5}, "extender_pod_group_seconds is 0.5"),
+    "negative": ("extender", {"extender_pod_group_hold": -1}, "extender_pod_group_hold is -1"),
+    "no groups": ("extender", {"extender_pod_group_hold": 50}, ""),
+    "too long": (
+        "extender",
+        {"extender_pod_groups": True, "extender_pod_group_hold": 5.5},
+        "waits 10s for an answer (scheduler_extender_timeout)",
+    ),
+    "longer calls": (
+        "extender",
+        {"extender_pod_groups": True, "extender_pod_group_hold": 40, "scheduler_extender_timeout": "1m20s"},
+        "",
+    ),
+    "second scheduler": (
+        "extender",
+        {
+            "extender_pod_groups": True,
+            "accelkit_mode": "second-scheduler",
+            "scheduler_extender_timeout": "1m",
+            "second_scheduler_extender_timeout": "6s",
+        },
+        "waits 6s for an answer (second_scheduler_extender_timeout)",
+    ),
+    "agents": ("device_plugin", {}, ""),
+    "most": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR, "device_plugin_gas_slots": 1000}, ""),
+    "factor": ("device_plugin", {"device_plugin_memory_factor": MAX_MEMORY_FACTOR + 0.5}, "give 1, or up to 16"),
+    "less": ("device_plugin", {"device_plugin_memory_factor": 0.5}, "device_plugin_memory_factor is 0.5"),
+    "slots": ("device_plugin", {"device_plugin_gas_slots": 1001}, "device_plugin_gas_slots is 1001"),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each case is told, by its name."""
+    folder = tmp_path_factory.mktemp("checked")
+
+    def write(number, text):
+        return {"ansible.builtin.copy": {"content": text, "dest": str(folder / str(number))}}
+
+    tasks = [
+        {
+            "vars": given,
+            "block": [
+                {"ansible.builtin.include_role": {"name": f"accelkit.kubernetes.{role}", "tasks_from": "preflight"}},
+                write(number, ""),
+            ],
+            "rescue": [write(number, "{{ ansible_failed_result.msg }}")],
+        }
+        for number, (role, given, _) in enumerate(CASES.values())
+    ]
+    run_play(folder, {"tasks": tasks}, seconds=300)
+    return {name: " ".join((folder / str(number)).read_text().split()) for number, name in enumerate(CASES)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_settings_that_services_would_refuse_are_refused_before(told, name):
+    part = CASES[name][2]
+    assert part in told[name] if part else told[name] == ""
+
+
+def test_the_greatest_factor_is_that_of_the_agents():
+    text = (ROOT / "roles/device_plugin/tasks/preflight.yml").read_text()
+    assert f"device_plugin_memory_factor | float <= {MAX_MEMORY_FACTOR:g}" in text
