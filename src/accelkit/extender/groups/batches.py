@@ -23,6 +23,8 @@ _TOO_MANY_RULES: Final = RequestError(
     f"{MOST_VALUES} values or {MOST_BYTES >> 10} KiB",
     next_step="label the nodes that it may have, and ask for that label",
 )
+# Of so many groups it is kept how they stand.
+_MOST_JUDGED: Final = 4
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class Standing:
     Attributes:
         there: how many there are that could be placed, or are.
         settled: how many need no card any more: bound, reserved for, or asking for none.
+        held: how many of them hold cards that are reserved for the group, and are not bound.
+        kept: how many are under gates of others.
         lacking: those that hold nothing yet.
         liftable: those whose gate nothing keeps but the rest of the group.
         refusal: what one of them asks for that cannot be granted; None where there is no such pod.
@@ -60,6 +64,8 @@ class Standing:
 
     there: int
     settled: int
+    held: int
+    kept: int
     lacking: tuple[Wanted, ...]
     liftable: tuple[Member, ...]
     refusal: tuple[PodRef, RequestError] | None
@@ -84,6 +90,9 @@ class Batches:
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
+        # How often the members of batches have changed, and what was judged last.
+        self._changes = 0
+        self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], Standing]] = {}
 
     def find(self, key: GroupKey) -> Batch | None:
         """Return what is reserved for a group, None for nothing."""
@@ -105,11 +114,6 @@ class Batches:
         """Return the pods for which something is reserved."""
         return list(self._where)
 
-    def count_held(self, key: GroupKey) -> int:
-        """Return how many pods of a group hold cards and are not bound."""
-        batch = self._batches.get(key)
-        return sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
-
     def find_node(self, uid: str) -> str:
         """Return where cards are held for a pod, empty where none are."""
         held = self._ledger.find_holding(uid)
@@ -121,11 +125,25 @@ class Batches:
         return held is not None and held.stage is not Stage.CLAIMED
 
     def judge(self, group: Group) -> Standing:
-        """Return where a group stands."""
+        """Return where a group stands; many ask of the same group before anything changes."""
+        ledger = self._ledger
+        now = group.version, group.seen, ledger.table.tick, self._changes, ledger.namespaces.rules
+        known = self._judged.get(group.key)
+        if known is None or known[0] is not group or known[1] != now:
+            self._judged.pop(group.key, None)
+            if len(self._judged) >= _MOST_JUDGED:
+                del self._judged[next(iter(self._judged))]
+            known = self._judged[group.key] = group, now, self._judge(group)
+        return known[2]
+
+    def _judge(self, group: Group) -> Standing:
+        batch, kept = self._batches.get(group.key), 0
+        held = sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
         settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
         there = settled
         for uid, member in group.waiting.items():
             if member.kept:
+                kept += 1
                 continue
             pending = self._feed.pending.get(uid)
             if pending is not None and pending.refusal is not None:
@@ -144,7 +162,7 @@ class Batches:
             settled += 1
             if member.gated:
                 liftable.append(member)
-        return Standing(there, settled, tuple(lacking), tuple(liftable), refusal)
+        return Standing(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
         """Reserve for all of a group that hold nothing, or for none; return why not, empty where it was done.
@@ -175,6 +193,7 @@ class Batches:
                 f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "
                 f"pods, and not for {done.first.name}{unjudged}"
             )
+        self._changes += 1
         batch = self._batches.setdefault(group.key, Batch())
         batch.deadline = now + self._seconds
         for ref in done:
@@ -194,6 +213,7 @@ class Batches:
         key = self._where.pop(uid, None)
         if key is None:
             return
+        self._changes += 1
         batch = self._batches[key]
         del batch.members[uid]
         batch.arrived.discard(uid)
@@ -213,6 +233,7 @@ class Batches:
         batch = self._batches.pop(key, None)
         if batch is None:
             return []
+        self._changes += 1
         batch.withdrawn = reason
         released = []
         for uid, (ref, _) in batch.members.items():
@@ -245,6 +266,5 @@ def describe_missing(group: Group, standing: Standing, size: int) -> str:
     if standing.refusal is not None:
         ref, refusal = standing.refusal
         return f"pod group {group.key} waits: pod {ref.name} asks for what cannot be granted: {refusal}"
-    kept = sum(1 for each in group.waiting.values() if each.kept)
-    others = f", and {kept} more under scheduling gates of others" if kept else ""
+    others = f", and {standing.kept} more under scheduling gates of others" if standing.kept else ""
     return f"pod group {group.key} waits: {standing.there} of {size} pods are there{others}"

@@ -86,7 +86,8 @@ class HeldBinds:
         held = False
         try:
             while True:
-                changed = self._parts.changes.get()
+                group = self._parts.roster.find(ref.uid)
+                changed = self._parts.changes.get(None if group is None else group.key)
                 if joined is not None and joined.withdrawn:
                     raise BindingError(joined.withdrawn)
                 try:
@@ -154,7 +155,7 @@ class HeldBinds:
             raise _Wait(reason)
         if reason := self._parts.batches.reserve(group, size, self._clock(), uid=ref.uid, node=node):
             raise BindingError(reason)
-        self._parts.changes.note()
+        self._parts.changes.note(group.key)
 
     def _move(self, ref: PodRef, node: str) -> None:
         """Reserve where kube-scheduler wants the pod: that it was placed elsewhere before its group was, is common.
@@ -178,14 +179,14 @@ class HeldBinds:
             batch.opened = True
             return
         batch.arrived.add(ref.uid)
-        batches = self._parts.batches
-        placed = batches.judge(group).settled - batches.count_held(group.key) + len(batch.arrived)
+        standing = self._parts.batches.judge(group)
+        placed = standing.settled - standing.held + len(batch.arrived)
         if placed < size:
             raise _Wait(
                 f"pod group {group.key}: kube-scheduler has placed {placed} of {size} pods within {self._seconds:g} s"
             )
         batch.opened = True
-        self._parts.changes.note()
+        self._parts.changes.note(group.key)
 
     async def _read(self, ref: PodRef) -> None:
         """Take over a pod that the watch has not shown: it may belong to a group."""

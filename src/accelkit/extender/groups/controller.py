@@ -88,15 +88,15 @@ class GroupController:
         self._pace = Pace()
         self._errors = OnceReporter(log, logging.ERROR)
 
-    def note_pod(self, uid: str) -> None:
-        """Note that a pod of a group has changed."""
+    def note_pod(self, uid: str, *keys: GroupKey) -> None:
+        """Note that a pod has changed, and with it these groups."""
         group = self._roster.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
             self._gates.forget(uid)
         else:
             self._batches.leave(uid, group.key)
-        self._parts.changes.note()
+        self._parts.changes.note(*keys)
 
     def note_pods(self) -> None:
         """Note that all pods were read anew."""
@@ -218,4 +218,4 @@ class GroupController:
             self._teller.note_released(self._batches.withdraw(key, reason), reason)
         except Exception as exc:  # noqa: BLE001 - one group must not end the service
             self._errors.report(str(key), f"what is reserved for pod group {key} cannot be withdrawn", error=exc)
-        self._parts.changes.note()
+        self._parts.changes.note(key)

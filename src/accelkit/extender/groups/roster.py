@@ -62,6 +62,7 @@ class Group:
         waiting: those without a node, by UID.
         done: UIDs of those that have one, or have succeeded.
         version: how often it has changed.
+        seen: how often one of its pods was shown, changed or not.
         joined: how often a pod has come to it, or others' gates have gone from one.
     """
 
@@ -69,6 +70,7 @@ class Group:
     waiting: dict[str, Member] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     version: int = 0
+    seen: int = 0
     joined: int = 0
     # What was found out of a version.
     _oldest: tuple[int, Member] | None = None
@@ -127,6 +129,7 @@ class Roster:
         if key is None:
             return known
         group = self._groups.setdefault(key, Group(key))
+        group.seen += 1
         if pod.spec.node_name or pod.terminal:
             if uid in group.done:
                 return None

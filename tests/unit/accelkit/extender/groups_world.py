@@ -142,9 +142,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Let time pass for groups, and have whoever waits look again."""
         self._now += seconds
-        labels = {"pod-group.scheduling.sigs.k8s.io/name": "of-others"}
-        metadata = {"name": "p", "namespace": "of-others", "uid": f"uid-{self._now}", "labels": labels}
-        self.show("ADDED", {"metadata": metadata, "spec": {"nodeName": "of-others", "containers": []}})
+        self.groups._changes.note()
 
     async def bind_for(self, seconds: float, **binds: str) -> list[str]:
         """Bind pods to nodes, and let time pass once they are answered or held; return what `bind` does for each."""

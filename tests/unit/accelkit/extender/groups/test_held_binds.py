@@ -6,6 +6,7 @@ import pytest
 from groups_world import World
 
 from accelkit.extender.groups import binds, controller
+from accelkit.extender.groups.batches import Batches
 from accelkit.ledger.claims import claim
 from accelkit.placement.policies import Policy
 
@@ -136,3 +137,51 @@ async def test_cards_for_which_others_are_evicted_are_not_yet_those_of_a_member(
     world.ledger.release("uid-a")
     claim(world.ledger, pending.pod.ref, "n", pending.request, Policy.BINPACK, gone=())
     assert await asyncio.gather(world.bind("u", "n"), world.bind("v", "m")) == ["", ""]
+
+
+async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(world, monkeypatch):
+    joined, judged, join, judge = [], [], binds.HeldBinds._join, Batches._judge
+
+    def note_join(held, ref, node):
+        joined.append(ref.name)
+        return join(held, ref, node)
+
+    def note_judge(batches, group):
+        judged.append(group.key.name)
+        return judge(batches, group)
+
+    monkeypatch.setattr(binds.HeldBinds, "_join", note_join)
+    monkeypatch.setattr(Batches, "_judge", note_judge)
+    pods(world, "abc", size=9)
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abc"]
+    await world.settled()
+    joined.clear()
+    for number in range(5):
+        pods(world, [f"x{number}"], "h", size=9)
+        await world.settled()
+    assert joined == []
+    judged.clear()
+    pods(world, "d", size=9)
+    await world.settled()
+    assert sorted(joined) == ["a", "b", "c"]
+    assert judged.count("g") == 1
+    # One that changes its group wakes those whom it leaves, and is awake itself.
+    world.change("a", **{"pod-group.scheduling.sigs.k8s.io/name": "h"})
+    await world.settled()
+    assert sorted(joined) == ["a", "a", "b", "b", "c", "c"]
+    world.pass_time(5)
+    assert sorted(set(await asyncio.gather(*tasks))) == [
+        "pod group d/g waits: 3 of 9 pods are there",
+        "pod group d/h waits: 6 of 9 pods are there",
+    ]
+
+
+async def test_what_a_pod_asks_for_by_now_is_judged(world):
+    pods(world, "ab", size=2)
+    group = world.groups._roster.find("uid-a")
+    judge = world.groups._batches.judge
+    assert [each.ref.name for each in judge(group).lacking] == ["a", "b"]
+    world.find("a")["metadata"]["annotations"] = {"accelkit.io/request": "no request"}
+    world.show("MODIFIED", world.find("a"))
+    assert [each.ref.name for each in judge(group).lacking] == ["b"]
+    assert judge(group).refusal[0].name == "a"
