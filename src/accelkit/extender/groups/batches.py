@@ -33,7 +33,7 @@ class Batch:
 
     Attributes:
         members: those that hold cards and are not bound yet, with what they request of their hosts, by UID.
-        deadline: when it is withdrawn.
+        deadline: when it is withdrawn; that of the first reservation.
         gated: whether our gate kept some of them, so that all are placed before kube-scheduler saw the first.
         arrived: without a gate, those that kube-scheduler has placed, too.
         opened: whether so many have arrived that all may be bound.
@@ -90,6 +90,8 @@ class Batches:
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
         self._patience = Patience()
+        # Pods whose reservation ended before they were bound.
+        self._had: set[str] = set()
         # How often the members of batches have changed, and what was judged last.
         self._changes = 0
         self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], Standing]] = {}
@@ -171,21 +173,26 @@ class Batches:
             group: whose members.
             size: how many have to be settled in the end.
             now: the time.
-            uid: a pod that may have one node alone.
+            uid: a pod that comes to bind, and may have one node alone; empty where none does.
             node: that one.
         """
         standing = self.judge(group)
         if reason := describe_missing(group, standing, size):
             return reason
-        pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in standing.lacking]
-        if not pinned:
+        lacking = [each for each in standing.lacking if uid or not self._has_had(group, each.ref.uid)]
+        least = max(0, size - standing.settled)
+        if len(lacking) < least:
+            left = len(standing.lacking) - len(lacking)
+            return f"pod group {group.key} waits: kube-scheduler has to bring {left} of its pods without gates to bind"
+        if not lacking:
             return ""
+        pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in lacking]
         if self.has_tried_enough(namespace := group.key.namespace, now):
             return f"pod group {group.key} waits: of namespace {namespace}, too many pods were just tried in vain"
         for each in pinned:
             # A Binding that was refused has released its cards, and the pod may have another group since.
             self.leave(each.ref.uid, group.key)
-        done = self._reserver.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
+        done = self._reserver.reserve(pinned, max(1, least), self._sum_up_hosts())
         if isinstance(done, Shortage):
             self._patience.note(namespace, len(pinned), now)
             unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""
@@ -194,8 +201,8 @@ class Batches:
                 f"pods, and not for {done.first.name}{unjudged}"
             )
         self._changes += 1
-        batch = self._batches.setdefault(group.key, Batch())
-        batch.deadline = now + self._seconds
+        # Who joins later has no more time: else a group could hold its cards for as long as its creator likes.
+        batch = self._batches.setdefault(group.key, Batch(deadline=now + self._seconds))
         for ref in done:
             member = group.waiting[ref.uid]
             batch.members[ref.uid] = ref, member.host
@@ -220,6 +227,8 @@ class Batches:
         # A Binding on its way may still take effect; whoever sent it releases what it leaves.
         if not bound and not self._is_busy(uid):
             self._release(uid)
+        if not bound:
+            self._had.add(uid)
         if not batch.members:
             del self._batches[key]
 
@@ -235,9 +244,11 @@ class Batches:
             return []
         self._changes += 1
         batch.withdrawn = reason
+        self._had &= self._feed.pending.keys()
         released = []
         for uid, (ref, _) in batch.members.items():
             self._where.pop(uid, None)
+            self._had.add(uid)
             if not self._is_busy(uid) and self._release(uid):
                 released.append(ref)
         return released
@@ -245,6 +256,10 @@ class Batches:
     def list_overdue(self, now: float) -> list[GroupKey]:
         """Return the groups whose time is over."""
         return [key for key, batch in self._batches.items() if now >= batch.deadline]
+
+    def _has_had(self, group: Group, uid: str) -> bool:
+        """Return whether a pod without a gate has had its reservation: the next one is made when it comes to bind."""
+        return uid in self._had and not group.waiting[uid].gated
 
     def _release(self, uid: str) -> bool:
         held = self._ledger.find_holding(uid)
