@@ -136,6 +136,9 @@ class GroupReserver:
         policy = find_policy(request, self._policy)
         if wanted.node:
             return self._reserve(wanted, wanted.node, policy, turn)
+        if self._ledger.judge_quota(wanted.ref.namespace, request) is not None:
+            # No node has to be asked.
+            return False
         key = request, policy, wanted.rules
         shortlist = turn.shortlists.get(key)
         if shortlist is None or shortlist.used >= _RANKED_FOR:

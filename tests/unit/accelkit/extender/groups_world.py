@@ -105,10 +105,10 @@ class World:
         if request.method in {"PATCH", "POST"} and "/pods/" in path:
             self.show("MODIFIED", self.api.objects[path])
 
-    async def bind(self, name: str, node: str) -> str:
+    async def bind(self, name: str, node: str, namespace: str = "d") -> str:
         """Bind a pod as kube-scheduler does; return the sentence that it reads, empty for success."""
         try:
-            await self.binder.bind(BindingArgs(name, "d", f"uid-{name}", node))
+            await self.binder.bind(BindingArgs(name, namespace, f"uid-{name}", node))
         except AccelkitError as exc:
             return str(exc)
         return ""

@@ -9,6 +9,7 @@ from accelkit.extender.groups import binds, controller
 from accelkit.extender.groups.batches import Batches
 from accelkit.ledger.claims import claim
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
 
 
 @pytest.fixture
@@ -116,6 +117,39 @@ async def test_whoever_has_many_binds_held_does_not_hold_up_others(world, monkey
     assert sorted("too many binds are held already" in error for error in found) == [False, False, True]
     # None is counted any more.
     assert "too many" not in (await world.bind_for(5, c="n"))[0]
+
+
+async def test_namespaces_leave_room_for_each_other(world, monkeypatch):
+    monkeypatch.setattr(binds, "_MOST_HELD", 8)
+    pods(world, "abcdef", size=9)
+    world.pod("x", size=9, gated=False, namespace="e")
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abcdef"]
+    await world.settled()
+    tasks.append(asyncio.create_task(world.bind("x", "n", namespace="e")))
+    await world.settled()
+    world.pass_time(5)
+    found = await asyncio.gather(*tasks)
+    assert ["too many binds are held already" in error for error in found] == [False] * 4 + [True] * 2 + [False]
+
+
+async def test_binds_beyond_the_quota_are_not_held(world):
+    world.ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
+    pods(world, "abc", size=9)
+    pods(world, "x", "h", size=9)
+    pods(world, "y", "i", size=9, memory=17)
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abcx"]
+    await world.settled()
+    assert [each.done() for each in tasks] == [False, False, True, False]
+    assert "pod group d/g: namespace d" in await tasks[2]
+    assert "pod group d/i: namespace d" in await world.bind("y", "n")
+    world.pass_time(5)
+    assert set(await asyncio.gather(*tasks[:2])) == {"pod group d/g waits: 3 of 9 pods are there"}
+    # What is held no more is not counted.
+    tasks.append(asyncio.create_task(world.bind("c", "n")))
+    await world.settled()
+    assert not tasks[-1].done()
+    world.pass_time(5)
+    await asyncio.gather(*tasks)
 
 
 async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_whole(world, monkeypatch):

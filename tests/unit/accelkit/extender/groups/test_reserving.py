@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from accelkit.extender.groups import reserving
 from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
+from accelkit.ledger.claims import reserve
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.host_amounts import NOTHING, HostAmounts
@@ -16,6 +17,7 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.mix import TaskMix
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
 
 
 def ledger_of(*nodes):
@@ -94,6 +96,14 @@ def test_distinct_rules_of_one_group_share_one_budget(monkeypatch):
     assert len(reserver.reserve(pods, 1)) == 4
     # Each is judged once.
     assert sorted(asked) == [b"0", b"1", b"2", b"3"]
+
+
+def test_no_node_is_asked_for_a_pod_beyond_its_quota(monkeypatch):
+    ledger, asked = ledger_of(*[1] * 9), []
+    ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 8}]}))
+    monkeypatch.setattr(reserving, "reserve", lambda *args, **options: (asked.append(1), reserve(*args, **options))[1])
+    assert reserver_of(ledger).reserve([wanted("a"), wanted("b")], 2) == Shortage(1, PodRef("d", "b", "b"))
+    assert len(asked) == 1
 
 
 def test_hosts_count_with_what_is_promised_already():
