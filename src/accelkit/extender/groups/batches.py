@@ -151,11 +151,12 @@ class Batches:
             if pending is not None and pending.refusal is not None:
                 refusal = member.ref, pending.refusal
                 continue
-            if member.rules == TOO_MANY:
+            lacks = pending is not None and pending.request is not None and not self.has_cards(uid)
+            if lacks and member.rules == TOO_MANY:
                 refusal = member.ref, _TOO_MANY_RULES
                 continue
             there += 1
-            if pending is not None and pending.request is not None and not self.has_cards(uid):
+            if pending is not None and pending.request is not None and lacks:
                 labels = pending.pod.labels
                 lacking.append(
                     Wanted(member.ref, pending.request, pending.task, member.host, member.rules, labels=labels)
@@ -227,7 +228,7 @@ class Batches:
         # A Binding on its way may still take effect; whoever sent it releases what it leaves.
         if not bound and not self._is_busy(uid):
             self._release(uid)
-        if not bound:
+        if not bound and uid in self._feed.pending:
             self._had.add(uid)
         if not batch.members:
             del self._batches[key]

@@ -152,9 +152,10 @@ class GroupController:
     def _note_time(self, now: float) -> None:
         if self._freed.find():
             # All at once, and one after the other, the oldest first.
-            self._known.clear()
-            for each in self._tries.values():
+            for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
+                if not self._batches.has_tried_enough(key.namespace, now):
+                    self._known.pop(key, None)
         for key in self._batches.list_overdue(now):
             reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {self._seconds:g} s"
             self._withdraw(key, reason)
@@ -187,6 +188,8 @@ class GroupController:
         if gated and standing.lacking:
             reason = self._try_again(group, size, standing, now)
             if reason and standing.settled < size:
+                if not self._pace.spent:
+                    self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
                 return reason
             standing = self._batches.judge(group)
         if gated and standing.settled >= size:

@@ -186,6 +186,9 @@ async def test_a_pod_with_more_rules_than_are_read_is_refused_and_told(world):
     await world.until(world.events)
     assert "pod a asks for what cannot be granted: its node selector, required node affinity" in world.events()[0][2]
     assert (world.held(), world.gated()) == ({}, ["a"])
+    # Of a pod that needs no cards they are not asked.
+    world.pod("b", "h", size=1, memory=0, spec={"affinity": {"nodeAffinity": required}})
+    await world.until(lambda: world.gated() == ["a"])
 
 
 async def test_the_group_of_another_namespace_is_another_one(world):

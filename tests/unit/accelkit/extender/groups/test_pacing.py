@@ -8,6 +8,7 @@ import pytest
 from groups_world import World
 
 from accelkit.extender.groups import controller, pacing
+from accelkit.extender.groups.batches import Batches
 from accelkit.extender.groups.pacing import IN_VAIN_A_SECOND, Pace, Patience
 from accelkit.extender.groups.reserving import GroupReserver
 
@@ -90,6 +91,32 @@ async def test_changes_of_the_same_pods_do_not_have_their_group_tried_again(worl
     await world.until(lambda: len(tried.pods) == 2)
 
 
+async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried, monkeypatch):
+    judged, judge = [], Batches._judge
+
+    def note_judge(batches, group):
+        judged.append(group.key.name)
+        return judge(batches, group)
+
+    monkeypatch.setattr(Batches, "_judge", note_judge)
+    world.pod("a", "missing", size=2)
+    world.pod("b", "large", size=1, memory=64)
+    await world.until(lambda: tried.pods)
+    world.pod("x", "", gated=False)
+    assert await world.bind("x", "n") == ""
+    await world.settled()
+    judged.clear()
+    for number in range(5):
+        # What others hold changes meanwhile.
+        world.pod(f"y{number}", "", gated=False, memory=1)
+        assert await world.bind(f"y{number}", "n") == ""
+        await world.settled()
+    assert judged == []
+    world.pass_time(1)
+    await world.settled()
+    assert sorted(judged) == ["large", "missing"]
+
+
 async def test_a_namespace_whose_pods_were_tried_in_vain_gives_way_for_a_while(world, tried, monkeypatch):
     monkeypatch.setattr(pacing, "MOST_IN_VAIN", 2)
     for name in "abc":
@@ -102,7 +129,10 @@ async def test_a_namespace_whose_pods_were_tried_in_vain_gives_way_for_a_while(w
     assert tried.pods[1:] == [["e"]]
     world.pod("f", "i", size=1, gated=False)
     assert await world.bind("f", "n") == "pod group d/i waits: of namespace d, too many pods were just tried in vain"
-    world.pass_time(0.1)
+    # The first one comes first again, but ever later.
+    world.pass_time(1)
+    await world.settled()
+    world.pass_time(1)
     await world.until(lambda: "d" in world.held())
 
 
