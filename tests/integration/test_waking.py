@@ -10,8 +10,8 @@ import time
 import msgspec
 import pytest
 from extender_process import MEMORY, NODES, Process, client_of, inventory, until, world_of
+from real_scheduler import run_scheduler
 from ruamel.yaml import YAML
-from test_extender_scheduler import scheduler
 
 from accelkit.errors import ApiError
 from accelkit.kube.client import ApiClient
@@ -173,7 +173,7 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                     "nodeSelector": {"accelkit-test": node},
                     "tolerations": [{"operator": "Exists"}],
                 }
-                with scheduler(configuration(control_plane, process.url), tmp_path):
+                with run_scheduler(configuration(control_plane, process.url), tmp_path):
                     for _ in range(WAITING // 50):
                         await asyncio.gather(*(world.pod(17, spec=placement) for _ in range(50)))
                     # Behind all others in the queue.

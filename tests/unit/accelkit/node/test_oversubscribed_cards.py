@@ -4,7 +4,6 @@ import pytest
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
-from accelkit.node.agent import _oversubscribe
 from accelkit.node.device_plugin.capacity_check import check_capacity
 from accelkit.node.device_plugin.container_response import MEMORY_VARIABLE, build_container_response
 from accelkit.node.devices import DeviceIds
@@ -12,11 +11,11 @@ from accelkit.node.discovery import FoundCard
 from accelkit.vendors.profiles import load_profiles
 
 PLAIN = FoundCard(Card("a", "simulated", "m", 20, reserved_bytes=4), 0, 0, load_profiles()["simulated"])
-FOUND = _oversubscribe(PLAIN, 1.5)
+FOUND = PLAIN.oversubscribe(1.5)
 
 
 def test_without_a_factor_a_card_stays_the_very_same():
-    assert _oversubscribe(PLAIN, 1.0) is PLAIN
+    assert PLAIN.oversubscribe(1.0) is PLAIN
 
 
 def test_the_devices_of_the_factor_are_advertised_and_given():

@@ -58,8 +58,8 @@ def test_a_profile_and_a_dialect_of_another_distribution_are_read_as_our_own_are
     assert list(load_profiles()) == sorted([*ours, "acme"])
     assert load_profiles()["acme"].discovery.vendor == "f00d"
     assert "acmed" in list_host_services()
-    assert list_dialect_names() == ["acme", "aliyun", "gas", "gcushare", "gcushare-2025", "native"]
-    assert list_dialect_names(advertised=True) == ["acme", "aliyun", "gcushare", "native"]
+    assert list_dialect_names() == ["acme", "aliyun", "gas", "gcushare", "gcushare-2025", "kubegpu", "native"]
+    assert list_dialect_names(advertised=True) == ["acme", "aliyun", "gcushare", "kubegpu", "native"]
     found = load_dialect("acme")
     assert (found.name, found.resources.memory) == ("acme", "acme.example/memory")
     assert found.format_misfit(Misfit(MisfitReason.MEMORY)) == "insufficient memory in one card"

@@ -79,6 +79,7 @@ async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, 
     for module in (agent, service):
         monkeypatch.setattr(module, "ApiClient", lambda *_, **__: cluster)
         monkeypatch.setattr(module, "load_connection", lambda _: None)
+    monkeypatch.setattr(service, "make_review_client", lambda _: cluster)
     given = AgentOptions("n", kubelet.root, 2**30, "native", health=HealthChecks.NONE, gas_slots=2)
     told = build_options(
         listen=Listen("127.0.0.1", port), kubeconfig=None, allow=True, deny=False, balanced_resource=""
