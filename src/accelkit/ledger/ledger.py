@@ -94,17 +94,20 @@ class Ledger(NodeRegistry):
             for name in self._nodes.keys() - set(names):
                 self.drop_node(name)
 
-    def judge_quota(self, namespace: str, request: PodRequest, without: Iterable[str] = ()) -> Misfit | None:
+    def judge_quota(
+        self, namespace: str, request: PodRequest, without: Iterable[str] = (), beside: Iterable[PodRequest] = ()
+    ) -> Misfit | None:
         """Return why a namespace may not hold what a pod asks for beside what it holds; None where it may.
 
         Args:
             namespace: the pod's.
             request: what it asks for.
             without: UIDs of pods that are taken to be gone.
+            beside: what other pods of the namespace are to hold as well.
         """
         with self._lock:
             gone = (pod for uid in without if (pod := self._find_pod(uid)) is not None)
-            return self.namespaces.judge(namespace, request, gone)
+            return self.namespaces.judge(namespace, request, gone, beside)
 
     def reserve(
         self, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, labels: tuple[str, ...] = ()

@@ -96,13 +96,20 @@ class Namespaces:
         for namespace in list(self._refused):
             self._stir(namespace)
 
-    def judge(self, namespace: str, request: PodRequest, gone: Iterable[HoldingPod] = ()) -> Misfit | None:
+    def judge(
+        self,
+        namespace: str,
+        request: PodRequest,
+        gone: Iterable[HoldingPod] = (),
+        beside: Iterable[PodRequest] = (),
+    ) -> Misfit | None:
         """Return why a namespace may not hold what a pod asks for beside what it holds; None where it may.
 
         Args:
             namespace: the pod's.
             request: what it asks for.
             gone: pods that are taken to hold nothing.
+            beside: what others are taken to hold.
         """
         quota = self.rules.find_quota(namespace) if self.rules.quotas else None
         if quota is None:
@@ -111,6 +118,8 @@ class Namespaces:
         for each in gone:
             if each.pod.namespace == namespace:
                 held = held.plus(each.quota_amounts, -1)
+        for one in beside:
+            held = held.plus(sum_request(one))
         return judge_quota(quota, namespace, held, sum_request(request))
 
     def note_refused(self, namespace: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from accelkit.errors import RequestError
 from accelkit.extender.groups.membership import GroupKey
+from accelkit.extender.groups.node_rules import MOST_BYTES, MOST_REQUIREMENTS, MOST_VALUES, TOO_MANY
+from accelkit.extender.groups.pacing import Patience
 from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
 from accelkit.extender.groups.roster import Group, Member
 from accelkit.ledger.feed import LedgerFeed
@@ -15,6 +18,14 @@ from accelkit.ledger.ledger import Ledger
 from accelkit.model.host_amounts import NOTHING, HostAmounts
 from accelkit.model.pod import PodRef
 
+_TOO_MANY_RULES: Final = RequestError(
+    f"its node selector, required node affinity and tolerations are more than {MOST_REQUIREMENTS} requirements, "
+    f"{MOST_VALUES} values or {MOST_BYTES >> 10} KiB",
+    next_step="label the nodes that it may have, and ask for that label",
+)
+# Of so many groups it is kept how they stand.
+_MOST_JUDGED: Final = 4
+
 
 @dataclass(slots=True)
 class Batch:
@@ -22,7 +33,7 @@ class Batch:
 
     Attributes:
         members: those that hold cards and are not bound yet, with what they request of their hosts, by UID.
-        deadline: when it is withdrawn.
+        deadline: when it is withdrawn; that of the first reservation.
         gated: whether our gate kept some of them, so that all are placed before kube-scheduler saw the first.
         arrived: without a gate, those that kube-scheduler has placed, too.
         opened: whether so many have arrived that all may be bound.
@@ -44,6 +55,8 @@ class Standing:
     Attributes:
         there: how many there are that could be placed, or are.
         settled: how many need no card any more: bound, reserved for, or asking for none.
+        held: how many of them hold cards that are reserved for the group, and are not bound.
+        kept: how many are under gates of others.
         lacking: those that hold nothing yet.
         liftable: those whose gate nothing keeps but the rest of the group.
         refusal: what one of them asks for that cannot be granted; None where there is no such pod.
@@ -51,6 +64,8 @@ class Standing:
 
     there: int
     settled: int
+    held: int
+    kept: int
     lacking: tuple[Wanted, ...]
     liftable: tuple[Member, ...]
     refusal: tuple[PodRef, RequestError] | None
@@ -74,6 +89,12 @@ class Batches:
         self._seconds, self._is_busy = seconds, is_busy
         self._batches: dict[GroupKey, Batch] = {}
         self._where: dict[str, GroupKey] = {}
+        self._patience = Patience()
+        # Pods whose reservation ended before they were bound.
+        self._had: set[str] = set()
+        # How often the members of batches have changed, and what was judged last.
+        self._changes = 0
+        self._judged: dict[GroupKey, tuple[Group, tuple[object, ...], Standing]] = {}
 
     def find(self, key: GroupKey) -> Batch | None:
         """Return what is reserved for a group, None for nothing."""
@@ -83,6 +104,10 @@ class Batches:
         """Return the group for which a pod's cards are reserved, None where it is not bound by one."""
         return self._where.get(uid)
 
+    def has_tried_enough(self, namespace: str, now: float) -> bool:
+        """Return whether so many pods of a namespace were just tried in vain that none of its groups is tried now."""
+        return self._patience.is_lost(namespace, now)
+
     def list_keys(self) -> list[GroupKey]:
         """Return the groups for which something is reserved."""
         return list(self._batches)
@@ -90,11 +115,6 @@ class Batches:
     def list_uids(self) -> list[str]:
         """Return the pods for which something is reserved."""
         return list(self._where)
-
-    def count_held(self, key: GroupKey) -> int:
-        """Return how many pods of a group hold cards and are not bound."""
-        batch = self._batches.get(key)
-        return sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
 
     def find_node(self, uid: str) -> str:
         """Return where cards are held for a pod, empty where none are."""
@@ -107,18 +127,36 @@ class Batches:
         return held is not None and held.stage is not Stage.CLAIMED
 
     def judge(self, group: Group) -> Standing:
-        """Return where a group stands."""
+        """Return where a group stands; many ask of the same group before anything changes."""
+        ledger = self._ledger
+        now = group.version, group.seen, ledger.table.tick, self._changes, ledger.namespaces.rules
+        known = self._judged.get(group.key)
+        if known is None or known[0] is not group or known[1] != now:
+            self._judged.pop(group.key, None)
+            if len(self._judged) >= _MOST_JUDGED:
+                del self._judged[next(iter(self._judged))]
+            known = self._judged[group.key] = group, now, self._judge(group)
+        return known[2]
+
+    def _judge(self, group: Group) -> Standing:
+        batch, kept = self._batches.get(group.key), 0
+        held = sum(1 for uid in batch.members if self._ledger.find_holding(uid)) if batch else 0
         settled, lacking, liftable, refusal = len(group.done), list[Wanted](), list[Member](), None
         there = settled
         for uid, member in group.waiting.items():
-            if member.kept_by:
+            if member.kept:
+                kept += 1
                 continue
             pending = self._feed.pending.get(uid)
             if pending is not None and pending.refusal is not None:
                 refusal = member.ref, pending.refusal
                 continue
+            lacks = pending is not None and pending.request is not None and not self.has_cards(uid)
+            if lacks and member.rules == TOO_MANY:
+                refusal = member.ref, _TOO_MANY_RULES
+                continue
             there += 1
-            if pending is not None and pending.request is not None and not self.has_cards(uid):
+            if pending is not None and pending.request is not None and lacks:
                 labels = pending.pod.labels
                 lacking.append(
                     Wanted(member.ref, pending.request, pending.task, member.host, member.rules, labels=labels)
@@ -127,7 +165,7 @@ class Batches:
             settled += 1
             if member.gated:
                 liftable.append(member)
-        return Standing(there, settled, tuple(lacking), tuple(liftable), refusal)
+        return Standing(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
         """Reserve for all of a group that hold nothing, or for none; return why not, empty where it was done.
@@ -136,23 +174,36 @@ class Batches:
             group: whose members.
             size: how many have to be settled in the end.
             now: the time.
-            uid: a pod that may have one node alone.
+            uid: a pod that comes to bind, and may have one node alone; empty where none does.
             node: that one.
         """
         standing = self.judge(group)
         if reason := describe_missing(group, standing, size):
             return reason
-        pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in standing.lacking]
-        if not pinned:
+        lacking = [each for each in standing.lacking if uid or not self._has_had(group, each.ref.uid)]
+        least = max(0, size - standing.settled)
+        if len(lacking) < least:
+            left = len(standing.lacking) - len(lacking)
+            return f"pod group {group.key} waits: kube-scheduler has to bring {left} of its pods without gates to bind"
+        if not lacking:
             return ""
-        done = self._reserver.reserve(pinned, max(1, size - standing.settled), self._sum_up_hosts())
+        pinned = [replace(each, node=node) if each.ref.uid == uid else each for each in lacking]
+        if self.has_tried_enough(namespace := group.key.namespace, now):
+            return f"pod group {group.key} waits: of namespace {namespace}, too many pods were just tried in vain"
+        for each in pinned:
+            # A Binding that was refused has released its cards, and the pod may have another group since.
+            self.leave(each.ref.uid, group.key)
+        done = self._reserver.reserve(pinned, max(1, least), self._sum_up_hosts())
         if isinstance(done, Shortage):
+            self._patience.note(namespace, len(pinned), now)
+            unjudged = ", whose rules of nodes are too many for this cluster's nodes" if done.unjudged else ""
             return (
                 f"pod group {group.key} does not fit as a whole: room for {standing.settled + done.fitted} of {size} "
-                f"pods, and not for {done.first.name}"
+                f"pods, and not for {done.first.name}{unjudged}"
             )
-        batch = self._batches.setdefault(group.key, Batch())
-        batch.deadline = now + self._seconds
+        self._changes += 1
+        # Who joins later has no more time: else a group could hold its cards for as long as its creator likes.
+        batch = self._batches.setdefault(group.key, Batch(deadline=now + self._seconds))
         for ref in done:
             member = group.waiting[ref.uid]
             batch.members[ref.uid] = ref, member.host
@@ -160,16 +211,25 @@ class Batches:
             self._where[ref.uid] = group.key
         return ""
 
+    def leave(self, uid: str, key: GroupKey) -> None:
+        """Note that a pod belongs to this group now: what is reserved for it with another one is released."""
+        if self._where.get(uid, key) != key:
+            self.end(uid, bound=False)
+
     def end(self, uid: str, *, bound: bool) -> None:
         """Note that a pod is bound, or is no member any more."""
         key = self._where.pop(uid, None)
         if key is None:
             return
+        self._changes += 1
         batch = self._batches[key]
         del batch.members[uid]
         batch.arrived.discard(uid)
-        if not bound:
+        # A Binding on its way may still take effect; whoever sent it releases what it leaves.
+        if not bound and not self._is_busy(uid):
             self._release(uid)
+        if not bound and uid in self._feed.pending:
+            self._had.add(uid)
         if not batch.members:
             del self._batches[key]
 
@@ -183,10 +243,13 @@ class Batches:
         batch = self._batches.pop(key, None)
         if batch is None:
             return []
+        self._changes += 1
         batch.withdrawn = reason
+        self._had &= self._feed.pending.keys()
         released = []
         for uid, (ref, _) in batch.members.items():
-            del self._where[uid]
+            self._where.pop(uid, None)
+            self._had.add(uid)
             if not self._is_busy(uid) and self._release(uid):
                 released.append(ref)
         return released
@@ -194,6 +257,10 @@ class Batches:
     def list_overdue(self, now: float) -> list[GroupKey]:
         """Return the groups whose time is over."""
         return [key for key, batch in self._batches.items() if now >= batch.deadline]
+
+    def _has_had(self, group: Group, uid: str) -> bool:
+        """Return whether a pod without a gate has had its reservation: the next one is made when it comes to bind."""
+        return uid in self._had and not group.waiting[uid].gated
 
     def _release(self, uid: str) -> bool:
         held = self._ledger.find_holding(uid)
@@ -215,6 +282,5 @@ def describe_missing(group: Group, standing: Standing, size: int) -> str:
     if standing.refusal is not None:
         ref, refusal = standing.refusal
         return f"pod group {group.key} waits: pod {ref.name} asks for what cannot be granted: {refusal}"
-    kept = sum(1 for each in group.waiting.values() if each.kept_by)
-    others = f", and {kept} more under scheduling gates of others" if kept else ""
+    others = f", and {standing.kept} more under scheduling gates of others" if standing.kept else ""
     return f"pod group {group.key} waits: {standing.there} of {size} pods are there{others}"

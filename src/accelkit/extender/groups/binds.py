@@ -18,10 +18,12 @@ import msgspec
 from accelkit.errors import ApiError, BindingError
 from accelkit.extender.bindings import read_pod_as
 from accelkit.extender.groups.batches import Batch, describe_missing
+from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.objects import GroupPod
 from accelkit.extender.groups.parts import GroupParts
 from accelkit.extender.groups.roster import Group, GroupSizeError
 from accelkit.model.pod import PodRef
+from accelkit.model.request import PodRequest
 
 _pod: Final = msgspec.json.Decoder(GroupPod)
 # By HTTP/2 a held bind keeps one of the 128 requests of a connection, by HTTP/1.1 one of the server's 256 connections.
@@ -58,6 +60,8 @@ class HeldBinds:
         self._sizes_known, self._is_unsettled = sizes_known, is_unsettled
         self.uids: set[str] = set()
         self._held: Counter[str] = Counter()
+        # What the pods of held binds ask for that hold nothing, and their groups.
+        self._asked: dict[str, tuple[GroupKey, PodRequest]] = {}
 
     async def admit(self, ref: PodRef, node: str, withdraw: Callable[[str, str], None]) -> None:
         """Hold the bind of a pod until its group may be bound; return at once for others.
@@ -86,7 +90,8 @@ class HeldBinds:
         held = False
         try:
             while True:
-                changed = self._parts.changes.get()
+                group = self._parts.roster.find(ref.uid)
+                changed = self._parts.changes.get(None if group is None else group.key)
                 if joined is not None and joined.withdrawn:
                     raise BindingError(joined.withdrawn)
                 try:
@@ -107,19 +112,40 @@ class HeldBinds:
         finally:
             if held:
                 self._held -= Counter([ref.namespace])
+                self._asked.pop(ref.uid, None)
 
     def _hold(self, ref: PodRef, joined: Batch | None, why: _Wait) -> bool:
         """Count a bind that is held.
 
         Raises:
-            BindingError: there are too many.
+            BindingError: there are too many, or those of the group are more than their namespace's quota allows.
         """
-        if self._held.total() >= _MOST_HELD or self._held[ref.namespace] >= MOST_HELD_OF_NAMESPACE:
+        # A namespace leaves as many as it holds to others, so that none has to wait for a few that hold many.
+        share = min(MOST_HELD_OF_NAMESPACE, _MOST_HELD - self._held.total())
+        if self._held[ref.namespace] >= share:
             if joined is not None:
                 joined.arrived.discard(ref.uid)
             raise BindingError(f"{why}; too many binds are held already, so give the pods of groups a scheduling gate")
+        if joined is None:
+            self._check_quota(ref)
         self._held[ref.namespace] += 1
         return True
+
+    def _check_quota(self, ref: PodRef) -> None:
+        """Ask whether the namespace may hold what the held binds of a group and this one ask for together.
+
+        Raises:
+            BindingError: it may not.
+        """
+        group, pending = self._parts.roster.find(ref.uid), self._parts.feed.pending.get(ref.uid)
+        if group is None or pending is None or pending.request is None:
+            return
+        has_cards = self._parts.batches.has_cards
+        beside = [each for uid, (key, each) in self._asked.items() if key == group.key and not has_cards(uid)]
+        beyond = self._parts.ledger.judge_quota(ref.namespace, pending.request, beside=beside)
+        if beyond is not None:
+            raise BindingError(f"pod group {group.key}: {pending.pod.dialect.format_misfit(beyond)}")
+        self._asked[ref.uid] = group.key, pending.request
 
     def _join(self, ref: PodRef, node: str) -> Batch | None:
         """Return the batch that the others of a pod have to join, too; None where its bind need not wait for them."""
@@ -154,7 +180,7 @@ class HeldBinds:
             raise _Wait(reason)
         if reason := self._parts.batches.reserve(group, size, self._clock(), uid=ref.uid, node=node):
             raise BindingError(reason)
-        self._parts.changes.note()
+        self._parts.changes.note(group.key)
 
     def _move(self, ref: PodRef, node: str) -> None:
         """Reserve where kube-scheduler wants the pod: that it was placed elsewhere before its group was, is common.
@@ -178,14 +204,14 @@ class HeldBinds:
             batch.opened = True
             return
         batch.arrived.add(ref.uid)
-        batches = self._parts.batches
-        placed = batches.judge(group).settled - batches.count_held(group.key) + len(batch.arrived)
+        standing = self._parts.batches.judge(group)
+        placed = standing.settled - standing.held + len(batch.arrived)
         if placed < size:
             raise _Wait(
                 f"pod group {group.key}: kube-scheduler has placed {placed} of {size} pods within {self._seconds:g} s"
             )
         batch.opened = True
-        self._parts.changes.note()
+        self._parts.changes.note(group.key)
 
     async def _read(self, ref: PodRef) -> None:
         """Take over a pod that the watch has not shown: it may belong to a group."""

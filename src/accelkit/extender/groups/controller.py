@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from accelkit.extender.groups.batches import describe_missing
+from accelkit.extender.groups.batches import Standing, describe_missing
 from accelkit.extender.groups.gates import GateLifter
 from accelkit.extender.groups.membership import GroupKey
+from accelkit.extender.groups.pacing import Pace
 from accelkit.extender.groups.parts import GroupParts
 from accelkit.extender.groups.roster import Group, GroupSizeError, Member
 from accelkit.extender.groups.telling import GroupTeller
@@ -30,15 +31,29 @@ log = logging.getLogger(__name__)
 # Changes that come together are looked at together.
 _TURN_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 0.5
-# Until a group that does not fit is tried again: at first, and at most. Changed pods and freed cards make it earlier.
+# Until a group that does not fit is tried again: at first, and at most. Freed cards make it earlier, and further pods.
 _BACK_OFF_SECONDS: Final = (1.0, 30.0)
+# What a group waits for is judged anew after so long, where nothing of it has changed.
+_KNOWN_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class _Try:
+    """The last time that a group was reserved for in vain; `asked` is what it was by then."""
+
+    tried_at: float
     not_before: float
     delay: float
+    asked: tuple[int, int]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a version of a group waits for, until when."""
+
     version: int
+    until: float
     reason: str
 
 
@@ -69,15 +84,19 @@ class GroupController:
         self._seconds, self._leads, self._clock = seconds, leads, clock
         self._freed = FreedNodes(parts.ledger)
         self._tries: dict[GroupKey, _Try] = {}
+        self._known: dict[GroupKey, _Known] = {}
+        self._pace = Pace()
         self._errors = OnceReporter(log, logging.ERROR)
 
-    def note_pod(self, uid: str) -> None:
-        """Note that a pod of a group has changed."""
+    def note_pod(self, uid: str, *keys: GroupKey) -> None:
+        """Note that a pod has changed, and with it these groups."""
         group = self._roster.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
             self._gates.forget(uid)
-        self._parts.changes.note()
+        else:
+            self._batches.leave(uid, group.key)
+        self._parts.changes.note(*keys)
 
     def note_pods(self) -> None:
         """Note that all pods were read anew."""
@@ -99,6 +118,8 @@ class GroupController:
         changed = self._parts.changes.get()
         await self.look()
         await asyncio.sleep(_TURN_SECONDS)
+        if self._pace.spent:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(_IDLE_SECONDS):
                 await changed.wait()
@@ -106,27 +127,38 @@ class GroupController:
     async def look(self) -> None:
         """Look at all groups once: withdraw what is overdue, reserve, and lift gates."""
         if not self._leads():
-            for key in self._batches.list_keys():
-                self._withdraw(key, f"pod group {key}: this replica of the extender decides no more")
+            self._withdraw_all()
             return
-        now = self._clock()
+        now, self._pace = self._clock(), Pace()
+        self._note_time(now)
+        reasons: dict[GroupKey, tuple[str, PodRef]] = {}
+        liftable: list[Member] = []
+        for key in [group.key for group in self._roster.list_waiting()]:
+            # Others go on between two groups, so that it may have changed.
+            if (group := self._roster.get(key)) is None:
+                continue
+            if reason := self._try_to_decide(group, now, liftable):
+                reasons[key] = reason, group.find_oldest().ref
+            if await self._pace.rest() and not self._leads():
+                self._withdraw_all()
+                return
+        for key in self._tries.keys() - reasons.keys():
+            del self._tries[key]
+        for key in self._known.keys() - reasons.keys():
+            del self._known[key]
+        await self._gates.lift(liftable)
+        await self._teller.tell(reasons, now)
+
+    def _note_time(self, now: float) -> None:
         if self._freed.find():
             # All at once, and one after the other, the oldest first.
-            for each in self._tries.values():
+            for key, each in self._tries.items():
                 each.not_before = min(each.not_before, now)
+                if not self._batches.has_tried_enough(key.namespace, now):
+                    self._known.pop(key, None)
         for key in self._batches.list_overdue(now):
             reason = f"pod group {key}: kube-scheduler has not placed all of its pods within {self._seconds:g} s"
             self._withdraw(key, reason)
-        reasons: dict[GroupKey, tuple[str, PodRef]] = {}
-        liftable: list[Member] = []
-        for group in self._roster.list_waiting():
-            if reason := self._try_to_decide(group, now, liftable):
-                oldest = min(group.waiting.values(), key=lambda each: (each.created_at, each.ref.name))
-                reasons[group.key] = reason, oldest.ref
-        for key in self._tries.keys() - reasons.keys():
-            del self._tries[key]
-        await self._gates.lift(liftable)
-        await self._teller.tell(reasons, now)
 
     def _try_to_decide(self, group: Group, now: float, liftable: list[Member]) -> str:
         try:
@@ -137,6 +169,10 @@ class GroupController:
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
         """Reserve for a group with gates where it is time; return what it waits for, empty where it does not."""
+        known = self._known.get(group.key)
+        if known is not None and known.version == group.version and now < known.until:
+            return known.reason
+        self._pace.count(len(group.waiting))
         try:
             size = self._roster.read_size(group)
         except GroupSizeError as exc:
@@ -145,27 +181,44 @@ class GroupController:
         if reason := describe_missing(group, standing, size):
             if self._batches.find(group.key) is not None:
                 self._withdraw(group.key, reason)
+            self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
             return reason
         gated = any(each.gated for each in group.waiting.values())
+        reason = ""
         if gated and standing.lacking:
-            if reason := self._try_again(group, size, now):
+            reason = self._try_again(group, size, standing, now)
+            if reason and standing.settled < size:
+                if not self._pace.spent:
+                    self._known[group.key] = _Known(group.version, now + _KNOWN_SECONDS, reason)
                 return reason
             standing = self._batches.judge(group)
         if gated and standing.settled >= size:
             liftable += standing.liftable
-        return ""
-
-    def _try_again(self, group: Group, size: int, now: float) -> str:
-        last = self._tries.get(group.key)
-        if last is not None and last.version == group.version and now < last.not_before:
-            return last.reason
-        reason = self._batches.reserve(group, size, now)
-        if reason:
-            least, most = _BACK_OFF_SECONDS
-            delay = least if last is None or last.version != group.version else min(most, 2 * last.delay)
-            self._tries[group.key] = _Try(now + delay, delay, group.version, reason)
         return reason
 
+    def _try_again(self, group: Group, size: int, standing: Standing, now: float) -> str:
+        last, asked = self._tries.get(group.key), (group.joined, size)
+        least, most = _BACK_OFF_SECONDS
+        if last is not None:
+            # One pod more, or another size, may make it fit; any other change of its pods does not.
+            sooner = last.tried_at + least
+            if now < (last.not_before if last.asked == asked else min(last.not_before, sooner)):
+                return last.reason
+        if self._pace.spent or self._batches.has_tried_enough(group.key.namespace, now):
+            return last.reason if last is not None else f"pod group {group.key} waits until others were tried"
+        self._pace.count(0, placed=len(standing.lacking))
+        if reason := self._batches.reserve(group, size, now):
+            delay = least if last is None or last.asked != asked else min(most, 2 * last.delay)
+            self._tries[group.key] = _Try(now, now + delay, delay, asked, reason)
+        return reason
+
+    def _withdraw_all(self) -> None:
+        for key in self._batches.list_keys():
+            self._withdraw(key, f"pod group {key}: this replica of the extender decides no more")
+
     def _withdraw(self, key: GroupKey, reason: str) -> None:
-        self._teller.note_released(self._batches.withdraw(key, reason), reason)
-        self._parts.changes.note()
+        try:
+            self._teller.note_released(self._batches.withdraw(key, reason), reason)
+        except Exception as exc:  # noqa: BLE001 - one group must not end the service
+            self._errors.report(str(key), f"what is reserved for pod group {key} cannot be withdrawn", error=exc)
+        self._parts.changes.note(key)

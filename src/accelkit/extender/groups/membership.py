@@ -5,13 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from accelkit.extender.groups.objects import GroupPod
+from accelkit.extender.groups.node_rules import encode_rules
+from accelkit.extender.groups.objects import Conditions, GroupPod
 from accelkit.kube.scheduling.pod_groups import COSCHEDULING_LABEL, NAME_LABEL
+from accelkit.texts import shorten
 
 # The gate under which pods wait until their group has its cards.
 GATE: Final = "accelkit.io/pod-group"
 # On pods, as a label or an annotation: how many of the group have to be placed at least.
 SIZE_KEY: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+# More digits than any size has.
+_MOST_STATED: Final = 20
 LABELS: Final = frozenset({COSCHEDULING_LABEL, NAME_LABEL, SIZE_KEY})
 
 
@@ -48,21 +52,34 @@ def read_group(pod: GroupPod) -> GroupKey | None:
 
 
 def read_stated_size(pod: GroupPod) -> str | None:
-    """Return what a pod says of its group's size, as it is written; None where it says nothing."""
-    return (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
+    """Return what a pod says of its group's size, as it is written but for what is far too long; None for nothing."""
+    stated = (pod.metadata.labels or {}).get(SIZE_KEY) or pod.find_annotation(SIZE_KEY)
+    return None if stated is None else shorten(stated, _MOST_STATED)
+
+
+def read_conditions(pod: GroupPod) -> Conditions:
+    """Return when and where a pod that waits may be tried."""
+    spec = pod.spec
+    if spec.conditions is not None:
+        return spec.conditions
+    gates = [gate.name for gate in spec.scheduling_gates or ()]
+    place = gates.index(GATE) if GATE in gates else -1
+    return Conditions(place, any(name != GATE for name in gates), encode_rules(spec))
 
 
 def trim_member(pod: GroupPod) -> tuple[dict[str, str], dict[str, str]] | None:
     """Take from a pod what groups do not read; return the labels and annotations that they do, None if it has no group.
 
+    Lists are kept until all pods are read, and users may have filled each with megabytes.
+
     Args:
         pod: is changed.
     """
-    if read_group(pod) is None:
-        pod.spec.node_selector = pod.spec.affinity = pod.spec.tolerations = pod.spec.scheduling_gates = None
+    spec, belongs = pod.spec, read_group(pod) is not None
+    if belongs and not spec.node_name and not pod.terminal:
+        spec.conditions = read_conditions(pod)
+    spec.node_selector = spec.affinity = spec.tolerations = spec.scheduling_gates = None
+    if not belongs:
         return None
-    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
-    return (
-        {key: labels[key] for key in LABELS & labels.keys()},
-        {key: annotations[key] for key in {SIZE_KEY} & annotations.keys()},
-    )
+    labels, stated = pod.metadata.labels or {}, read_stated_size(pod)
+    return {key: labels[key] for key in LABELS & labels.keys()}, {} if stated is None else {SIZE_KEY: stated}

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Final, NamedTuple
 
 import msgspec
 
-from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Requirement, Term
+from accelkit.extender.groups.objects import GroupNode, GroupPodSpec, Term
 from accelkit.kube.scheduling.node_rules import Taint, Toleration, bears_all, has_labels
+from accelkit.placement.budget import Budget
+
+# Whoever may create pods writes these, and each is judged for each node: so much of one pod is read.
+MOST_REQUIREMENTS: Final = 256
+MOST_VALUES: Final = 2000
+MOST_BYTES: Final = 16 << 10
+# The rules of a pod that has more: they allow no node.
+TOO_MANY: Final = b""
 
 
 class _Rules(msgspec.Struct, array_like=True):
@@ -17,13 +27,55 @@ class _Rules(msgspec.Struct, array_like=True):
     tolerations: list[Toleration]
 
 
-_decoder = msgspec.json.Decoder(_Rules)
+class _Requirement(msgspec.Struct, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: frozenset[str] = frozenset()
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    match_expressions: tuple[_Requirement, ...] = ()
+    match_fields: tuple[_Requirement, ...] = ()
+
+
+class _ReadRules(msgspec.Struct, array_like=True):
+    selector: dict[str, str]
+    terms: list[_Term] | None
+    tolerations: list[Toleration]
+
+    def count(self) -> int:
+        """Return how many requirements one node may be asked about."""
+        terms = (len(each.match_expressions) + len(each.match_fields) for each in self.terms or ())
+        return len(self.selector) + len(self.tolerations) + sum(terms)
+
+
+_decoder = msgspec.json.Decoder(_ReadRules)
 
 
 def encode_rules(spec: GroupPodSpec) -> bytes:
-    """Return a pod's rules in a form that takes little room, and is the same for pods with the same rules."""
-    rules = _Rules(spec.node_selector or {}, spec.required_terms, spec.tolerations or [])
-    return msgspec.json.encode(rules, order="sorted")
+    """Return a pod's rules in a form that takes little room, and is the same for pods with the same rules.
+
+    Returns:
+        at most `MOST_BYTES`; `TOO_MANY` for a pod with more rules than are read.
+    """
+    # A term without requirements matches no node.
+    terms = spec.required_terms
+    asked = None if terms is None else [each for each in terms if each.match_expressions or each.match_fields]
+    selector, tolerations = spec.node_selector or {}, spec.tolerations or []
+    lists = chain.from_iterable((each.match_expressions, each.match_fields) for each in asked or ())
+    requirements = [*chain.from_iterable(each or () for each in lists)]
+    if len(requirements) + len(selector) + len(tolerations) > MOST_REQUIREMENTS:
+        return TOO_MANY
+    if sum(len(each.values or ()) for each in requirements) > MOST_VALUES:
+        return TOO_MANY
+    encoded = msgspec.json.encode(_Rules(selector, asked, tolerations), order="sorted")
+    return TOO_MANY if len(encoded) > MOST_BYTES else _share(encoded)
+
+
+@lru_cache(maxsize=256)
+def _share(encoded: bytes) -> bytes:
+    """Return these rules as they are kept already, since replicas have the same."""
+    return encoded
 
 
 class _Facts(NamedTuple):
@@ -48,9 +100,24 @@ class NodeFacts:
         else:
             self._facts[node.metadata.name] = _read(node)
 
-    def list_allowed(self, encoded: bytes) -> set[str]:
-        """Return the names of the nodes that a pod with these rules may be bound to."""
+    def list_allowed(self, encoded: bytes, budget: Budget | None = None) -> set[str] | None:
+        """Return the names of the nodes that a pod with these rules may be bound to.
+
+        Args:
+            encoded: the rules.
+            budget: pays a step for each node and each requirement that it is asked about.
+
+        Returns:
+            None where the budget does not reach for all nodes: then nothing is known of any.
+        """
+        if encoded == TOO_MANY:
+            return set()
         rules = _decoder.decode(encoded)
+        if budget is not None:
+            budget.steps -= (steps := len(self._facts) * (1 + rules.count()))
+            if budget.steps < 0:
+                budget.steps += steps
+                return None
         return {name for name, facts in self._facts.items() if _allows(rules, name, facts)}
 
 
@@ -58,46 +125,39 @@ def _read(node: GroupNode) -> _Facts:
     return _Facts(node.metadata.labels or {}, tuple(node.spec.list_taints()))
 
 
-def _allows(rules: _Rules, name: str, facts: _Facts) -> bool:
+def _allows(rules: _ReadRules, name: str, facts: _Facts) -> bool:
     if not has_labels(facts.labels, rules.selector) or not bears_all(rules.tolerations, facts.taints):
         return False
     return rules.terms is None or any(_holds(term, name, facts.labels) for term in rules.terms)
 
 
-def _holds(term: Term, name: str, labels: Mapping[str, str]) -> bool:
-    found = [
-        *(_meets(each, labels.get(each.key)) for each in term.match_expressions or ()),
-        *_judge_fields(term.match_fields or (), name),
-    ]
-    # A term without requirements matches no node.
-    return bool(found) and all(found)
+def _holds(term: _Term, name: str, labels: Mapping[str, str]) -> bool:
+    return all(_meets(each, labels.get(each.key)) for each in term.match_expressions) and all(
+        each.key == "metadata.name" and _meets(each, name) for each in term.match_fields
+    )
 
 
-def _judge_fields(fields: Collection[Requirement], name: str) -> Iterator[bool]:
-    for each in fields:
-        yield each.key == "metadata.name" and _meets(each, name)
-
-
-def _meets(requirement: Requirement, value: str | None) -> bool:
-    values = requirement.values or []
+def _meets(requirement: _Requirement, value: str | None) -> bool:
     match requirement.operator:
         case "In":
-            return value in values
+            return value in requirement.values
         case "NotIn":
-            return value not in values
+            return value not in requirement.values
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            return _compares(requirement.operator, value, values)
+            return _compares(requirement, value)
         case _:
             return False
 
 
-def _compares(operator: str, value: str | None, values: list[str]) -> bool:
+def _compares(requirement: _Requirement, value: str | None) -> bool:
     try:
-        found, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
+        # The API server takes one value alone.
+        (text,) = requirement.values
+        found, bound = int(value or ""), int(text)
+    except ValueError:
         return False
-    return found > bound if operator == "Gt" else found < bound
+    return found > bound if requirement.operator == "Gt" else found < bound

@@ -46,6 +46,20 @@ class _Affinity(msgspec.Struct, rename="camel"):
     node_affinity: _NodeAffinity | None = None
 
 
+class Conditions(msgspec.Struct, frozen=True):
+    """What says when and where a pod that waits may be tried, in little room.
+
+    Attributes:
+        place: that of our gate among its gates; -1 where it is not there.
+        kept: whether gates of others are on it.
+        rules: where it may be bound, encoded.
+    """
+
+    place: int
+    kept: bool
+    rules: bytes
+
+
 class GroupPodSpec(PodSpec, rename="camel"):
     """spec of a pod, with what says when and where kube-scheduler may try it."""
 
@@ -54,6 +68,8 @@ class GroupPodSpec(PodSpec, rename="camel"):
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
     tolerations: list[Toleration] | None = None
+    # What was made of the four above when they were dropped; nothing of this name is ever sent.
+    conditions: Conditions | None = msgspec.field(name="", default=None)
 
     @property
     def required_terms(self) -> list[Term] | None:

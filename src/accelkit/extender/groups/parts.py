@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from accelkit.extender.groups.batches import Batches
+from accelkit.extender.groups.membership import GroupKey
 from accelkit.extender.groups.reserving import GroupReserver
 from accelkit.extender.groups.roster import Roster
 from accelkit.kube.client import ApiClient
@@ -14,19 +15,23 @@ from accelkit.ledger.ledger import Ledger
 
 
 class Changes:
-    """Wakes those who wait for something to change."""
+    """Wakes those who wait for something to change: of all groups, or of one."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._any = asyncio.Event()
+        self._of: dict[GroupKey, asyncio.Event] = {}
 
-    def note(self) -> None:
-        """Wake them all."""
-        self._event.set()
-        self._event = asyncio.Event()
+    def note(self, *keys: GroupKey) -> None:
+        """Wake those who wait for one of these groups, and who waits for any; without a group, all."""
+        self._any.set()
+        self._any = asyncio.Event()
+        for key in keys or tuple(self._of):
+            if (event := self._of.pop(key, None)) is not None:
+                event.set()
 
-    def get(self) -> asyncio.Event:
-        """Return what is set by the next change from now on."""
-        return self._event
+    def get(self, key: GroupKey | None = None) -> asyncio.Event:
+        """Return what is set by the next change from now on, of one group or of any."""
+        return self._any if key is None else self._of.setdefault(key, asyncio.Event())
 
 
 @dataclass(frozen=True, slots=True)

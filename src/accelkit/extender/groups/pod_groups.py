@@ -138,8 +138,10 @@ class PodGroups:
 
     def take_pod_event(self, kind: str, pod: GroupPod) -> None:
         """Take over one change of a pod; the feed has it already."""
-        if self._roster.take_event(kind, pod) is not None:
-            self._controller.note_pod(pod.metadata.uid)
+        uid = pod.metadata.uid
+        former = self._roster.find(uid)
+        if (key := self._roster.take_event(kind, pod)) is not None:
+            self._controller.note_pod(uid, *({key} if former is None else {key, former.key}))
 
     async def admit(self, ref: PodRef, node: str) -> None:
         """Hold the bind of a pod until its group may be bound; return at once for others.
@@ -175,7 +177,7 @@ class PodGroups:
         self._feed.trim_pod(pod)
         if kept is not None:
             labels, annotations = kept
-            pod.metadata.labels = labels
+            pod.metadata.labels = {**(pod.metadata.labels or {}), **labels}
             pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
     def _is_busy(self, uid: str) -> bool:

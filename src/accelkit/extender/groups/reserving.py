@@ -27,6 +27,8 @@ _SHORTLIST: Final = 64
 _RANKED_FOR: Final = 32
 # What one group may search where no two nodes are alike.
 _STEPS: Final = 40_000
+# What one group may ask about nodes: each requirement of each distinct rules, of each node.
+_RULE_STEPS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Too few fit: how many did, and the first that did not."""
+    """Too few fit: how many did, and the first that did not.
+
+    Attributes:
+        unjudged: whether its rules of nodes were more than could be judged for all nodes.
+    """
 
     fitted: int
     first: PodRef
+    unjudged: bool = False
 
 
 class GroupReserver:
@@ -72,11 +79,11 @@ class GroupReserver:
         ledger: where cards are reserved.
         mix: what pods ask for, learnt elsewhere.
         policy: ranks cards and nodes where the pod does not say.
-        list_allowed: returns the nodes that rules allow.
+        list_allowed: returns the nodes that rules allow, None where the budget does not reach to judge them all.
     """
 
     def __init__(
-        self, ledger: Ledger, mix: TaskMix, policy: AnyPolicy, list_allowed: Callable[[bytes], set[str]]
+        self, ledger: Ledger, mix: TaskMix, policy: AnyPolicy, list_allowed: Callable[[bytes, Budget], set[str] | None]
     ) -> None:
         self._ledger, self._policy, self._list_allowed = ledger, policy, list_allowed
         self._verdicts = ShapeVerdicts(ledger)
@@ -94,20 +101,20 @@ class GroupReserver:
         """
         turn = _Turn(dict(taken or {}), Budget(_STEPS))
         placed: list[PodRef] = []
-        missing: list[PodRef] = []
+        missing: list[Wanted] = []
         with self._ledger.lock():
             for each in sorted(wanted, key=lambda one: (bool(one.node), one.weight), reverse=True):
                 if self._place(each, turn):
                     placed.append(each.ref)
                     continue
-                missing.append(each.ref)
+                missing.append(each)
                 if each.node or len(wanted) - len(missing) < least:
                     break
             else:
                 return placed
             for ref in placed:
                 self._ledger.release(ref.uid)
-        return Shortage(len(placed), missing[0])
+        return Shortage(len(placed), missing[0].ref, turn.allowed.get(missing[0].rules, ()) is None)
 
     def move(self, ref: PodRef, request: PodRequest, node: str) -> bool:
         """Reserve on another node what is reserved for a pod; False, and all as before, where there is no room."""
@@ -129,6 +136,9 @@ class GroupReserver:
         policy = find_policy(request, self._policy)
         if wanted.node:
             return self._reserve(wanted, wanted.node, policy, turn)
+        if self._ledger.judge_quota(wanted.ref.namespace, request) is not None:
+            # No node has to be asked.
+            return False
         key = request, policy, wanted.rules
         shortlist = turn.shortlists.get(key)
         if shortlist is None or shortlist.used >= _RANKED_FOR:
@@ -149,10 +159,12 @@ class GroupReserver:
         """Return the nodes that fit, of these or of all, the best first; at most so many, or all for 0."""
         verdict = self._verdicts.judge(wanted.request, policy)
         if names is None:
-            self._judge(verdict, turn.budget)
             if wanted.rules not in turn.allowed:
-                turn.allowed[wanted.rules] = self._list_allowed(wanted.rules)
-            fitting = list(verdict.fits & turn.allowed[wanted.rules])
+                turn.allowed[wanted.rules] = self._list_allowed(wanted.rules, turn.rules_budget)
+            if not (allowed := turn.allowed[wanted.rules]):
+                return []
+            self._judge(verdict, turn.budget)
+            fitting = list(verdict.fits & allowed)
         else:
             self._judge(verdict, turn.budget, names)
             fitting = [name for name in names if name in verdict.fits]
@@ -192,6 +204,6 @@ class _Turn:
     """What one group has used up, and what was found out for it."""
 
     def __init__(self, taken: dict[str, HostAmounts], budget: Budget) -> None:
-        self.taken, self.budget = taken, budget
-        self.allowed: dict[bytes, set[str]] = {}
+        self.taken, self.budget, self.rules_budget = taken, budget, Budget(_RULE_STEPS)
+        self.allowed: dict[bytes, set[str] | None] = {}
         self.shortlists: dict[tuple[PodRequest, AnyPolicy, bytes], _Shortlist] = {}

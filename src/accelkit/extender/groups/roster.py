@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from accelkit.errors import AccelkitError
-from accelkit.extender.groups.membership import GATE, SIZE_KEY, Convention, GroupKey, read_group, read_stated_size
-from accelkit.extender.groups.node_rules import encode_rules
+from accelkit.extender.groups.membership import (
+    SIZE_KEY,
+    Convention,
+    GroupKey,
+    read_conditions,
+    read_group,
+    read_stated_size,
+)
 from accelkit.extender.groups.objects import GroupPod
 from accelkit.model.host_amounts import HostAmounts, read_pod_amounts
 from accelkit.model.pod import PodRef
@@ -28,8 +34,8 @@ class Member:
 
     Attributes:
         place: that of our gate among its gates; -1 where it is not there.
-        kept_by: the gates of others that are on it: until they are gone it is not there.
-        stated: what it says of its group's size, as it is written.
+        kept: whether gates of others are on it: until they are gone it is not there.
+        stated: what it says of its group's size, as it is written but for what is far too long.
         host: what it requests of its host.
         rules: where it may be bound, encoded.
     """
@@ -37,7 +43,7 @@ class Member:
     ref: PodRef
     created_at: str
     place: int
-    kept_by: tuple[str, ...]
+    kept: bool
     stated: str | None
     host: HostAmounts
     rules: bytes
@@ -56,17 +62,42 @@ class Group:
         waiting: those without a node, by UID.
         done: UIDs of those that have one, or have succeeded.
         version: how often it has changed.
+        seen: how often one of its pods was shown, changed or not.
+        joined: how often a pod has come to it, or others' gates have gone from one.
     """
 
     key: GroupKey
     waiting: dict[str, Member] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     version: int = 0
+    seen: int = 0
+    joined: int = 0
+    # What was found out of a version.
+    _oldest: tuple[int, Member] | None = None
+    _size: tuple[int, int | GroupSizeError] | None = None
 
-    @property
-    def created_at(self) -> str:
-        """When the oldest of those that wait was created."""
-        return min((each.created_at for each in self.waiting.values()), default="")
+    def find_oldest(self) -> Member:
+        """Return the oldest of those that wait, of which there has to be one."""
+        if self._oldest is None or self._oldest[0] != self.version:
+            oldest = min(self.waiting.values(), key=lambda each: (each.created_at, each.ref.name))
+            self._oldest = self.version, oldest
+        return self._oldest[1]
+
+    def find_size(self, read: Callable[[], int]) -> int:
+        """Return what `read` does; it is asked once for each version.
+
+        Raises:
+            GroupSizeError: it did.
+        """
+        if self._size is None or self._size[0] != self.version:
+            try:
+                self._size = self.version, read()
+            except GroupSizeError as exc:
+                self._size = self.version, exc
+        found = self._size[1]
+        if isinstance(found, GroupSizeError):
+            raise found.with_traceback(None)
+        return found
 
 
 class Roster:
@@ -83,7 +114,9 @@ class Roster:
         for pod in pods:
             self.take_event("ADDED", pod)
         for key, group in self._groups.items():
-            group.version += before[key].version if key in before else 0
+            if (former := before.get(key)) is not None:
+                group.version += former.version
+                group.joined += former.joined
 
     def take_event(self, kind: str, pod: GroupPod) -> GroupKey | None:
         """Take over one change of a pod; return the group that has changed, None where none has."""
@@ -96,6 +129,7 @@ class Roster:
         if key is None:
             return known
         group = self._groups.setdefault(key, Group(key))
+        group.seen += 1
         if pod.spec.node_name or pod.terminal:
             if uid in group.done:
                 return None
@@ -105,6 +139,8 @@ class Roster:
             member = _read_member(pod)
             if group.waiting.get(uid) == member:
                 return None
+            known_as = group.waiting.get(uid)
+            group.joined += known_as is None or (known_as.kept and not member.kept)
             group.waiting[uid] = member
         self._where[uid] = key
         group.version += 1
@@ -132,9 +168,15 @@ class Roster:
         key = self._where.get(uid)
         return None if key is None else self._groups[key]
 
+    def get(self, key: GroupKey) -> Group | None:
+        """Return a group, None where none of its pods waits."""
+        group = self._groups.get(key)
+        return group if group is not None and group.waiting else None
+
     def list_waiting(self) -> list[Group]:
         """Return the groups with pods that wait, the oldest first."""
-        return sorted((each for each in self._groups.values() if each.waiting), key=lambda each: each.created_at)
+        waiting = (each for each in self._groups.values() if each.waiting)
+        return sorted(waiting, key=lambda each: each.find_oldest().created_at)
 
     def read_size(self, group: Group) -> int:
         """Return how many pods of a group have to be placed at least, 1 to `MOST_MEMBERS`.
@@ -142,6 +184,9 @@ class Roster:
         Raises:
             GroupSizeError: nobody says, it cannot be read, or pods say different things.
         """
+        return group.find_size(lambda: self._read_size(group))
+
+    def _read_size(self, group: Group) -> int:
         key = group.key
         if key in self._sizes:
             return _check(self._sizes[key], f"the PodGroup {key} of {key.convention}")
@@ -178,15 +223,15 @@ class Roster:
 
 
 def _read_member(pod: GroupPod) -> Member:
-    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    conditions = read_conditions(pod)
     return Member(
         pod.ref,
         pod.metadata.creation_timestamp or "",
-        gates.index(GATE) if GATE in gates else -1,
-        tuple(name for name in gates if name != GATE),
+        conditions.place,
+        conditions.kept,
         read_stated_size(pod),
         read_pod_amounts(pod.spec),
-        encode_rules(pod.spec),
+        conditions.rules,
     )
 
 

@@ -50,10 +50,10 @@ class GroupSizes:
     Args:
         api: an open client.
         roster: is told.
-        on_change: called after each change.
+        on_change: called after each change, with the group of which it is; without one where it is of all.
     """
 
-    def __init__(self, api: ApiClient, roster: Roster, on_change: Callable[[], None]) -> None:
+    def __init__(self, api: ApiClient, roster: Roster, on_change: Callable[..., None]) -> None:
         self._api, self._roster, self._on_change = api, roster, on_change
         self._known: set[Convention] = set()
 
@@ -79,11 +79,12 @@ class GroupSizes:
             self._note_known(convention)
 
         def take(kind: str, each: _T) -> None:
+            key = _read_key(each, convention)
             if kind == "DELETED":
-                self._roster.drop_size(_read_key(each, convention))
+                self._roster.drop_size(key)
             else:
-                self._roster.put_size(_read_key(each, convention), each.size)
-            self._on_change()
+                self._roster.put_size(key, each.size)
+            self._on_change(key)
 
         await Reflector(self._api, path, type_, trim=_trim, on_replace=replace, on_event=take).run()
 

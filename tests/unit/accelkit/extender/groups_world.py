@@ -105,10 +105,10 @@ class World:
         if request.method in {"PATCH", "POST"} and "/pods/" in path:
             self.show("MODIFIED", self.api.objects[path])
 
-    async def bind(self, name: str, node: str) -> str:
+    async def bind(self, name: str, node: str, namespace: str = "d") -> str:
         """Bind a pod as kube-scheduler does; return the sentence that it reads, empty for success."""
         try:
-            await self.binder.bind(BindingArgs(name, "d", f"uid-{name}", node))
+            await self.binder.bind(BindingArgs(name, namespace, f"uid-{name}", node))
         except AccelkitError as exc:
             return str(exc)
         return ""
@@ -142,9 +142,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Let time pass for groups, and have whoever waits look again."""
         self._now += seconds
-        labels = {"pod-group.scheduling.sigs.k8s.io/name": "of-others"}
-        metadata = {"name": "p", "namespace": "of-others", "uid": f"uid-{self._now}", "labels": labels}
-        self.show("ADDED", {"metadata": metadata, "spec": {"nodeName": "of-others", "containers": []}})
+        self.groups._changes.note()
 
     async def bind_for(self, seconds: float, **binds: str) -> list[str]:
         """Bind pods to nodes, and let time pass once they are answered or held; return what `bind` does for each."""

@@ -178,6 +178,19 @@ async def test_pods_without_cards_and_pods_that_cannot_be_granted(world):
     assert world.gated() == ["b", "c"]
 
 
+async def test_a_pod_with_more_rules_than_are_read_is_refused_and_told(world):
+    world.node("n")
+    terms = [{"matchExpressions": [{"key": str(number), "operator": "DoesNotExist"}]} for number in range(300)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    world.pod("a", size=1, spec={"affinity": {"nodeAffinity": required}})
+    await world.until(world.events)
+    assert "pod a asks for what cannot be granted: its node selector, required node affinity" in world.events()[0][2]
+    assert (world.held(), world.gated()) == ({}, ["a"])
+    # Of a pod that needs no cards they are not asked.
+    world.pod("b", "h", size=1, memory=0, spec={"affinity": {"nodeAffinity": required}})
+    await world.until(lambda: world.gated() == ["a"])
+
+
 async def test_the_group_of_another_namespace_is_another_one(world):
     world.node("n")
     world.pod("a", size=2)

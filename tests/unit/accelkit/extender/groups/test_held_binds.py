@@ -6,8 +6,10 @@ import pytest
 from groups_world import World
 
 from accelkit.extender.groups import binds, controller
+from accelkit.extender.groups.batches import Batches
 from accelkit.ledger.claims import claim
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
 
 
 @pytest.fixture
@@ -117,6 +119,39 @@ async def test_whoever_has_many_binds_held_does_not_hold_up_others(world, monkey
     assert "too many" not in (await world.bind_for(5, c="n"))[0]
 
 
+async def test_namespaces_leave_room_for_each_other(world, monkeypatch):
+    monkeypatch.setattr(binds, "_MOST_HELD", 8)
+    pods(world, "abcdef", size=9)
+    world.pod("x", size=9, gated=False, namespace="e")
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abcdef"]
+    await world.settled()
+    tasks.append(asyncio.create_task(world.bind("x", "n", namespace="e")))
+    await world.settled()
+    world.pass_time(5)
+    found = await asyncio.gather(*tasks)
+    assert ["too many binds are held already" in error for error in found] == [False] * 4 + [True] * 2 + [False]
+
+
+async def test_binds_beyond_the_quota_are_not_held(world):
+    world.ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
+    pods(world, "abc", size=9)
+    pods(world, "x", "h", size=9)
+    pods(world, "y", "i", size=9, memory=17)
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abcx"]
+    await world.settled()
+    assert [each.done() for each in tasks] == [False, False, True, False]
+    assert "pod group d/g: namespace d" in await tasks[2]
+    assert "pod group d/i: namespace d" in await world.bind("y", "n")
+    world.pass_time(5)
+    assert set(await asyncio.gather(*tasks[:2])) == {"pod group d/g waits: 3 of 9 pods are there"}
+    # What is held no more is not counted.
+    tasks.append(asyncio.create_task(world.bind("c", "n")))
+    await world.settled()
+    assert not tasks[-1].done()
+    world.pass_time(5)
+    await asyncio.gather(*tasks)
+
+
 async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_whole(world, monkeypatch):
     monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 2)
     pods(world, "abc", size=3)
@@ -136,3 +171,51 @@ async def test_cards_for_which_others_are_evicted_are_not_yet_those_of_a_member(
     world.ledger.release("uid-a")
     claim(world.ledger, pending.pod.ref, "n", pending.request, Policy.BINPACK, gone=())
     assert await asyncio.gather(world.bind("u", "n"), world.bind("v", "m")) == ["", ""]
+
+
+async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(world, monkeypatch):
+    joined, judged, join, judge = [], [], binds.HeldBinds._join, Batches._judge
+
+    def note_join(held, ref, node):
+        joined.append(ref.name)
+        return join(held, ref, node)
+
+    def note_judge(batches, group):
+        judged.append(group.key.name)
+        return judge(batches, group)
+
+    monkeypatch.setattr(binds.HeldBinds, "_join", note_join)
+    monkeypatch.setattr(Batches, "_judge", note_judge)
+    pods(world, "abc", size=9)
+    tasks = [asyncio.create_task(world.bind(name, "n")) for name in "abc"]
+    await world.settled()
+    joined.clear()
+    for number in range(5):
+        pods(world, [f"x{number}"], "h", size=9)
+        await world.settled()
+    assert joined == []
+    judged.clear()
+    pods(world, "d", size=9)
+    await world.settled()
+    assert sorted(joined) == ["a", "b", "c"]
+    assert judged.count("g") == 1
+    # One that changes its group wakes those whom it leaves, and is awake itself.
+    world.change("a", **{"pod-group.scheduling.sigs.k8s.io/name": "h"})
+    await world.settled()
+    assert sorted(joined) == ["a", "a", "b", "b", "c", "c"]
+    world.pass_time(5)
+    assert sorted(set(await asyncio.gather(*tasks))) == [
+        "pod group d/g waits: 3 of 9 pods are there",
+        "pod group d/h waits: 6 of 9 pods are there",
+    ]
+
+
+async def test_what_a_pod_asks_for_by_now_is_judged(world):
+    pods(world, "ab", size=2)
+    group = world.groups._roster.find("uid-a")
+    judge = world.groups._batches.judge
+    assert [each.ref.name for each in judge(group).lacking] == ["a", "b"]
+    world.find("a")["metadata"]["annotations"] = {"accelkit.io/request": "no request"}
+    world.show("MODIFIED", world.find("a"))
+    assert [each.ref.name for each in judge(group).lacking] == ["b"]
+    assert judge(group).refusal[0].name == "a"

@@ -3,8 +3,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accelkit.extender.groups.node_rules import NodeFacts, encode_rules
+from accelkit.extender.groups.node_rules import (
+    MOST_BYTES,
+    MOST_REQUIREMENTS,
+    MOST_VALUES,
+    TOO_MANY,
+    NodeFacts,
+    encode_rules,
+)
 from accelkit.extender.groups.objects import GroupNode, GroupPodSpec
+from accelkit.placement.budget import Budget
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
@@ -98,3 +106,49 @@ def test_changes_of_nodes_count():
     facts.take_event("MODIFIED", node("a", {"x": "1"}))
     facts.take_event("DELETED", node("a"))
     assert facts.list_allowed(rules) == set()
+
+
+def expressions(count, values=("1",), operator="NotIn"):
+    return [{"key": f"k{number}", "operator": operator, "values": list(values)} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        affinity(*expressions(MOST_REQUIREMENTS + 1)),
+        require([{"matchExpressions": [each]} for each in expressions(MOST_REQUIREMENTS + 1)]),
+        affinity(*expressions(1, [str(number) for number in range(MOST_VALUES + 1)])),
+        affinity(*expressions(1, ["x" * MOST_BYTES])),
+        {"nodeSelector": {str(number): "" for number in range(MOST_REQUIREMENTS + 1)}},
+        {"tolerations": [{"operator": "Exists"}] * (MOST_REQUIREMENTS + 1)},
+    ],
+)
+def test_a_pod_with_more_rules_than_are_read_may_have_no_node(spec):
+    assert encode_rules(msgspec.convert(spec, GroupPodSpec)) == TOO_MANY
+    assert allowed(spec, node("a")) == set()
+
+
+def test_a_pod_may_have_rules_enough():
+    spec = affinity(*expressions(MOST_REQUIREMENTS))
+    assert allowed(spec, node("a"), node("b", {"k0": "1"})) == {"a"}
+
+
+def test_terms_without_requirements_are_not_kept():
+    assert encode_rules(msgspec.convert(require([{}] * 100_000), GroupPodSpec)) == b"[{},[],[]]"
+
+
+def test_the_same_rules_of_many_pods_are_kept_once():
+    one, other = (encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, GroupPodSpec)) for _ in range(2))
+    assert one is other
+
+
+def test_each_requirement_is_paid_for_with_each_node():
+    facts = NodeFacts()
+    facts.replace([node("a"), node("b")])
+    rules = encode_rules(msgspec.convert(affinity(*expressions(3)), GroupPodSpec))
+    budget = Budget(10)
+    assert facts.list_allowed(rules, budget) == {"a", "b"}
+    assert budget.steps == 2
+    # Of what cannot be paid for as a whole nothing is said, and nothing is taken.
+    assert facts.list_allowed(rules, budget) is None
+    assert budget.steps == 2

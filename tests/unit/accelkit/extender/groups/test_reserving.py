@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accelkit.extender.groups import reserving
 from accelkit.extender.groups.reserving import GroupReserver, Shortage, Wanted
+from accelkit.ledger.claims import reserve
 from accelkit.ledger.ledger import Ledger
 from accelkit.model.card import Card
 from accelkit.model.host_amounts import NOTHING, HostAmounts
@@ -13,6 +17,7 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest, Kind, PodRequest
 from accelkit.placement.mix import TaskMix
 from accelkit.placement.policies import Policy
+from accelkit.placement.sharing.rules import read_rules
 
 
 def ledger_of(*nodes):
@@ -24,7 +29,7 @@ def ledger_of(*nodes):
 
 def reserver_of(ledger, *, allowed=None, policy=Policy.BINPACK):
     names = {entry.name for entry in ledger.list_nodes()} if allowed is None else allowed
-    return GroupReserver(ledger, TaskMix(), policy, lambda _: set(names))
+    return GroupReserver(ledger, TaskMix(), policy, lambda *_: set(names))
 
 
 def wanted(name, memory=8, *, cards=1, whole=False, host=NOTHING, node="", model=""):
@@ -69,6 +74,36 @@ def test_nodes_that_rules_do_not_allow_are_left_alone():
     ledger = ledger_of(1, 1)
     assert len(reserver_of(ledger, allowed={"n1"}).reserve([wanted("a")], 1)) == 1
     assert held(ledger) == {"a": "n1"}
+
+
+def test_a_pod_whose_rules_cannot_be_judged_for_all_nodes_is_told_apart():
+    ledger = ledger_of(1)
+    reserver = GroupReserver(ledger, TaskMix(), Policy.BINPACK, lambda *_: None)
+    assert reserver.reserve([wanted("a")], 1) == Shortage(0, PodRef("d", "a", "a"), unjudged=True)
+
+
+def test_distinct_rules_of_one_group_share_one_budget(monkeypatch):
+    monkeypatch.setattr(reserving, "_RULE_STEPS", 5)
+    ledger, asked = ledger_of(1), []
+
+    def list_allowed(rules, budget):
+        asked.append(rules)
+        budget.steps -= 2
+        return {"n0"} if budget.steps >= 0 else None
+
+    reserver = GroupReserver(ledger, TaskMix(), Policy.BINPACK, list_allowed)
+    pods = [replace(wanted(str(number), 1), rules=str(number // 2).encode()) for number in range(8)]
+    assert len(reserver.reserve(pods, 1)) == 4
+    # Each is judged once.
+    assert sorted(asked) == [b"0", b"1", b"2", b"3"]
+
+
+def test_no_node_is_asked_for_a_pod_beyond_its_quota(monkeypatch):
+    ledger, asked = ledger_of(*[1] * 9), []
+    ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 8}]}))
+    monkeypatch.setattr(reserving, "reserve", lambda *args, **options: (asked.append(1), reserve(*args, **options))[1])
+    assert reserver_of(ledger).reserve([wanted("a"), wanted("b")], 2) == Shortage(1, PodRef("d", "b", "b"))
+    assert len(asked) == 1
 
 
 def test_hosts_count_with_what_is_promised_already():

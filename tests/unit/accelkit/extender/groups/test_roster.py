@@ -35,14 +35,53 @@ def test_the_field_of_the_pod_comes_before_labels_and_the_newer_label_before_the
     assert read_group(pod(labels={NAME: "", "app": "x"})) is None
 
 
+SPEC = {
+    "tolerations": [{"operator": "Exists"}],
+    "nodeSelector": {"a": "b"},
+    "schedulingGates": [{"name": "x"}, {"name": "accelkit.io/pod-group"}],
+    "affinity": {},
+}
+
+
+def kept(spec):
+    return spec.tolerations, spec.node_selector, spec.scheduling_gates, spec.affinity
+
+
 def test_what_groups_do_not_read_is_not_kept():
-    spec = {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"a": "b"}, "schedulingGates": [{"name": "x"}]}
-    other = pod(labels={"app": "x"}, spec=spec)
+    other = pod(labels={"app": "x"}, spec=SPEC)
     assert trim_member(other) is None
-    assert (other.spec.tolerations, other.spec.node_selector, other.spec.scheduling_gates) == (None, None, None)
-    member = pod(labels={"app": "x", NAME: "g"}, annotations={SIZE_KEY: "2", "long": "text"}, spec=spec)
+    assert (kept(other.spec), other.spec.conditions) == ((None,) * 4, None)
+    member = pod(labels={"app": "x", NAME: "g"}, annotations={SIZE_KEY: "2", "long": "text"}, spec=SPEC)
+    untrimmed = roster_of(member).find("p").waiting
     assert trim_member(member) == ({NAME: "g"}, {SIZE_KEY: "2"})
-    assert member.spec.node_selector == {"a": "b"}
+    # Of conditions, what was made of them; it says the same.
+    assert kept(member.spec) == (None,) * 4
+    assert roster_of(member).find("p").waiting == untrimmed
+    assert (untrimmed["p"].place, untrimmed["p"].kept) == (1, True)
+    assert b'"a":"b"' in untrimmed["p"].rules
+
+
+@pytest.mark.parametrize("ended", [{"spec": {**SPEC, "nodeName": "n"}}, {"spec": SPEC, "phase": "Succeeded"}])
+def test_nothing_is_kept_of_the_conditions_of_members_that_do_not_wait(ended):
+    member = pod(labels={NAME: "g"}, **ended)
+    assert trim_member(member) is not None
+    assert (kept(member.spec), member.spec.conditions) == ((None,) * 4, None)
+    assert roster_of(member).find("p").done == {"p"}
+
+
+@pytest.mark.parametrize("count", [1_000, 30_000])
+def test_whatever_a_pod_says_little_of_it_is_kept(count):
+    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["x"]}]}] * count
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    gates = [{"name": f"example.org/{number}"} for number in range(count)]
+    spec = {**SPEC, "affinity": {"nodeAffinity": required}, "schedulingGates": gates}
+    for trimmed in (True, False):
+        member = pod(labels={NAME: "g"}, annotations={SIZE_KEY: "9" * count}, spec=spec)
+        if trimmed:
+            _, annotations = trim_member(member)
+            assert len(annotations[SIZE_KEY]) <= 20
+        one = roster_of(member).find("p").waiting["p"]
+        assert len(msgspec.json.encode((one.place, one.kept, one.stated, one.rules))) < 100
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
@@ -52,7 +91,7 @@ def test_pods_say_the_size_where_there_is_no_object(where):
     assert size(roster_of(pod(**said))) == 3
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "100000"])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "100000", "9" * 5000])
 def test_a_size_that_is_none_is_told_with_the_pod(text):
     with pytest.raises(GroupSizeError, match="of pod d/p says no size of its group; give a whole number from 1 to"):
         size(roster_of(pod(labels={NAME: "g", SIZE_KEY: text})))

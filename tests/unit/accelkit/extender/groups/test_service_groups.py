@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from groups_world import World
 from http_service import PATIENCE_SECONDS, until
 
 from accelkit.extender.groups import pod_groups
@@ -105,3 +106,17 @@ async def test_nobody_is_evicted_for_one_member_of_a_group_and_others_for_who_is
         held = (await cluster.ask("/inspect"))[1]
         assert '"alone"' in held
         assert '"p"' not in held
+
+
+async def test_lists_leave_members_the_labels_that_others_ask_for():
+    world, listed = World(), []
+    for name in "ab":
+        world.pod(name, size=2)
+        world.find(name)["metadata"]["labels"]["app"] = "x"
+    reflector = world.groups.watch_pods(listed.append, lambda *_: None)
+    task = asyncio.create_task(reflector.run())
+    await until(lambda: listed)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert all(pod.metadata.labels == {"app": "x", **LABELS} for pod in listed[0])
+    assert [pod.ref.name for pod in listed[0]] == ["a", "b"]

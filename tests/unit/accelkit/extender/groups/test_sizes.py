@@ -25,7 +25,7 @@ class World:
         pod = {"metadata": metadata, "spec": {"schedulingGroup": {"podGroupName": "g"}}}
         self.roster.take_event("ADDED", msgspec.convert(pod, GroupPod))
 
-    def note(self):
+    def note(self, *_keys):
         self.changes += 1
 
     def serve(self):

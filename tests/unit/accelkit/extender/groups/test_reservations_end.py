@@ -1,0 +1,95 @@
+"""Reservations end in time, whatever who creates the pods does: members that change their group, or come one by one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from groups_world import World
+
+from accelkit.errors import ApiError
+from accelkit.extender.groups import controller
+
+NAME, SIZE = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
+
+
+@pytest.fixture
+async def world(monkeypatch):
+    monkeypatch.setattr(controller, "_TURN_SECONDS", 0.002)
+    monkeypatch.setattr(controller, "_IDLE_SECONDS", 0.02)
+    world = World()
+    task = asyncio.create_task(world.groups.run())
+    world.node("n", 2)
+    yield world
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_member_that_leaves_for_another_group_is_reserved_for_with_that_one_alone(world):
+    for name in "ab":
+        world.pod(name, size=2, gated=False)
+    # One Binding is refused, as that of a pod that is being deleted, and what it held is released.
+    world.api.fail(ApiError("it is being deleted", status=409), "POST")
+    found = dict(zip("ab", await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")), strict=True))
+    refused = next(name for name, error in found.items() if error)
+    assert refused not in world.held()
+    world.pod("c", "h", size=1)
+    world.change(refused, **{NAME: "h", SIZE: "1"})
+    await world.until(lambda: "c" in world.held())
+    world.api.fail(ApiError("it is being deleted", status=409), "POST")
+    assert await world.bind(refused, "n") != ""
+    world.delete(refused)
+    world.pass_time(60)
+    await world.until(lambda: "c" not in world.held())
+
+
+async def test_what_is_reserved_with_the_former_group_is_released(world):
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(lambda: len(world.held()) == 2)
+    world.change("a", **{NAME: "h", SIZE: "2"})
+    await world.until(lambda: world.held() == {})
+    assert not world.groups.holds("uid-a")
+    world.delete("a")
+    await world.settled()
+
+
+async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, monkeypatch, caplog):
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(lambda: len(world.held()) == 2)
+    monkeypatch.setattr(controller.GroupTeller, "note_released", lambda *_args: 1 / 0)
+    world.pass_time(60)
+    await world.until(lambda: "cannot be withdrawn" in caplog.text)
+    await world.settled()
+
+
+async def test_who_joins_later_does_not_make_the_reservation_last(world):
+    for name in "ab":
+        world.pod(name, size=2)
+    await world.until(lambda: len(world.held()) == 2)
+    world.pass_time(59)
+    world.pod("c", size=2)
+    await world.until(lambda: len(world.held()) == 3)
+    world.pass_time(1)
+    await world.until(lambda: world.held() == {})
+
+
+async def test_a_pod_that_had_its_reservation_gets_the_next_one_when_it_comes_to_bind(world):
+    world.pod("a", size=1)
+    await world.until(lambda: not world.gated())
+    world.pass_time(60)
+    await world.until(lambda: world.held() == {})
+    # A further member under a gate is reserved for by itself.
+    world.pod("b", size=1)
+    await world.until(lambda: "b" in world.held())
+    await world.settled()
+    assert world.held() == {"b": "n"}
+    # Neither does another group help.
+    world.change("a", **{NAME: "h", SIZE: "2"})
+    world.pod("c", "h", size=2)
+    await world.until(lambda: "has to bring 1 of its pods" in world.groups.describe("uid-c"))
+    assert world.held() == {"b": "n"}
+    assert await world.bind("a", "n") == ""
+    await world.until(lambda: "c" in world.held())
