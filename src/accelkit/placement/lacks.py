@@ -21,7 +21,9 @@ def find_lacking_amount(state: CardState, tally: CardTally, container: Container
         tally: what containers of the same pod have taken of it.
         container: who asks.
     """
-    if container.counted_by and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
+    # Of a card that is known by labels alone nobody knows the memory: there it tells nothing that none is free.
+    told = state.card.capacity_bytes > 0 or not state.free_amounts
+    if container.counted_by and told and not state.empty and max(state.free_bytes, state.free_compute) <= 0:
         # Somebody holds all of it, perhaps as a whole card; who asks for nothing more would fit all the same.
         return container.counted_by
     free = add_amounts(take_off(state.free_amounts, tally.amounts), tally.amounts_pool)

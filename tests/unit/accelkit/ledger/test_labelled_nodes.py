@@ -87,6 +87,14 @@ def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_
     assert (never.reason, never.resolvable) == (MisfitReason.AMOUNT, False)
 
 
+def test_a_card_whose_compute_is_gone_still_has_its_other_amounts():
+    world = World()
+    world.node(i915=4, millicores=2000, foo=20)
+    assert world.place("a", i915=2, millicores=2000, foo=14) == ["card0", "card1"]
+    assert world.place("b", i915=1, foo=3) == ["card0"]
+    assert world.place("c", i915=1, millicores=1).reason is MisfitReason.COMPUTE
+
+
 def test_what_a_node_does_not_have_no_card_has():
     world = World()
     world.node(i915=2, little=1)

@@ -53,7 +53,7 @@ def test_the_first_reason_that_holds_is_told(state, asked, reason):
 @given(card_states(), requests(), st.data())
 def test_a_card_without_a_reason_is_one_that_a_container_by_itself_is_given(states, request, data):
     container = msgspec.structs.replace(
-        data.draw(st.sampled_from(request.containers)), cards=1, same_card_as="", link="", numa=""
+        data.draw(st.sampled_from(request.containers)), cards=1, same_card_as="", link="", numa="", groups=()
     )
     for each in states:
         placed = place([each], PodRequest((container,)), Policy.BINPACK)
