@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -34,6 +35,8 @@ from accelkit.sandbox.processes import Child
 
 PODS = build_collection_path("v1", "pods", "default")
 START_SECONDS = 120.0
+_QUIET_SECONDS = 1.0
+_POD_WRITE = re.compile(r'apiserver_request_total\{.*resource="pods".*verb="(DELETE|PATCH|POST|PUT)"')
 _AT_ONCE = 32
 _OPTIONS = SandboxOptions(
     apiserver_args=("--disable-admission-plugins=TaintNodesByCondition", "--delete-collection-workers=8")
@@ -106,6 +109,19 @@ class BareCluster:
         """Return how many pods the namespace `default` has."""
         page = json.loads(await self.api.get(PODS, query={"limit": "1"}))
         return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+
+    async def wait_until_quiet(self) -> None:
+        """Wait until nobody writes pods any more: kwok goes on with those that were deleted, and takes their CPU."""
+        before = -1.0
+
+        async def nothing_came() -> bool:
+            nonlocal before
+            lines = (await self.api.get("/metrics")).decode().splitlines()
+            now = sum(float(line.rpartition(" ")[2]) for line in lines if _POD_WRITE.match(line))
+            came, before = now != before, now
+            return not came
+
+        await poll(nothing_came, seconds=START_SECONDS, interval=_QUIET_SECONDS, what="nobody writes pods")
 
     async def watch_binds(self, pods: int, opened: asyncio.Event) -> list[float]:
         """Return when each of so many pods was shown to be bound; `opened` is set when the watch is open or failed."""
@@ -182,8 +198,9 @@ async def kubelets(cluster: BareCluster, kwok: Path | None, nodes: int) -> Async
     port = world.find_free_port()
     # Some builds come without their own stages.
     stages = kwok.with_name("kwok-stages.yaml")
+    # It renews all leases at once: whichever way met that, would pay for it.
     command: list[str | Path] = [
-        *(kwok, "--kubeconfig", cluster.kubeconfig, "--manage-all-nodes=true", "--node-lease-duration-seconds=40"),
+        *(kwok, "--kubeconfig", cluster.kubeconfig, "--manage-all-nodes=true", "--node-lease-duration-seconds=36000"),
         *("--node-ip=10.0.0.1", "--cidr=10.0.0.0/8", f"--server-address=127.0.0.1:{port}"),
         *(("--config", stages) if stages.exists() else ()),
     ]
@@ -210,8 +227,8 @@ async def spread(work: Iterable[Awaitable[object]], at_once: int = _AT_ONCE) -> 
             group.create_task(go_on())
 
 
-async def poll(question: Callable[[], Awaitable[bool]], *, seconds: float, what: str) -> None:
-    """Ask until the answer is true.
+async def poll(question: Callable[[], Awaitable[bool]], *, seconds: float, what: str, interval: float = 0.2) -> None:
+    """Ask until the answer is true, every so many seconds.
 
     Raises:
         TimeoutError: it is not within the time; the message says what was waited for.
@@ -220,7 +237,7 @@ async def poll(question: Callable[[], Awaitable[bool]], *, seconds: float, what:
     while not await question():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds:.0f} s: {what}")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(interval)
 
 
 def read_cpu_seconds(child: Child) -> float:

@@ -1,10 +1,12 @@
 """filter and prioritize against a floor: the same HTTP server, the same decoding, the same reply encoded, no decision.
 
 Ledger and floor live in one server process; the client alternates between them, so that the machine's noise meets both.
-Each policy is asked what kube-scheduler asks for a pod: filter with all names, then prioritize with those that fit; the
-figure is that of both together. `same` asks always for the same amount, `busy` does so after one node changed, as each
-bind changes one, and `shapes` asks for another amount each time. `whole nodes` sends node objects instead of names; its
-floor is the same body decoded. `growth` is how much longer both take for each node at the last size than at the first.
+Each policy is asked what kube-scheduler asks for a pod: filter with all names, then prioritize with those that filter
+left; the figure is that of both together. `installed` leaves as many nodes as an extender that is installed does, and
+says nothing of the others; `all` leaves every node that fits, and says why the others do not. `same` asks always for
+the same amount, `busy` does so after one node changed, as each bind changes one, and `shapes` asks for another amount
+each time. `whole nodes` sends node objects instead of names; its floor is the same body decoded. `growth` is how much
+longer both take for each node at the last size than at the first.
 Prints JSON: milliseconds of a round trip at the median and the 99th percentile, CPU milliseconds of the server, and
 ratios to the floor.
 """
@@ -27,6 +29,7 @@ import uvloop
 import world
 from figures import Figure, report
 
+from accelkit.extender.verbs import MOST_NODES
 from accelkit.extender.wire import Args
 from accelkit.model.pod import PodRef
 from accelkit.placement.policies import Policy
@@ -44,19 +47,22 @@ AIM_OF_WHOLE_NODES = 2.0
 # As many as a body may hold, and kube-scheduler to an extender that keeps no nodes sends.
 WHOLE_NODES = 1000
 UNITS = 24
+# How many nodes filter leaves, 0 for all that fit.
+INSTALLED, ALL = "installed", "all"
+WAYS = {INSTALLED: MOST_NODES, ALL: 0}
 
 
 def serve(nodes: int, port: int) -> None:
-    verbs = world.build_verbs(nodes)
+    verbs = world.build_verbs(nodes, WAYS)
     decode, encode = msgspec.json.Decoder(Args).decode, msgspec.json.Encoder().encode
     names = [world.format_node_name(number) for number in range(nodes)]
     sample = decode(json.dumps({"Pod": world.build_pod(UNITS), "NodeNames": names}).encode())
     floor: dict[str, object] = {}
-    for policy, each in verbs.items():
+    for name, each in verbs.items():
         fitting = asyncio.run(each.filter(sample))
-        floor[f"/floor/{policy}/filter"] = fitting
-        floor[f"/floor/{policy}/prioritize"] = each.prioritize(Args(sample.Pod, None, fitting.NodeNames))
-    anything = verbs[Policy.BINPACK]
+        floor[f"/floor/{name}/filter"] = fitting
+        floor[f"/floor/{name}/prioritize"] = each.prioritize(Args(sample.Pod, None, fitting.NodeNames))
+    anything = verbs[f"{ALL}/{Policy.BINPACK}"]
     ref, pending = PodRef("default", "churn", "churn"), anything._feed.read_pending(sample.Pod)  # noqa: SLF001
 
     assert pending is not None
@@ -77,8 +83,8 @@ def serve(nodes: int, port: int) -> None:
             return Reply(200, b"{}")
         if path in floor:
             return Reply(200, encode(floor[path]))
-        policy, _, verb = path[1:].partition("/")
-        asked = verbs[Policy(policy)]
+        name, _, verb = path[1:].rpartition("/")
+        asked = verbs[name]
         return Reply(200, encode(await asked.filter(args) if verb == "filter" else asked.prioritize(args)))
 
     async def run() -> None:
@@ -101,8 +107,8 @@ class Client:
             else:
                 return
 
-    def post(self, path: str, body: bytes) -> float:
-        """Return how long the answer took, in seconds."""
+    def ask(self, path: str, body: bytes) -> tuple[float, bytes]:
+        """Return how long the answer took, in seconds, and the answer."""
         started = time.perf_counter()
         self._connection.request("POST", path, body, {"Content-Type": "application/json"})
         reply = self._connection.getresponse()
@@ -110,7 +116,11 @@ class Client:
         elapsed = time.perf_counter() - started
         if reply.status != 200 or b'"Error"' in data:
             raise RuntimeError(data[:300])
-        return elapsed
+        return elapsed, data
+
+    def post(self, path: str, body: bytes) -> float:
+        """Return how long the answer took, in seconds."""
+        return self.ask(path, body)[0]
 
     def read_cpu_seconds(self) -> float:
         self._connection.request("POST", "/cpu", b"")
@@ -167,23 +177,23 @@ def compare(taken: Taken, floor: Taken, aim: float | None) -> dict[str, object]:
 
 def measure_kind(
     client: Client,
-    policy: Policy,
+    name: str,
     bodies: tuple[list[bytes], list[bytes]],
     rounds: int,
     aim: float | None,
     *,
     busy: bool,
 ) -> dict[str, object]:
-    """Ask filter and prioritize of one policy, and their floor; where `busy`, a node changes before each filter."""
-    own = f"/{policy}/filter"
+    """Ask filter and prioritize, WAY/POLICY, and their floor; where `busy`, a node changes before each filter."""
+    own = f"/{name}/filter"
 
     def change(path: str) -> None:
         if busy and path == own:
             client.post("/churn", b"")
 
     filters, priorities = bodies
-    asked = [(f"/floor/{policy}/filter", filters), (f"/floor/{policy}/prioritize", priorities)]
-    asked += [(own, filters), (f"/{policy}/prioritize", priorities)]
+    asked = [(f"/floor/{name}/filter", filters), (f"/floor/{name}/prioritize", priorities)]
+    asked += [(own, filters), (f"/{name}/prioritize", priorities)]
     floor_filter, floor_prioritize, filtered, prioritized = ask(client, asked, rounds, change)
     return {
         "filter": compare(filtered, floor_filter, None),
@@ -195,7 +205,7 @@ def measure_kind(
 def measure_whole_nodes(client: Client, nodes: int, rounds: int) -> dict[str, object]:
     items = [world.build_node(number) for number in range(nodes)]
     body = json.dumps({"Pod": world.build_pod(UNITS), "Nodes": {"items": items}}, separators=(",", ":")).encode()
-    asked = [("/floor/decode", [body]), (f"/{Policy.BINPACK}/filter", [body])]
+    asked = [("/floor/decode", [body]), (f"/{ALL}/{Policy.BINPACK}/filter", [body])]
     floor, taken = ask(client, asked, rounds, lambda _: None)
     return {"nodes": nodes, "body_bytes": len(body), **compare(taken, floor, AIM_OF_WHOLE_NODES)}
 
@@ -207,23 +217,28 @@ def measure_at(nodes: int, rounds: int, *, whole: bool) -> dict[str, object]:
     try:
         client = Client(port)
         names = [world.format_node_name(number) for number in range(nodes)]
-        # Every fourth node is full.
-        fitting = [name for number, name in enumerate(names) if number % 4]
         aim = AIM_OF_RATIO if nodes <= AIM_NODES else None
 
         def build_bodies(asked: list[str], units: range) -> list[bytes]:
             return [json.dumps({"Pod": world.build_pod(each), "NodeNames": asked}).encode() for each in units]
 
-        same = (build_bodies(names, range(UNITS, UNITS + 1)), build_bodies(fitting, range(UNITS, UNITS + 1)))
-        shapes = (build_bodies(names, range(1, 57)), build_bodies(fitting, range(1, 57)))
-        results: dict[str, object] = {
-            str(policy): {
-                "same": measure_kind(client, policy, same, rounds, aim, busy=False),
-                "busy": measure_kind(client, policy, same, rounds, aim, busy=True),
-            }
-            for policy in Policy
-        }
-        results["shapes"] = measure_kind(client, Policy.BINPACK, shapes, rounds, None, busy=True)
+        def build_both(name: str, units: range) -> tuple[list[bytes], list[bytes]]:
+            filters = build_bodies(names, units)
+            left = json.loads(client.ask(f"/{name}/filter", filters[0])[1])["NodeNames"]
+            return filters, build_bodies(left, units)
+
+        results: dict[str, object] = {}
+        same = range(UNITS, UNITS + 1)
+        for way in WAYS:
+            for policy in Policy:
+                name = f"{way}/{policy}"
+                bodies = build_both(name, same)
+                results[name] = {
+                    "same": measure_kind(client, name, bodies, rounds, aim, busy=False),
+                    "busy": measure_kind(client, name, bodies, rounds, aim, busy=True),
+                }
+        name = f"{INSTALLED}/{Policy.BINPACK}"
+        results["shapes"] = measure_kind(client, name, build_both(name, range(1, 57)), rounds, None, busy=True)
         if whole:
             results["whole nodes"] = measure_whole_nodes(client, min(nodes, WHOLE_NODES), max(1, rounds // 4))
         return results
@@ -246,14 +261,12 @@ def measure_growth(first: tuple[int, dict[str, object]], last: tuple[int, dict[s
         assert isinstance(results, float)
         return results
 
-    def grow(policy: Policy, value: str) -> float:
-        before, after = (read(each, str(policy), "busy", "together", value) for each in (small, large))
+    def grow(name: str, value: str) -> float:
+        before, after = (read(each, name, "busy", "together", value) for each in (small, large))
         return round(after / before / (many / few), 3)
 
-    shown = {
-        str(policy): {"p50": grow(policy, "p50_ms"), "cpu": Figure(grow(policy, "cpu_ms"), AIM_OF_GROWTH)}
-        for policy in Policy
-    }
+    names = [f"{way}/{policy}" for way in WAYS for policy in Policy]
+    shown = {name: {"p50": grow(name, "p50_ms"), "cpu": Figure(grow(name, "cpu_ms"), AIM_OF_GROWTH)} for name in names}
     return {"from_nodes": few, "to_nodes": many, **shown}
 
 

@@ -45,13 +45,19 @@ def draw_latency(axes: Axes, results: Results) -> None:
     """Medians of each policy where one node changed before each request, and the floor of the first policy."""
     sizes = sorted((int(key.removeprefix("nodes=")), key) for key in results if key.startswith("nodes="))
     nodes = [size for size, _ in sizes]
-    # What is measured by verb is a policy; other keys are other measurements.
-    policies = [name for name, each in results[sizes[0][1]].items() if "busy" in each]
+    # As it is installed, by policy; other keys are other measurements.
+    policies = [name for name in results[sizes[0][1]] if name.startswith("installed/")]
     for name in policies:
         together = [results[key][name]["busy"]["together"] for _, key in sizes]
-        (line,) = axes.plot(nodes, [each["p50_ms"] for each in together], marker="o", label=f"{name}, median")
+        (line,) = axes.plot(
+            nodes, [each["p50_ms"] for each in together], marker="o", label=f"{name.partition('/')[2]}, median"
+        )
         axes.plot(
-            nodes, [each["p99_ms"] for each in together], color=line.get_color(), linestyle=":", label=f"{name}, p99"
+            nodes,
+            [each["p99_ms"] for each in together],
+            color=line.get_color(),
+            linestyle=":",
+            label=f"{name.partition('/')[2]}, p99",
         )
     floor = [results[key][policies[0]]["busy"]["together"]["floor_p50_ms"] for _, key in sizes]
     axes.plot(nodes, floor, color="grey", linestyle="--", marker="o", label="floor, median")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from accelkit.extender.verbs import Verbs
@@ -58,8 +59,13 @@ def build_limits(number: int) -> dict[str, str]:
     return {"accelkit.io/memory": "24"} if number % 4 else {"accelkit.io/cards": "2"}
 
 
-def build_verbs(nodes: int) -> dict[Policy, Verbs]:
-    """Return the verbs over a filled ledger, by each policy that an extender may be given."""
+def build_verbs(nodes: int, most_nodes: Mapping[str, int]) -> dict[str, Verbs]:
+    """Return the verbs over one filled ledger, by `WAY/POLICY`.
+
+    Args:
+        nodes: how many there are.
+        most_nodes: how many filter leaves, by way; 0 for all that fit.
+    """
     ledger = Ledger(unit_bytes=GIB)
     for number in range(nodes):
         ledger.put_node(format_node_name(number), build_inventory(number))
@@ -67,7 +73,11 @@ def build_verbs(nodes: int) -> dict[Policy, Verbs]:
             ref = PodRef("default", f"pod-{number}-{pod}", f"uid-{number}-{pod}")
             ledger.confirm(ref, format_node_name(number), assignment, [("main", Kind.APP)])
     feed = LedgerFeed(ledger, load_dialects(["native"]))
-    return {policy: Verbs(ledger, feed, policy) for policy in Policy}
+    return {
+        f"{way}/{policy}": Verbs(ledger, feed, policy, most_nodes=most)
+        for way, most in most_nodes.items()
+        for policy in Policy
+    }
 
 
 def build_node(number: int) -> dict[str, Any]:

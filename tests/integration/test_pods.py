@@ -196,6 +196,16 @@ async def test_pod_bound_past_the_scheduler_takes_no_card_from_others(cluster):
         await asyncio.sleep(0.2)
 
 
+async def test_cards_of_a_pod_that_was_bound_past_the_scheduler_are_free_once_it_is_gone(cluster):
+    await cluster.create_bound_pod("whole-node", "node-1", cards=8)
+    await cluster.running("whole-node")
+    # Its agent has seen that it holds them, so that nothing of it is under way any more.
+    await cluster.until("whole-node", lambda pod: "accelkit.io/assignment" in pod["metadata"]["annotations"])
+    await cluster.delete_pods()
+    await cluster.create_pod("after-it", memory=8)
+    await cluster.running("after-it")
+
+
 async def test_node_agent_registers_again_after_a_crash(cluster, installed):
     agents = await cluster.get(
         "/api/v1/namespaces/accelkit/pods?labelSelector=app.kubernetes.io/name=accelkit-node-agent"

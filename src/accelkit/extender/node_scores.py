@@ -12,7 +12,7 @@ from accelkit.ledger.holding import NodeEntry
 from accelkit.ledger.ledger import Ledger
 from accelkit.ledger.link_scores import LinkScores
 from accelkit.ledger.packed_names import PackedNames
-from accelkit.ledger.priorities import FragmentationCosts, Rows
+from accelkit.ledger.priorities import Costs, FragmentationCosts, Rows
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType
 from accelkit.placement.plugged_policies import PluggedPolicy
@@ -49,7 +49,7 @@ class NodeScores:
         """
         if policy is Policy.FRAGMENTATION and task is not None:
             return self._rank_by_cost(names, task)
-        scores = self._find(request, policy).read(self._ledger, self._names)
+        scores = self._find(request, policy).by_name
         try:
             return list(map(scores.__getitem__, names))
         except KeyError:
@@ -67,23 +67,19 @@ class NodeScores:
             policy: the same.
             task: the same.
         """
-        rows = self._find_rows(names)
+        rows = self._names.find_rows(names)
         if policy is Policy.FRAGMENTATION and task is not None:
             costs = self._costs.measure(task, rows)
         elif policy in {Policy.BINPACK, Policy.SPREAD}:
             used = self._ledger.table.used_fraction[rows]
             costs = used if policy is Policy.SPREAD else -used
         else:
-            costs = np.array([-each.Score for each in self.rank(names, request, policy, task)], dtype=np.float64)
-        # Arbitrary ties would scatter pods over nodes that are alike.
-        return [names[place] for place in np.lexsort((rows, costs))[:most].tolist()]
-
-    def _find_rows(self, names: list[str]) -> Rows:
-        return np.array(self._names.find_rows(names), dtype=np.int64)
+            costs = -self._find(request, policy).by_row[rows]
+        return [names[place] for place in _find_least(costs, rows, most).tolist()]
 
     def _rank_by_cost(self, names: list[str], task: TaskType) -> list[HostPriority]:
         """Spread the scores over the nodes that are asked about: the best has 10, the worst 0."""
-        rows = self._find_rows(names)
+        rows = self._names.find_rows(names)
         known = rows >= 0
         scores = np.zeros(len(names), dtype=np.int64)
         if known.any():
@@ -101,7 +97,25 @@ class NodeScores:
             self._kept.popitem(last=False)
         found = self._kept.setdefault(key, _KeptScores(*key))
         self._kept.move_to_end(key)
+        found.refresh(self._ledger, self._names)
         return found
+
+
+def _find_least(costs: Costs, rows: Rows, most: int) -> Rows:
+    """Return the places of the least costs in their order, of equal ones those of the first rows.
+
+    Arbitrary ties would scatter pods over nodes that are alike.
+    """
+    places = np.arange(len(costs))
+    if most < len(costs):
+        # All that cost no more than the last one that is wanted; thousands may cost the same.
+        last = np.partition(costs, most - 1)[most - 1]
+        below, equal = places[costs < last], places[costs == last]
+        wanted = most - len(below)
+        if wanted < len(equal):
+            equal = equal[np.argpartition(rows[equal], wanted - 1)[:wanted]]
+        places = np.concatenate((below, equal))
+    return places[np.lexsort((rows[places], costs[places]))]
 
 
 class _KeptScores:
@@ -110,28 +124,35 @@ class _KeptScores:
     Args:
         policy: scores them.
         request: what it scores them for; None where it looks at the nodes alone.
+
+    Attributes:
+        by_name: the answers.
+        by_row: the same scores by the table's rows.
     """
 
     def __init__(self, policy: AnyPolicy, request: PodRequest | None) -> None:
         self._policy, self._links = policy, None if request is None else LinkScores(request)
-        self._by_name: dict[str, HostPriority] = {}
+        self.by_name: dict[str, HostPriority] = {}
+        self.by_row: Costs = np.zeros(0)
         self._tick = -1
         self._epoch = 0
 
-    def read(self, ledger: Ledger, packed: PackedNames) -> dict[str, HostPriority]:
+    def refresh(self, ledger: Ledger, packed: PackedNames) -> None:
+        """Score the nodes that changed since."""
         table = ledger.table
         if self._epoch != table.epoch:
-            self._by_name, self._tick, self._epoch = {}, -1, table.epoch
+            self.by_name, self._tick, self._epoch = {}, -1, table.epoch
         rows = [] if self._links is None else self._links.begin()
         if self._tick != table.tick:
             rows = [*rows, *table.find_changed_rows(self._tick).tolist()]
+        if len(self.by_row) < table.rows:
+            self.by_row = np.concatenate((self.by_row, np.zeros(2 * table.rows - len(self.by_row))))
         names = packed.list_names()
         for row in rows:
             if (entry := ledger.find_node_at(row)) is not None:
                 score = self._score(entry, float(table.used_fraction[row]))
-                self._by_name[names[row]] = HostPriority(names[row], score)
+                self.by_name[names[row]], self.by_row[row] = HostPriority(names[row], score), score
         self._tick = table.tick
-        return self._by_name
 
     def _score(self, entry: NodeEntry, used_fraction: float) -> int:
         if isinstance(self._policy, PluggedPolicy):

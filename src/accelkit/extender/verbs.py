@@ -7,8 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress
-from operator import not_
+from itertools import compress, filterfalse
 from typing import Final, NamedTuple
 
 import msgspec
@@ -108,14 +107,14 @@ class Verbs:
             budget = Budget(_STEPS + _STEPS_PER_NODE * len(names))
             for _ in self._verdicts.judge_stale(verdict, names, budget):
                 await asyncio.sleep(0)
-        fits = list(map(verdict.fits.__contains__, names))
-        fitting = list(compress(names, fits))
+        fitting = list(filter(verdict.fits.__contains__, names))
         failed = len(names) - len(fitting)
-        rest = _find_failing(verdict, list(compress(names, map(not_, fits)))) if failed else _Failing([], [])
-        self._log(pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, rest))
+        self._log(
+            pending, len(names), len(fitting), started, lambda: _count_reasons(verdict, _find_failing(verdict, names))
+        )
         if self._note_refused is not None and not fitting:
             reasons = verdict.reasons
-            pairs = zip(*rest, strict=True)
+            pairs = zip(*_find_failing(verdict, names), strict=True)
             self._note_refused(args.Pod, (name for name, number in pairs if reasons[number].resolvable))
         leaves_best = self._most_nodes and not (args.Pod.spec.weighs_nodes or args.Pod.unschedulable)
         if leaves_best and len(fitting) > self._most_nodes:
@@ -123,7 +122,7 @@ class Verbs:
         result = _keep(names, whole, fitting)
         # kube-scheduler reads why nodes fail where none is left, and a pod that found none is told all the next time.
         if failed and not (leaves_best and fitting):
-            _explain(result, rest, verdict, dialect)
+            _explain(result, _find_failing(verdict, names), verdict, dialect)
         return result
 
     def _log(
@@ -201,9 +200,10 @@ class _Failing(NamedTuple):
 
 def _find_failing(verdict: ShapeVerdict, names: list[str]) -> _Failing:
     # Thousands at a time: what Python's own functions do themselves takes a third of the time.
-    found = list(map(verdict.failing.get, names))
+    failing = list(filterfalse(verdict.fits.__contains__, names))
+    found = list(map(verdict.failing.get, failing))
     unknown = verdict.assign_number(UNKNOWN) if None in found else 0
-    return _Failing(names, [unknown if number is None else number for number in found])
+    return _Failing(failing, [unknown if number is None else number for number in found])
 
 
 def _explain(result: FilterResult, failing: _Failing, verdict: ShapeVerdict, dialect: Dialect) -> None:

@@ -22,7 +22,7 @@ from accelkit.model.cordon import apply_cordon, read_cordon
 from accelkit.model.host_amounts import HostAmounts, read_node_amounts, read_pod_amounts
 from accelkit.model.inventory import INVENTORY_ANNOTATION, Inventory, decode_inventory
 from accelkit.model.object_meta import ObjectIdentity
-from accelkit.model.pod import ConfigMap, Node, Pod, PodRef
+from accelkit.model.pod import SCHEDULED, ConfigMap, Node, Pod, PodRef
 from accelkit.model.request import PodRequest
 from accelkit.placement.mix import TaskMix, TaskType, describe_task
 from accelkit.placement.sharing.rules import SharingRules
@@ -161,6 +161,11 @@ class LedgerFeed:
     def trim_pod(self, pod: Pod) -> None:
         """Take from a pod what is not read of it here."""
         self._reader.trim(pod)
+        status = pod.status
+        status.container_statuses = status.init_container_statuses = None
+        # Of a pod that is bound nobody asks whether it can be scheduled.
+        kept = [] if pod.spec.node_name else [each for each in status.conditions or () if each.type == SCHEDULED]
+        status.conditions = kept or None
 
     def replace_pods(self, pods: list[Pod]) -> list[Holding]:
         """Take over a complete list of pods; return the holdings younger than the list, to be asked for one by one."""

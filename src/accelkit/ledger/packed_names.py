@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from accelkit.ledger.ledger import Ledger
 
@@ -33,13 +35,13 @@ class PackedNames:
         self._refresh()
         return self._names
 
-    def find_rows(self, names: Sequence[str]) -> list[int]:
+    def find_rows(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return the number of each node's row in the table; -1 where it is not known."""
         self._refresh()
         try:
-            return list(map(self._rows.__getitem__, names))
+            return np.fromiter(map(self._rows.__getitem__, names), dtype=np.int64, count=len(names))
         except KeyError:
-            return list(map(self._ledger.find_row, names))
+            return np.fromiter(map(self._ledger.find_row, names), dtype=np.int64, count=len(names))
 
     def _refresh(self) -> None:
         table = self._ledger.table

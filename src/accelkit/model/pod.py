@@ -15,6 +15,8 @@ from accelkit.model.object_meta import ObjectMeta
 
 # Of the pod that mirrors one which a kubelet runs from a file.
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+# The condition by which kube-scheduler says what it found.
+SCHEDULED: Final = "PodScheduled"
 # The preemptionPolicy of pods for which nobody is evicted.
 NEVER_PREEMPTS: Final = "Never"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*")
@@ -119,9 +121,7 @@ class Pod(msgspec.Struct, omit_defaults=True):
     def unschedulable(self) -> bool:
         """Whether kube-scheduler has tried it and found no node; a pod that is gated or another scheduler's is not."""
         return any(
-            each.type == "PodScheduled"
-            and each.status == "False"
-            and each.reason in ("Unschedulable", "SchedulerError")
+            each.type == SCHEDULED and each.status == "False" and each.reason in ("Unschedulable", "SchedulerError")
             for each in self.status.conditions or ()
         )
 

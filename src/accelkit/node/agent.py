@@ -178,6 +178,7 @@ async def run(options: AgentOptions) -> None:
                 ),
                 advertising=advertising,
                 writer=AllocationsWriter(api, options.namespace, options.node),
+                plugins=plugins,
                 wake=wake,
             ),
         )

@@ -24,11 +24,13 @@ _LIST_SECONDS = 2.0
 _LIST_OPTIONS = (("grpc.max_receive_message_length", 32 * 1024 * 1024),)
 
 
-def list_held_devices(
-    answer: resources_api.ListPodResourcesResponse, resource: str
-) -> dict[tuple[str, str, str], list[str]]:
-    """Return which devices of one resource each container holds, by namespace, pod and container."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+# Device IDs by namespace, pod and container.
+HeldDevices = dict[tuple[str, str, str], list[str]]
+
+
+def list_held_devices(answer: resources_api.ListPodResourcesResponse, resource: str) -> HeldDevices:
+    """Return which devices of one resource each container holds."""
+    found: HeldDevices = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
             ids = [i for group in container.devices if group.resource_name == resource for i in group.device_ids]

@@ -210,6 +210,8 @@ class PodReader:
             keep: further annotations that are kept.
         """
         spec, metadata = pod.spec, pod.metadata
+        # Many pods have one namespace, node or container name; each is kept once.
+        metadata.namespace, spec.node_name = intern(metadata.namespace), intern(spec.node_name)
         kept = {*self._annotations, *_OURS, MIRROR_ANNOTATION, *keep}
         found = metadata.annotations or _NONE
         metadata.annotations = {key: found[key] for key in kept & found.keys()}
@@ -220,6 +222,7 @@ class PodReader:
             spec.containers, spec.init_containers = [], None
             pod.status.container_statuses = pod.status.init_container_statuses = None
         for container in (*spec.containers, *(spec.init_containers or ())):
+            container.name = intern(container.name)
             container.resources.limits = self._trim_limits(container)
             requests = container.resources.requests or _NONE
             container.resources.requests = {key: requests[key] for key in ("cpu", "memory") if key in requests}

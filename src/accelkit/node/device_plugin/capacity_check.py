@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 from accelkit.errors import DevicePluginError
 from accelkit.model.card import Card
+from accelkit.node.assigned_pod import AssignedPod
+from accelkit.node.device_plugin.pending_allocations import Devices
 from accelkit.node.devices import DeviceIds
+from accelkit.node.kubelet import HeldDevices
 
 
 class Holding(NamedTuple):
@@ -17,6 +20,25 @@ class Holding(NamedTuple):
     device_ids: Sequence[str]
     devices: Mapping[str, int]
     worth_bytes: int
+
+
+def list_holdings(
+    pods: Iterable[AssignedPod], held: HeldDevices, counts: Mapping[tuple[str, str, str], Devices], *, unit_bytes: int
+) -> list[Holding]:
+    """Return what containers hold, worth what was assigned, else the unit of this time.
+
+    Args:
+        pods: this node's pods.
+        held: the devices of each container.
+        counts: the same by card.
+        unit_bytes: what a device is worth now.
+    """
+    by_name = {(pod.namespace, pod.name): pod for pod in pods}
+    found = []
+    for (namespace, name, container), ids in held.items():
+        worth = by_name[namespace, name].sum_memory_bytes(container) if (namespace, name) in by_name else 0
+        found.append(Holding(ids, counts[namespace, name, container], worth or len(ids) * unit_bytes))
+    return found
 
 
 def compute_device_bytes(holdings: Iterable[Holding], cards: Collection[str]) -> dict[str, int]:

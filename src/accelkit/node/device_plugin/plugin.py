@@ -17,9 +17,10 @@ import grpc
 from accelkit.errors import DevicePluginError
 from accelkit.node._proto import deviceplugin_pb2 as api
 from accelkit.node._proto import deviceplugin_pb2_grpc as api_grpc
-from accelkit.node.assigned_pod import AssignedPod, AssignedPods, Key
+from accelkit.node._proto import podresources_pb2 as resources_api
+from accelkit.node.assigned_pod import AssignedPods, Key
 from accelkit.node.device_plugin.allocation_log import AllocationLog
-from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes
+from accelkit.node.device_plugin.capacity_check import Holding, check_capacity, compute_device_bytes, list_holdings
 from accelkit.node.device_plugin.container_response import build_container_response, build_dialect_environment
 from accelkit.node.device_plugin.device_list import build_device_list
 from accelkit.node.device_plugin.pending_allocations import Devices, list_assigned_cards
@@ -27,7 +28,7 @@ from accelkit.node.device_plugin.preferred_allocation import PreferredAllocation
 from accelkit.node.devices import DeviceIds
 from accelkit.node.discovery import FoundCard
 from accelkit.node.enforcement.mps import DEFAULT_MPS, MpsFolders
-from accelkit.node.kubelet import PLUGIN_FOLDER, list_held_devices, list_pod_resources, register
+from accelkit.node.kubelet import PLUGIN_FOLDER, HeldDevices, list_held_devices, list_pod_resources, register
 
 log = logging.getLogger(__name__)
 
@@ -261,6 +262,13 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             self._environment, ids, self._cards, unit_bytes=self._allocations.unit_bytes, pod_units=pod_units
         )
 
+    def settle(self, answer: resources_api.ListPodResourcesResponse) -> tuple[HeldDevices, HeldDevices]:
+        """Forget the answers that the kubelet shows as held; return what is held of this resource and of the other."""
+        own, other = (list_held_devices(answer, resource) for resource in (self._resource, self._other_resource))
+        for allocations, held in ((self._allocations, own), (self._other, other)):
+            allocations.settle(self._pods.list_assigned(), {device_id for ids in held.values() for device_id in ids})
+        return own, other
+
     async def _observe(self) -> _Observed:
         """Ask the kubelet what containers hold; where it does not answer, go by the assignments."""
         pods = self._pods.list_assigned()
@@ -274,27 +282,11 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
                 each.settle(pods, frozenset())
             others = list_assigned_cards(pods, whole=not self._whole)
             return _Observed({}, others, self._allocations.list_pending())
-        own, other = (list_held_devices(answer, resource) for resource in (self._resource, self._other_resource))
-        for allocations, held in ((self._allocations, own), (self._other, other)):
-            allocations.settle(pods, {device_id for ids in held.values() for device_id in ids})
+        own, other = self.settle(answer)
         others = self._other.list_pending_cards()
         for (namespace, name, _), ids in other.items():
             others.update(dict.fromkeys(self._other.ids.count_by_card(ids), f"{namespace}/{name}"))
         counts = {container: self._allocations.ids.count_by_card(ids) for container, ids in own.items()}
         keyed = {(uids[ns, pod], name): count for (ns, pod, name), count in counts.items() if (ns, pod) in uids}
-        return _Observed(keyed, others, self._list_holdings(pods, own, counts))
-
-    def _list_holdings(
-        self,
-        pods: Sequence[AssignedPod],
-        held: Mapping[tuple[str, str, str], Sequence[str]],
-        counts: Mapping[tuple[str, str, str], Devices],
-    ) -> Sequence[Holding]:
-        """Return what containers hold, worth what was assigned, else the unit of this time, and what is under way."""
-        by_name = {(pod.namespace, pod.name): pod for pod in pods}
-        found = self._allocations.list_pending()
-        for (namespace, name, container), ids in held.items():
-            worth = by_name[namespace, name].sum_memory_bytes(container) if (namespace, name) in by_name else 0
-            count = counts[namespace, name, container]
-            found.append(Holding(ids, count, worth or len(ids) * self._allocations.unit_bytes))
-        return found
+        found = list_holdings(pods, own, counts, unit_bytes=self._allocations.unit_bytes)
+        return _Observed(keyed, others, [*self._allocations.list_pending(), *found])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from accelkit.errors import DevicePluginError
 from accelkit.logs import ErrorReporter
 from accelkit.node.advertising import Advertising
+from accelkit.node.device_plugin.plugin import DevicePlugin
 from accelkit.node.enforcement.enforcer import Enforcer
 from accelkit.node.kubelet import list_pod_resources
 from accelkit.node.pods import NodePods
@@ -40,6 +42,7 @@ async def compare_with_kubelet(
     enforcer: Enforcer,
     advertising: Advertising,
     writer: AllocationsWriter,
+    plugins: Sequence[DevicePlugin],
     wake: asyncio.Event,
 ) -> None:
     """Ask the kubelet what containers hold, correct the assignments, and write what it shows for audits.
@@ -55,6 +58,7 @@ async def compare_with_kubelet(
         enforcer: holds pods to their memory.
         advertising: the cards as they are shown.
         writer: passes on what the kubelet shows.
+        plugins: told what the kubelet shows; a pod that came and went between two allocations keeps no card.
         wake: set where there may be something new.
     """
     errors = ErrorReporter(log)
@@ -68,6 +72,8 @@ async def compare_with_kubelet(
         else:
             errors.clear()
             pods.confirm({(each.namespace, each.name) for each in answer.pod_resources})
+            for plugin in plugins:
+                plugin.settle(answer)
             held = group_devices_by_pod(answer, dialect)
             settled = await reconciler.reconcile(held, await asyncio.to_thread(checkpoint.read))
             await enforcer.enforce(advertising.list_found_cards())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from accelkit.extender.node_scores import NodeScores
@@ -97,3 +99,35 @@ def test_a_node_that_comes_later_is_scored(world):
     world.hold("n39", 60)
     scores = world.score("a", *(f"n{number}" for number in range(40)))
     assert max(scores, key=scores.get) == "n39"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_nodes_alike_those_that_are_known_longest_are_chosen(seed):
+    numbers, world = random.Random(seed), World()  # noqa: S311 - a test
+    names = [f"n{number}" for number in range(40)]
+    for name in names:
+        world.node(name, cards=1)
+        if memory := numbers.choice((0, 0, 10, 50)):
+            world.hold(name, memory)
+    rows = {name: world.ledger.find_row(name) for name in names}
+    used = {name: world.ledger.table.used_fraction[row] for name, row in rows.items()}
+    asked = numbers.sample(names, numbers.randint(1, len(names)))
+    for policy, sign in ((Policy.SPREAD, 1), (Policy.BINPACK, -1)):
+        ordered = sorted(asked, key=lambda name: (sign * used[name], rows[name]))
+        for most in (1, 3, 16, len(asked), 100):
+            chosen = world.scores.choose(asked, most, share(1), policy, None)
+            assert chosen == ordered[:most]
+
+
+def test_topology_chooses_by_the_scores_that_prioritize_tells():
+    world = World()
+    names = [f"n{number}" for number in range(12)]
+    for place, name in enumerate(names):
+        world.node(name)
+        if place % 3:
+            world.hold(name, 30 * (place % 3))
+    request = PodRequest((ContainerRequest("c", Kind.APP, 1, 10),))
+    scores = {each.Host: each.Score for each in world.scores.rank(names, request, Policy.TOPOLOGY, None)}
+    assert len(set(scores.values())) > 1
+    chosen = world.scores.choose(names, 5, request, Policy.TOPOLOGY, None)
+    assert chosen == sorted(names, key=lambda name: (-scores[name], names.index(name)))[:5]

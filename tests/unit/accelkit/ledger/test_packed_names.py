@@ -16,7 +16,7 @@ def put(ledger, *names):
 def test_names_and_rows_are_the_ledgers_while_nodes_come_and_go():
     ledger = Ledger(unit_bytes=GIB)
     packed = PackedNames(ledger)
-    assert packed.find_rows(["a"]) == [-1]
+    assert packed.find_rows(["a"]).tolist() == [-1]
     steps = [
         lambda: put(ledger, "a"),
         lambda: put(ledger, "b", "c", "d"),
@@ -32,10 +32,10 @@ def test_names_and_rows_are_the_ledgers_while_nodes_come_and_go():
     asked = ["a", "b", "c", "d", "e", "f", "g", "h", "n0", "n7", "n99", "nobody"]
     for step in steps:
         step()
-        assert packed.find_rows(asked) == [ledger.find_row(name) for name in asked]
+        assert packed.find_rows(asked).tolist() == [ledger.find_row(name) for name in asked]
         assert packed.list_names() == ledger.list_node_names()
         known = [name for name in asked if ledger.find_row(name) >= 0]
-        assert packed.find_rows(known) == [ledger.find_row(name) for name in known]
+        assert packed.find_rows(known).tolist() == [ledger.find_row(name) for name in known]
 
 
 def test_the_copies_are_ours():

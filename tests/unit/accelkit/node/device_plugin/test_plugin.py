@@ -70,18 +70,22 @@ class Kubelet:
         self.held = {}
         self.reachable = True
         self.counted = []
-        own, other = (WHOLE, MEMORY) if whole else (MEMORY, WHOLE)
-        self.plugin = DevicePlugin(
+        self.allocations = {MEMORY: PreferredAllocation(whole=False), WHOLE: PreferredAllocation(whole=True)}
+        self.plugin = self.plug(
             tmp_path,
-            resource=own,
+            self.pods,
             whole=whole,
-            pods=self.pods,
-            allocations=PreferredAllocation(whole=whole),
-            other=(other, PreferredAllocation(whole=not whole)),
+            allocations=self.allocations,
             count=self.counted.append,
             environment=environment or {},
         )
         monkeypatch.setattr(module, "list_pod_resources", self._answer)
+
+    @staticmethod
+    def plug(tmp_path, pods, *, whole, allocations, **rest):
+        own, other = (WHOLE, MEMORY) if whole else (MEMORY, WHOLE)
+        given = {"allocations": allocations[own], "other": (other, allocations[other])}
+        return DevicePlugin(tmp_path, resource=own, whole=whole, pods=pods, **given, **rest)
 
     async def _answer(self, _root):
         if not self.reachable:
@@ -132,6 +136,21 @@ async def test_what_was_granted_counts_before_the_kubelet_shows_it(kubelet):
         await kubelet.allocate(ids(2, 15))
     del kubelet.pods.listed[0]
     assert await kubelet.allocate(ids(2, 15)) == "15", "the pod that it was granted to is gone"
+
+
+async def test_a_pod_that_nobody_expected_keeps_no_card_once_the_kubelet_has_shown_it(kubelet, tmp_path):
+    whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
+    for plugin in (kubelet.plugin, whole):
+        await plugin.show([CARD], 1)
+    request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=["a"])])
+    await whole.Allocate(request, Context())
+    with pytest.raises(RefusedError, match=r"card a would be over capacity: another pod holds it whole"):
+        await kubelet.allocate(ids(0, 8))
+    shown = resources.ListPodResourcesResponse()
+    container = shown.pod_resources.add(name="past", namespace="d").containers.add(name="c")
+    container.devices.add(resource_name=WHOLE, device_ids=["a"])
+    kubelet.plugin.settle(shown)
+    assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet showed it, and shows it no more"
 
 
 async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):
