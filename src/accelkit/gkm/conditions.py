@@ -1,0 +1,118 @@
+"""Conditions of caches: what each says, why, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from accelkit.texts import shorten
+
+MAX_MESSAGE: Final = 1024
+
+
+class ConditionType(StrEnum):
+    """What a condition is about.
+
+    RESOLVED: the image has a digest. VERIFIED: somebody whom the policies name signed it. COMPATIBLE: cards can load
+    it. EXTRACTED: its files lie where pods get them. READY: pods may use it. OUTDATED: pods use a former digest.
+    EFFECTIVE: workloads find their kernels in it. DEGRADED: it is ready in some places and failed in others.
+    """
+
+    RESOLVED = "Resolved"
+    VERIFIED = "Verified"
+    COMPATIBLE = "Compatible"
+    EXTRACTED = "Extracted"
+    READY = "Ready"
+    OUTDATED = "Outdated"
+    EFFECTIVE = "Effective"
+    DEGRADED = "Degraded"
+
+
+class Reason(StrEnum):
+    """Why a condition is as it is; beside these, the reasons of verdicts on signatures and cards."""
+
+    RESOLVED = "Resolved"
+    VERIFIED = "Verified"
+    COMPATIBLE = "Compatible"
+    PARTLY_COMPATIBLE = "PartlyCompatible"
+    INCOMPATIBLE = "Incompatible"
+    NO_CARDS = "NoCards"
+    EXTRACTING = "Extracting"
+    EXTRACTED = "Extracted"
+    READY = "Ready"
+    PENDING = "Pending"
+    RETRYING = "Retrying"
+    INVALID_IMAGE = "InvalidImage"
+    INVALID_SPEC = "InvalidSpec"
+    NOT_COVERED = "NotCovered"
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
+    PULL_SECRET_UNREADABLE = "PullSecretUnreadable"  # noqa: S105 - a reason
+    POLICY_UNREADABLE = "PolicyUnreadable"
+    NAMESPACE_MISSING = "NamespaceMissing"
+    NO_NAMESPACES = "NoWorkloadNamespaces"
+    CLAIM_EXISTS = "ClaimExists"
+    ACCESS_MODE_UNSUPPORTED = "AccessModeUnsupported"
+    NODE_FULL = "NodeFull"
+    OVER_BUDGET = "OverBudget"
+    EXTRACTION_FAILED = "ExtractionFailed"
+    FILL_FAILED = "FillFailed"
+    NOT_RELOCATABLE = "NotRelocatable"
+    IN_USE = "InUse"
+    DELETING = "Deleting"
+    OUTDATED = "Outdated"
+    CURRENT = "Current"
+    HITS = "Hits"
+    MISSES = "Misses"
+    NOT_MEASURED = "NotMeasured"
+    FAILED_ON_NODES = "FailedOnNodes"
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition, as Kubernetes has it; `status` is True, False or Unknown."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+def state(type_: ConditionType, reason: str, message: str = "", *, holds: bool | None) -> Condition:
+    """Return a condition without times; `holds` is None where nobody knows."""
+    status = "Unknown" if holds is None else str(holds)
+    return Condition(type_.value, status, str(reason), shorten(message, MAX_MESSAGE))
+
+
+def merge_conditions(
+    former: Iterable[Condition], present: Sequence[Condition], *, now: str, generation: int = 0
+) -> list[Condition]:
+    """Return the present conditions with the times of those whose status is what it was.
+
+    Args:
+        former: what was written before; those that are not told of any more go.
+        present: what holds now, in the order in which it is written.
+        now: RFC 3339.
+        generation: of the spec that they are about.
+    """
+    before = {each.type: each for each in former}
+    merged = []
+    for each in present:
+        was = before.get(each.type)
+        since = was.last_transition_time if was is not None and was.status == each.status else now
+        merged.append(msgspec.structs.replace(each, last_transition_time=since or now, observed_generation=generation))
+    return merged
+
+
+def find_condition(conditions: Iterable[Condition], type_: ConditionType) -> Condition | None:
+    """Return the condition of a type; None where nothing is said."""
+    return next((each for each in conditions if each.type == type_.value), None)
+
+
+def holds(conditions: Iterable[Condition], type_: ConditionType) -> bool:
+    """Return whether a condition is True."""
+    found = find_condition(conditions, type_)
+    return found is not None and found.status == "True"
