@@ -23,9 +23,22 @@ _LONG_LENGTH = 0x80
 
 
 def check_path(
-    certificate: x509.Certificate, chain: tuple[x509.Certificate, ...], authorities: Authorities, at: datetime
+    certificate: x509.Certificate,
+    chain: tuple[x509.Certificate, ...],
+    authorities: Authorities,
+    at: datetime,
+    *,
+    any_usage: bool = False,
 ) -> list[x509.Certificate]:
     """Build a path from a certificate to a trusted one, valid at a moment, and check what it may be used for.
+
+    Args:
+        certificate: the signer's.
+        chain: untrusted certificates that came along.
+        authorities: who is trusted.
+        at: the moment.
+        any_usage: whether a certificate that names no extended usage at all will do; one that names usages must name
+            code signing among them in any case.
 
     Returns:
         The path above the certificate, its issuer first.
@@ -58,6 +71,13 @@ def check_path(
     key_usage, extended = extensions.get(x509.KeyUsage), extensions.get(x509.ExtendedKeyUsage)
     if not isinstance(key_usage, x509.KeyUsage) or not key_usage.digital_signature:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
+    if extended is None:
+        if any_usage:
+            return path
+        raise RejectedError(
+            RejectionReason.UNTRUSTED_ROOT,
+            "the certificate does not say that it is for signing code, and the policy names no subject of it",
+        )
     if not isinstance(extended, x509.ExtendedKeyUsage) or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for signing code")
     return path
