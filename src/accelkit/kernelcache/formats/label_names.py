@@ -25,6 +25,7 @@ HABANA_RECIPE: Final = "habana-recipe"
 # The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
+TRITON_ROOT: Final = "TRITON_CACHE_DIR"
 HABANA_ROOT: Final = "PT_HPU_RECIPE_CACHE_CONFIG"
 # Folder, whether to delete it at the start, and its limit in MB.
 HABANA_ROOT_VALUE: Final = "/home/kserve/.cache/habana,false,8192"
