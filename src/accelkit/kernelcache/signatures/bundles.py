@@ -23,7 +23,6 @@ BUNDLE_TYPE_PREFIX = "application/vnd.dev.sigstore.bundle"
 _IN_TOTO = "application/vnd.in-toto+json"
 _STATEMENTS = frozenset({"https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"})
 _MAX_SUBJECTS = 256
-_LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
 
 
 class _Subject(msgspec.Struct, frozen=True):
@@ -192,9 +191,9 @@ def _shorten(exc: BaseException) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode base64, strictly but for line breaks: programs break lines, and cosign and others read them so.
+    """Decode base64, strictly.
 
     Raises:
         ValueError: it is none.
     """
-    return base64.b64decode(text.translate(_LINE_BREAKS), validate=True)
+    return base64.b64decode(text, validate=True)

@@ -106,7 +106,7 @@ def _judge_by_certificate(
     for at in times or [now]:
         _check_log(evidence, trust, at)
         authorities = trust.find_authorities(at) if signer.authorities is None else signer.authorities
-        path = check_path(certificate, evidence.chain, authorities, at, any_usage=signer.trusts_any_usage)
+        path = check_path(certificate, evidence.chain, authorities, at, private=_names_private_subject(signer))
     if signer.keyless:
         _check_promise_of_certificate_log(certificate, path, trust)
     identity, issuer = check_identity(certificate, signer.issuer, signer.subject)
@@ -115,6 +115,15 @@ def _judge_by_certificate(
     if signer.keyless and evidence.bundle is not None and asked:
         _ask_sigstore(evidence, trust)
     return VerifiedSigner(identity, issuer, _read_proven_index(evidence), min(times) if times else None)
+
+
+def _names_private_subject(signer: Signer) -> bool:
+    """Whether a signer is a named subject of a private authority.
+
+    cosign wants a subject and then takes certificates that name no usage. Where an authority is trusted as a whole, such
+    a certificate could be that of any server or client of it.
+    """
+    return signer.authorities is not None and signer.subject is not None
 
 
 def _prove_times(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) -> list[datetime]:

@@ -77,14 +77,6 @@ class Signer:
         """Whether the certificate comes from Sigstore's certificate authority."""
         return not self.keys and self.authorities is None
 
-    @property
-    def trusts_any_usage(self) -> bool:
-        """Whether a certificate counts that does not say what it is for: a private authority's, for a named subject.
-
-        Where the authority is trusted as a whole, such a certificate could be that of any server or client of it.
-        """
-        return self.authorities is not None and self.subject is not None
-
 
 @dataclass(frozen=True)
 class SignerPolicy:

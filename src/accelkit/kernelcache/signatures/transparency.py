@@ -150,11 +150,10 @@ def _read_intoto(content: dict[str, Any]) -> tuple[str, bytes, bytes, bytes]:
     value = bytes.fromhex(hashed["value"])
     # The log drops the payload where it canonicalises the entry; one that is there must be what the hash says.
     payload = envelope.get("payload")
-    if payload is not None and hashlib.sha256(_decode_base64(_decode_base64(payload).decode())).digest() != value:
+    if payload is not None and hashlib.sha256(_decode_twice(payload)).digest() != value:
         raise ValueError("its payload has another hash than it says")
     (signed,) = envelope["signatures"]
-    signature = _decode_base64(_decode_base64(signed["sig"]).decode())
-    return hashed["algorithm"], value, signature, _decode_base64(signed["publicKey"])
+    return hashed["algorithm"], value, _decode_twice(signed["sig"]), _decode_base64(signed["publicKey"])
 
 
 def _names_signer(verifier: bytes, evidence: SignatureEvidence, key: PublicKey) -> bool:
@@ -173,6 +172,10 @@ def _names_signer(verifier: bytes, evidence: SignatureEvidence, key: PublicKey) 
         return wrap_public_key(load_pem_public_key(verifier)).der == key.der
     except ValueError:
         return False
+
+
+def _decode_twice(text: str) -> bytes:
+    return base64.b64decode(_decode_base64(text), validate=True)
 
 
 def _decode_base64(text: str) -> bytes:
