@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Self
 
 from cryptography import x509
@@ -66,9 +67,10 @@ class CertificateAuthority:
         root_key, key = Key.new(), Key.new()
         validity = (around - _YEARS, around + _YEARS)
         root_name, own_name = _name(f"{name} root"), _name(f"{name} intermediate")
-        above = {"issuer": root_name, "issuer_key": root_key, "validity": validity}
-        root = _ca(root_name, root_key, **above, path_length=1, key_usages=("key_cert_sign",) if key_usages else ())
-        own = _ca(own_name, key, **above, path_length=0, key_usages=key_usages, limited_to=limited_to)
+        signs = ("key_cert_sign", "crl_sign") if key_usages else ()
+        make = partial(_ca, issuer=root_name, issuer_key=root_key, validity=validity)
+        root = make(root_name, root_key, path_length=1, key_usages=signs)
+        own = make(own_name, key, path_length=0, key_usages=key_usages, limited_to=limited_to)
         return cls(name, root, own, key)
 
     @property

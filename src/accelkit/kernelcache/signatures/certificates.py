@@ -68,6 +68,12 @@ def check_path(
         raise RejectedError(
             RejectionReason.UNTRUSTED_ROOT, f"no path leads from the certificate to a trusted one: {exc}"
         ) from exc
+    _check_usages(certificate, path, private=private)
+    return path
+
+
+def _check_usages(certificate: x509.Certificate, path: list[x509.Certificate], *, private: bool) -> None:
+    """Check that a certificate is for signing code, and that every authority above it may vouch for that."""
     extensions = _read_extensions(certificate)
     constraints = extensions.get(x509.BasicConstraints)
     if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
@@ -83,11 +89,10 @@ def check_path(
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for digital signatures")
     if extended is None:
         if private:
-            return path
+            return
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate does not say that it is for signing code")
     if not isinstance(extended, x509.ExtendedKeyUsage) or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
         raise RejectedError(RejectionReason.UNTRUSTED_ROOT, "the certificate is not for signing code")
-    return path
 
 
 def _check_signs_certificates(_policy: object, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:

@@ -120,8 +120,8 @@ def _judge_by_certificate(
 def _names_private_subject(signer: Signer) -> bool:
     """Whether a signer is a named subject of a private authority.
 
-    cosign wants a subject and then takes certificates that name no usage. Where an authority is trusted as a whole, such
-    a certificate could be that of any server or client of it.
+    cosign wants a subject and then takes certificates that name no usage. Where an authority is trusted as a whole,
+    such a certificate could be that of any server or client of it.
     """
     return signer.authorities is not None and signer.subject is not None
 
