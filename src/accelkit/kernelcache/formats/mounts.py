@@ -160,6 +160,15 @@ def list_variables(labels: ImageLabels, mount_path: str) -> dict[str, str]:
     return variables
 
 
+def needs_rewriting(labels: ImageLabels, mount_path: str) -> bool:
+    """Whether files of a cache may have to be rewritten before workloads see it at a path.
+
+    Not where it was captured at that very path, or where its format names no paths; unknown is yes.
+    """
+    relocatable = labels.format == HABANA or set(labels.cache_formats) == {names.AOT_COMPILE}
+    return not relocatable and find_capture_path(labels) != mount_path
+
+
 def find_path_seen(labels: ImageLabels, mount_path: str, within: str) -> str:
     """Return where a workload sees a path of the cache.
 

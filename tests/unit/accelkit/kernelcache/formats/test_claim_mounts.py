@@ -14,6 +14,7 @@ from accelkit.kernelcache.formats.mounts import (
     find_path_seen,
     list_mounts,
     list_variables,
+    needs_rewriting,
 )
 
 VLLM = {
@@ -125,3 +126,19 @@ def test_two_trees_at_one_path_are_refused(path: str) -> None:
     second = {"subPath": "second", "absPath": path}
     with pytest.raises(CacheError, match="several folders at"):
         read_labels(split(TREES[0], second))
+
+
+@pytest.mark.parametrize(
+    ("labels", "path", "needed"),
+    [
+        (VLLM, "/tmp/vllm", False),
+        (VLLM, "/cache", True),
+        ({**VLLM, "cache.vllm.image/format": "aot_compile"}, "/cache", False),
+        ({**VLLM, "cache.vllm.image/format": "aot_compile,binary"}, "/cache", True),
+        ({"cache.triton.image/summary": "null"}, "/cache", True),
+        ({"io.kserve.km/cache-type": "habana-recipe"}, "/cache", False),
+        ({"io.kserve.km/cache-type": "jax-persistent"}, "/cache", True),
+    ],
+)
+def test_files_are_rewritten_unless_they_name_no_paths_or_the_right_ones(labels, path: str, *, needed: bool) -> None:
+    assert needs_rewriting(read_labels(labels), path) is needed
