@@ -54,9 +54,9 @@ def unpack(
 ) -> None:
     """Write the entries of one layer that lie below some folders of the archive.
 
-    Owner and mode of the archive are not taken over: files are readable by all, writable by who extracts, and nothing is
-    executable or set-uid. Times are, but those that are not yet: ninja builds anew what looks older than its sources,
-    and those of FlashInfer lie in the image of the workload.
+    Owner and mode of the archive are not taken over: files are readable by all, writable by who extracts, and nothing
+    is executable or set-uid. Times are, but those that are not yet: ninja builds anew what looks older than its
+    sources, and those of FlashInfer lie in the image of the workload.
 
     Args:
         chunks: the layer as it comes, still compressed.
