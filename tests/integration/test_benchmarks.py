@@ -68,9 +68,9 @@ def test_filter_and_prioritize_are_compared_with_their_floor():
 
 
 def policies(results):
-    """The policies that were measured: all that the extender may be given."""
+    """What was measured: all policies that the extender may be given, as it is installed and with all nodes left."""
     measured = [name for name, each in results["nodes=8"].items() if "busy" in each]
-    assert measured == [str(policy) for policy in Policy]
+    assert measured == [f"{way}/{policy}" for way in ("installed", "all") for policy in Policy]
     return measured
 
 
@@ -179,7 +179,8 @@ def load(name):
 
 def test_results_are_drawn(tmp_path):
     together = {"p50_ms": 1.5, "p99_ms": 2.5, "floor_p50_ms": 1.0}
-    at_size = {"spread": {"same": {}, "busy": {"together": together}}, "shapes": {"together": together}}
+    busy = {"same": {}, "busy": {"together": together}}
+    at_size = {"installed/spread": busy, "all/spread": busy, "shapes": {"together": together}}
     way = {"pods_per_second": [100.0, 120.0], "median": 110.0}
     written = {
         "allocation": {"policies": {"random": [[0.5, 0.5], [1.3, 0.9]]}},
@@ -195,6 +196,7 @@ def test_results_are_drawn(tmp_path):
     assert shown.keys() == words.keys()
     for name, word in words.items():
         assert word in shown[name]
+    assert shown["latency.svg"].count(">spread, median<") == 1
 
 
 @pytest.fixture
