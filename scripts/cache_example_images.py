@@ -8,8 +8,8 @@ and the workloads' `quay.io/fedora/fedora-minimal` is a root of busybox. Tags en
 are there to be refused: -unsigned, and -stranger, signed with another key.
 
 `--hosts-on` tells containerd of nodes made by kind to ask HOST in place of upstream's registry; what is printed, as
-JSON, has the same for accelkit: `mirror` and `plain_http`, with the address by which nodes reach HOST. The key and the
-SignerPolicy that names it are left in FOLDER.
+JSON, has the same for accelkit, with the address by which nodes reach HOST: `mirror` and `plain_http` for commands,
+`settings` for playbooks. The key and the SignerPolicy that names it are left in FOLDER.
 """
 
 from __future__ import annotations
@@ -115,6 +115,10 @@ async def provide(registry: str, keys: Path, nodes: list[str], *, tls: bool = Fa
         "made_caches": images.made,
         "mirror": f"{UPSTREAM}={reached}",
         "plain_http": [] if tls else [reached],
+        "settings": {
+            "accelkit_registry_mirrors": {UPSTREAM: reached},
+            "accelkit_registry_plain_http": [] if tls else [reached],
+        },
         "policy": str(policy),
         "key": str(keys / "cosign.key"),
     }
