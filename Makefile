@@ -81,7 +81,7 @@ undeploy-examples-nfd-rocm: .venv/demo ## Take them away again.
 	$(BIN)/accelkit examples undeploy nfd-rocm
 
 example-images: .venv/dev ## The images that they name, made, signed and pushed to a registry of your own. IMAGES has its options.
-	$(BIN)/python scripts/cache_example_images.py $(IMAGES)
+	@$(BIN)/python scripts/cache_example_images.py $(IMAGES)
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python
