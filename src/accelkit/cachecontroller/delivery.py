@@ -139,7 +139,7 @@ class Shown(Protocol):
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """spec of each SignerPolicy of the cluster, by its name."""
+        """What each SignerPolicy of the cluster says, its `spec`, by its name."""
 
 
 @dataclass(frozen=True, slots=True)

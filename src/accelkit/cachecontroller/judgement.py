@@ -1,7 +1,7 @@
 """Which digest pods get, from what was learnt of an image and by which policies; pure.
 
-A verdict is about a question: this image, these policies, for this namespace. A retryable failure is none: then what was
-verified by the same policies stays. A refusal of the digest that is in use withdraws it; that of another one, to which
+A verdict is about a question: this image, these policies. A retryable failure is none: then what was verified by the
+same policies stays. A refusal of the digest that is in use withdraws it; that of another one, to which
 the tag has moved, does not.
 """
 

@@ -1,8 +1,8 @@
 """Delivery node by node: claims on folders that each node's agent fills; pure.
 
 A volume names a path that is the same on all nodes and has no node affinity, so one claim serves all of them; its type
-`Directory` has a pod wait whose node has no files yet. Volumes are of the cluster and ours alone; a claim lies where its
-namespace's users may write, so it counts as ours by the volume that it names, which it cannot change, and not by labels.
+`Directory` has a pod wait whose node has no files yet. Volumes are of the cluster and ours alone; a claim lies where
+users may write, so it counts as ours by the volume that it names, which nobody can change, and not by labels.
 """
 
 from __future__ import annotations

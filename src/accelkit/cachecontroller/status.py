@@ -111,7 +111,11 @@ def summarize_nodes(views: Sequence[NodeView]) -> list[Condition]:
 
 
 def judge_ready(
-    cache: Cache, delivery: Delivery, views: Sequence[NodeView], states: Mapping[str, PvcStatus], existing: Collection[str]
+    cache: Cache,
+    delivery: Delivery,
+    views: Sequence[NodeView],
+    states: Mapping[str, PvcStatus],
+    existing: Collection[str],
 ) -> tuple[Condition, Condition]:
     """Return Ready and Degraded of a verified cache.
 
@@ -127,7 +131,9 @@ def judge_ready(
         return _refuse(Reason.NO_NAMESPACES, text)
     here = {name: _find_ready(states.get(name)) for name in cache.namespaces if name in existing}
     if not here:
-        return _refuse(Reason.NAMESPACE_MISSING, f"{_list(cache.namespaces)}: no such namespace; it goes on once there is")
+        return _refuse(
+            Reason.NAMESPACE_MISSING, f"{_list(cache.namespaces)}: no such namespace; it goes on once there is"
+        )
     failures = [f"{name}: {each.message or each.reason}" for name, each in here.items() if each and _is_failure(each)]
     reasons = [each.reason for each in here.values() if each and _is_failure(each)]
     by_node = delivery is Delivery.NODE
@@ -139,12 +145,12 @@ def judge_ready(
     ready_here = [name for name, each in here.items() if each is not None and each.status == "True"]
     some = bool(ready_here) and (bool(ready_nodes) or not by_node)
     if failures:
-        shown = "; ".join(failures[:_SHOWN]) + (f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else "")
+        shown = "; ".join(failures[:_SHOWN]) + (
+            f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+        )
         return (
             state(ConditionType.READY, reasons[0], shown, holds=False),
-            state(ConditionType.DEGRADED, reasons[0], shown, holds=True)
-            if some
-            else state(ConditionType.DEGRADED, reasons[0], "it is ready nowhere", holds=False),
+            state(ConditionType.DEGRADED, reasons[0], shown, holds=True),
         )
     healthy = state(ConditionType.DEGRADED, Reason.READY if some else Reason.PENDING, "nothing failed", holds=False)
     if len(ready_here) < len(here):
@@ -189,7 +195,9 @@ def _summarize_compatible(views: Sequence[NodeView]) -> Condition:
 
 
 def _summarize_extracted(views: Sequence[NodeView]) -> Condition:
-    nodes = [view.node for view in views if holds(view.current.conditions if view.current else (), ConditionType.EXTRACTED)]
+    nodes = [
+        view.node for view in views if holds(view.current.conditions if view.current else (), ConditionType.EXTRACTED)
+    ]
     if nodes:
         return state(ConditionType.EXTRACTED, Reason.EXTRACTED, f"{len(nodes)} nodes have its files", holds=True)
     failed = next((view for view in views if view.failure is not None), None)
