@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from accelkit.cachecontroller.coverage import Coverage
-from accelkit.cachecontroller.judgement import Judgement, Question, Refused, read_capture_path
-from accelkit.cachecontroller.pull_secrets import PullSecretError, read_pull_secrets
-from accelkit.errors import ApiError, CacheError, ConfigurationError, RegistryError
+from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused, read_capture_path
+from accelkit.cachecontroller.judging.coverage import Coverage
+from accelkit.cachecontroller.judging.pull_secrets import PullSecretError, read_pull_secrets
+from accelkit.errors import CacheError, ConfigurationError, RegistryError
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
 from accelkit.kernelcache.formats.cache_image import read_cache_image

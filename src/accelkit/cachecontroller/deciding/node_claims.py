@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from accelkit.cachecontroller.delivery import (
     CLAIMS,
     VOLUMES,
@@ -29,6 +31,8 @@ from accelkit.gkm.objects import Cache, PvcStatus
 _MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany")
 _MIB: Final = 1 << 20
 _OWNER: Final = "Agent"
+# A little longer than refusals are remembered.
+_AGAIN_SECONDS: Final = 61.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,17 @@ class NodeClaims:
             create += made
             patches += mended
             deletions += dropped
-            if not pair.digest:
-                states[pair.claim.namespace] = _describe(cache, pair, shown)
+            if pair.digest in {"", cache.status.resolved_digest}:
+                found = _describe(cache, pair, shown)
+                former = states.setdefault(pair.claim.namespace, found)
+                if former.conditions[0].status == "True":
+                    # Pods that the webhook sees mount the claim of the digest.
+                    states[pair.claim.namespace] = msgspec.structs.replace(former, conditions=found.conditions)
+        waits = any(shown.find_refusal(each) is not None for each in kept)
         deletions += self._list_excess(cache, shown, kept)
-        return DeliveryPlan(tuple(create), tuple(patches), tuple(deletions), states)
+        return DeliveryPlan(
+            tuple(create), tuple(patches), tuple(deletions), states, wake_after=_AGAIN_SECONDS if waits else 0.0
+        )
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say which claims and volumes of a cache go."""
@@ -94,7 +105,7 @@ class NodeClaims:
         patches: list[Patch] = []
         if volume is None:
             # Not before the claim is known to be ours: one of that name which is not would be bound to the volume.
-            if claimed:
+            if claimed and shown.find_refusal(pair.volume) is None:
                 create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest)))
         elif (bound := (volume.spec.get("claimRef") or {}).get("uid")) and (
             claim is None or (claimed and claim.metadata.uid != bound)
@@ -102,8 +113,8 @@ class NodeClaims:
             # Somebody deleted the claim: its volume waits for people, unless it is said that another may have it.
             free = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
             patches.append(Patch(pair.volume, free, volume.metadata.uid))
-        if claim is None and pair.claim.namespace in shown.namespaces:
-            if not shown.namespaces[pair.claim.namespace] and _has_fitting_modes(cache):
+        if claim is None and shown.find_refusal(pair.claim) is None:
+            if shown.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache):
                 create.append((pair.claim, build_claim(cache, pair.claim, pair.digest)))
         elif claim is not None and claimed:
             marks = {"labels": names.build_labels(cache.key, pair.digest), "annotations": _annotate(cache, pair.digest)}

@@ -57,7 +57,9 @@ async def read_pull_secrets(api: ApiClient, namespace: str, names: Sequence[str]
 def _advise(exc: ApiError, namespace: str) -> str:
     if exc.not_found:
         return f"create it in {namespace}, or take it out of imagePullSecrets"
-    return f"list {namespace} among the namespaces whose pull secrets accelkit may read (docs/kernel-cache-controller.md)"
+    return (
+        f"list {namespace} among the namespaces whose pull secrets accelkit may read (docs/kernel-cache-controller.md)"
+    )
 
 
 def _decode(where: str, secret: _Secret) -> bytes:

@@ -174,8 +174,9 @@ def _choose_pause(judgement: Judgement, again_seconds: float) -> float:
     if not judgement.attempts:
         return again_seconds
     low, high = _BACK_OFF
+    doubled = float(low * 2 ** min(judgement.attempts - 1, 10))
     # Many caches of one registry must not come back all at once.
-    return min(high, low * 2 ** min(judgement.attempts - 1, 10)) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
+    return min(high, doubled) * random.uniform(0.8, 1.0)  # noqa: S311 - jitter
 
 
 def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
@@ -201,15 +202,14 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
 
 def _serve_former(cache: Cache, judgement: Judgement | None, judge_at: float) -> Decision:
     """Go on with what is verified by the same policies."""
-    status = cache.status
-    assert status.verification is not None  # noqa: S101 - callers have looked
+    status, signatures = cache.status, cache.status.verification.signatures if cache.status.verification else []
     resolved = _say_resolved(status.resolved_digest)
     if judgement is not None and (refused := judgement.refused) is not None:
         text = f"pods still get {status.resolved_digest}: {refused.message}"
         resolved = state(ConditionType.RESOLVED, refused.reason, text, holds=refused.retryable)
     if cache.spec.mount_path and cache.spec.mount_path != status.mount_path:
         status = msgspec.structs.replace(status, mount_path=cache.spec.mount_path)
-    return Decision(status, (resolved, _say_verified(status.verification.signatures)), serves=True, judge_at=judge_at)
+    return Decision(status, (resolved, _say_verified(signatures)), serves=True, judge_at=judge_at)
 
 
 def _keep(cache: Cache, refused: Refused) -> Decision:

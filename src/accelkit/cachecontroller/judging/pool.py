@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from accelkit.cachecontroller.judge import Judge
-from accelkit.cachecontroller.judgement import Judgement, Question
+from accelkit.cachecontroller.deciding.judgement import Judgement, Question
+from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.worklist import Worklist
 from accelkit.errors import ApiError, CacheError

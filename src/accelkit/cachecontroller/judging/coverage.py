@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from accelkit.cachecontroller.judgement import Question, Refused, read_image
+from accelkit.cachecontroller.deciding.judgement import Question, Refused, read_image
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
 from accelkit.kernelcache.oci.reference import Reference
@@ -25,9 +25,7 @@ class Coverage:
         ConfigurationError: the trusted root cannot be read.
     """
 
-    def __init__(
-        self, policies: Callable[[], Mapping[str, dict[str, Any]]], trusted_root: Path | None = None
-    ) -> None:
+    def __init__(self, policies: Callable[[], Mapping[str, dict[str, Any]]], trusted_root: Path | None = None) -> None:
         self._policies = policies
         self._trusted_root = trusted_root
         self._seen: Mapping[str, dict[str, Any]] = {}

@@ -6,8 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from accelkit.cachecontroller.deciding.judgement import Decision
+from accelkit.cachecontroller.delivery import Shown
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, find_condition, holds, state
-from accelkit.gkm.objects import Cache, CacheCounts, CacheNode, Delivery, NodeCacheStatus, PvcStatus
+from accelkit.gkm.objects import Cache, CacheCounts, CacheNode, CacheStatus, Delivery, NodeCacheStatus, PvcStatus
 
 _WRITABLE_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 # What is under way, or nobody's failure.
@@ -161,6 +165,79 @@ def judge_ready(
         return state(ConditionType.READY, *_explain_waiting(views), holds=False), healthy
     where = f"{len(ready_nodes)} of {len(views)} nodes" if by_node else f"{len(ready_here)} namespaces"
     return state(ConditionType.READY, Reason.READY, f"pods get it in {where}", holds=True), healthy
+
+
+def assemble_status(
+    cache: Cache,
+    decision: Decision,
+    delivery: Delivery,
+    states: Mapping[str, PvcStatus],
+    shown: Shown,
+    nodes: Collection[str],
+) -> CacheStatus:
+    """Return the whole status, with conditions without times.
+
+    Args:
+        cache: with what was decided in its status.
+        decision: what pods get.
+        delivery: how.
+        states: by namespace, as the way of delivery has them.
+        shown: reports, namespaces and pods.
+        nodes: those that exist.
+    """
+    status = cache.status
+    resolved, verified = decision.conditions
+    views = view_nodes(cache, status.resolved_digest, shown.list_reports(cache), nodes)
+    by_node = delivery is Delivery.NODE
+    if decision.serves:
+        existing = [each for each in cache.namespaces if each in shown.namespaces]
+        ready, degraded = judge_ready(cache, delivery, views, states, existing)
+        if resolved.status == "False":
+            degraded = state(ConditionType.DEGRADED, resolved.reason, resolved.message, holds=True)
+        of_nodes = summarize_nodes(views) if by_node else []
+        missing = {name: say_missing(name) for name in cache.namespaces if name not in shown.namespaces}
+        conditions = [ready, resolved, verified, *of_nodes, degraded]
+        found = {**states, **missing}
+    elif status.resolved_digest:
+        # Nothing was learnt: what was known stays, but for the two that say so.
+        found, conditions = (
+            status.pvc_status,
+            [next((new for new in decision.conditions if new.type == each.type), each) for each in status.conditions],
+        )
+    else:
+        ready = state(ConditionType.READY, verified.reason, verified.message, holds=False)
+        outdated = [each for each in summarize_nodes(views) if each.type == ConditionType.OUTDATED] if by_node else []
+        found, conditions = {}, [ready, resolved, verified, *outdated]
+    claims = {each.pvc_name for each in found.values() if each.pvc_name}
+    leaving = sum(
+        pod.leaving and bool(claims & pod.claims) for each in cache.namespaces for pod in shown.list_pods(each)
+    )
+    owners = {each.pvc_owner for each in found.values()} - {"Unknown"}
+    return msgspec.structs.replace(
+        status,
+        pvc_owner=owners.pop() if len(owners) == 1 else "Unknown",
+        pvc_status=dict(found),
+        conditions=conditions,
+        counts=count(views, leaving) if by_node else count_pods(cache, states, shown),
+    )
+
+
+def count_pods(cache: Cache, states: Mapping[str, PvcStatus], shown: Shown) -> CacheCounts:
+    """Count pods and their nodes where no node reports, from the pods that mount the claims."""
+    pods = [
+        pod
+        for namespace in cache.namespaces
+        for pod in shown.list_pods(namespace)
+        if namespace in states and states[namespace].pvc_name in pod.claims
+    ]
+    nodes = {pod.node for pod in pods if pod.node}
+    running = sum(bool(pod.node) and not pod.leaving for pod in pods)
+    return CacheCounts(
+        node_cnt=len(nodes),
+        node_in_use_cnt=len(nodes),
+        pod_running_cnt=running,
+        pod_deleting_cnt=sum(pod.leaving for pod in pods),
+    )
 
 
 def say_missing(namespace: str) -> PvcStatus:
