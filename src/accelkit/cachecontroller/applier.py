@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,6 @@ from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import build_collection_path, build_object_path
 
-_T = TypeVar("_T")
 # Of our wording, since quotas and webhooks of others say something else each time.
 _MOST_REFUSAL: Final = 400
 

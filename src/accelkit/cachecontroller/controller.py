@@ -60,8 +60,8 @@ class Controller:
         modes: Mapping[Delivery, DeliveryMode],
         applier: Applier,
         news: News,
-        metrics: ControllerMetrics,
         *,
+        metrics: ControllerMetrics,
         again_seconds: float,
     ) -> None:
         self._seen, self._coverage, self._modes = seen, coverage, modes
@@ -153,7 +153,7 @@ class Controller:
         kept, look_again = self._former.select(decided, self._seen, time.monotonic())
         decided.status = msgspec.structs.replace(status, previous_digests=kept)
         plan = await self._deliver(decided, decision, chosen)
-        present = assemble_status(decided, decision, chosen, plan.states, self._seen, self._seen.nodes)
+        present = assemble_status(decided, decision, plan.states, self._seen, self._seen.nodes)
         await self._write(cache, present)
         waits = [each for each in (plan.wake_after, look_again) if each]
         if waits:

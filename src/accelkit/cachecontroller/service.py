@@ -127,7 +127,7 @@ class _Service:
             self._modes,
             Applier(writer, seen, self._metrics, self._leads),
             News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
-            self._metrics,
+            metrics=self._metrics,
             again_seconds=options.again_seconds,
         )
         self._judging = Judging(

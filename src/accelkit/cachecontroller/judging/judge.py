@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Final
+from typing import Final, Self
 
 from accelkit.cachecontroller.deciding.judgement import Judgement, Question, Refused, read_capture_path
 from accelkit.cachecontroller.judging.coverage import Coverage
@@ -55,7 +55,7 @@ class Judge:
         # Of all caches without pull secrets, since each client reads the system's authorities anew.
         self._shared = RegistryClient(self._settings)
 
-    async def __aenter__(self) -> Judge:
+    async def __aenter__(self) -> Self:
         await self._shared.__aenter__()
         return self
 
