@@ -143,6 +143,9 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         mount_path: where workloads see the cache, as it was decided.
         cache_bytes: what its files take.
         observed_generation: of `spec`, that all of this is about.
+        cache_format: `triton`, `vllm`, `habana`; the folder of the image in which its files lie is named so.
+        capture_path: at which the image says it was captured; empty where it does not say.
+        relocatable: whether its files may be seen at another path than that as they are; None where nobody knows.
     """
 
     resolved_digest: str = ""
@@ -158,6 +161,9 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     counts: CacheCounts = msgspec.field(default_factory=CacheCounts)
     observed_generation: int = 0
     last_updated: str = ""
+    cache_format: str = ""
+    capture_path: str = ""
+    relocatable: bool | None = None
 
 
 class Cache(msgspec.Struct, rename="camel", omit_defaults=True):
