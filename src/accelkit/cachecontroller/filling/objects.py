@@ -60,8 +60,8 @@ class Target:
 
     @property
     def image(self) -> str:
-        """The image by digest, as the cache names it otherwise."""
-        return str(parse_reference(self.cache.status.resolved_image or self.cache.spec.image).with_digest(self.digest))
+        """The image by digest alone; a tag beside it would only be a remark."""
+        return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
 
     def name(self, step: str, *facts: str) -> str:
         """Return the name of what one step makes; other facts are another object."""

@@ -40,7 +40,7 @@ def fill(image: str, volume: Path, *, mount_path: str, check: bool, max_gib: int
     policies, settings = read_policies(options), read_settings(options)
     reference = parse_reference(image)
     if check:
-        record = check_volume(volume, reference.digest or "", mount_path)
+        record = check_volume(volume, reference.require_digest(), mount_path)
     elif policies is None:
         raise click.UsageError("give --policy: nothing is trusted without a policy")
     else:
