@@ -1,4 +1,4 @@
-"""A cluster of a few objects for the deliveries: carries out plans, and plays provisioners, Jobs and volumes' binder."""
+"""A cluster of a few objects: carries out plans, and plays provisioners, Jobs and the binder of volumes."""
 
 from __future__ import annotations
 
