@@ -1,8 +1,8 @@
 """What a way of delivery is asked, and what it answers: pure functions of a cache and what the API server shows.
 
 One pass goes over one cache: the controller shows what is there, `plan` says what to create, patch and delete and how
-each namespace fares, and the controller carries that out. Whatever comes of it is seen in the next pass, which each change of
-a watched object begins; so each answer has to be right for a controller that knows nothing but what it is shown.
+each namespace fares, and the controller carries that out. Whatever comes of it is seen in the next pass, which each
+change of a watched object begins; so each answer has to be right for a controller that knows nothing but what it is shown.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Shown(Protocol):
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """spec of each SignerPolicy of the cluster, by its name."""
+        """What each SignerPolicy of the cluster says, its `spec`, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
