@@ -105,8 +105,8 @@ class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     conditions: list[Condition] = []
 
 
-class CacheCounts(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Nodes and pods of a cache."""
+class CacheCounts(msgspec.Struct, rename="camel"):
+    """Nodes and pods of a cache; zeros are written too, so that a merge patch leaves no former number behind."""
 
     node_cnt: int = 0
     node_in_use_cnt: int = 0
