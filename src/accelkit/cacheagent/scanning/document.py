@@ -1,4 +1,4 @@
-"""The file that the scan leaves for the agent: written whole or not at all, and read as if a stranger had written it."""
+"""The file that the scan leaves for the agent: there whole or not at all, and read as if a stranger had written it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from accelkit.cacheagent.effect import MissedFiles, MissKind
+from accelkit.cacheagent.reporting.effect import MissedFiles, MissKind
 
 SCAN_SECONDS: Final = 15.0
 MAX_COPIES: Final = 1000

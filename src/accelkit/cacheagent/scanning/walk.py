@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from accelkit.cacheagent.observed import COPY_PREFIX
+from accelkit.cacheagent.planning.observed import COPY_PREFIX
 from accelkit.cacheagent.scanning.document import MAX_COPIES, CopyReport
 
 PODS_FOLDER: Final = Path("/var/lib/kubelet/pods")
@@ -92,11 +92,11 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]
     whole = _Budget(_MAX_ALL_ENTRIES)
     pods = os.open(pods_folder, _FOLDER)
     try:
-        for uid in sorted(name for name in os.listdir(pods) if _UID.fullmatch(name)):
+        for uid in sorted(name for name in _list_names(pods) if _UID.fullmatch(name)):
             with _descend(pods, (uid, *_VOLUMES)) as volumes:
                 if volumes is None:
                     continue
-                names = [name for name in os.listdir(volumes) if _COPY.fullmatch(name)]
+                names = [name for name in _list_names(volumes) if _COPY.fullmatch(name)]
                 left_out += max(0, len(names) - _MAX_COPIES_PER_POD)
                 for name in sorted(names)[:_MAX_COPIES_PER_POD]:
                     if len(reports) >= MAX_COPIES:
@@ -108,6 +108,10 @@ def scan_copies(pods_folder: Path = PODS_FOLDER) -> tuple[list[CopyReport], int]
     finally:
         os.close(pods)
     return reports, left_out
+
+
+def _list_names(folder: int) -> list[str]:
+    return os.listdir(folder)
 
 
 @contextmanager

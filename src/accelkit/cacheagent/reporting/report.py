@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from accelkit.cacheagent.effect import MissedFiles, describe_effect
-from accelkit.cacheagent.observed import MountingPod, OwnNode
-from accelkit.cacheagent.plan import Plan
-from accelkit.cacheagent.standing import Progress, Step, describe_misfit, format_gib
-from accelkit.cacheagent.usage import Usage
-from accelkit.cacheagent.world import WITHDRAWN, Attempt, World
+from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
+from accelkit.cacheagent.planning.plan import Plan
+from accelkit.cacheagent.planning.standing import Progress, Step, describe_misfit, format_gib
+from accelkit.cacheagent.planning.usage import Usage
+from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.world import WITHDRAWN, Attempt, World
+from accelkit.cacheagent.reporting.effect import MissedFiles, describe_effect
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import CacheCounts, CachePod, GpuStatus, NodeCacheStatus, NodeStatus
+from accelkit.kernelcache.compatibility.reasons import CompatibilityReason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdict, CompatibilityVerdicts, Fit
 
 # Of a node there are some hundred at most.
@@ -22,7 +24,7 @@ _NAMED_PODS: Final = 5
 
 
 def build_reports(
-    world: World, plan: Plan, missed: Mapping[str, MissedFiles], node_name: str
+    world: World, plan: Plan, missed: Mapping[str, MissedFiles], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
     """Return the status of the node's reports by namespace, empty for that of the ClusterGKMCaches; without times.
 
@@ -31,11 +33,16 @@ def build_reports(
         plan: what is being done.
         missed: what pods had to make themselves, by UID; without those of whom nobody knows.
         node_name: of the node.
+        root: the store, as a path on the node.
     """
     caches: dict[str, dict[str, dict[str, NodeCacheStatus]]] = defaultdict(dict)
     for key, progress in plan.progress.items():
         usage = plan.usage.get(key, Usage())
-        caches[progress.wish.namespace][progress.wish.name] = _describe(world, plan, progress, usage, missed)
+        entries = _describe_former(world, progress.wish, usage, missed, root)
+        if progress.wish.folder:
+            entries[progress.wish.digest] = _describe(world, plan, progress, missed, root)
+        if entries:
+            caches[progress.wish.namespace][progress.wish.name] = entries
     gpus = _group_cards(world.node)
     return {
         namespace: NodeStatus(node_name=node_name, counts=_count(found), gpus=gpus, caches=found)
@@ -43,45 +50,57 @@ def build_reports(
     }
 
 
-def _describe(
-    world: World, plan: Plan, progress: Progress, usage: Usage, missed: Mapping[str, MissedFiles]
+def _describe_former(
+    world: World, wish: Wish, usage: Usage, missed: Mapping[str, MissedFiles], root: str
 ) -> dict[str, NodeCacheStatus]:
-    wish = progress.wish
     entries = {}
     for folder, pods in usage.pods.items():
         digest = f"sha256:{folder.removeprefix('sha256-')[:64]}"
-        if folder == wish.folder or digest == wish.digest or folder == WITHDRAWN:
+        # For another mount path it is the same digest.
+        if digest == wish.digest:
             continue
         told = f"{len(pods)} pods of the node may use this digest still: {_name(pods)}"
         stored = world.stored.get(folder)
         entries[digest] = NodeCacheStatus(
             volume_size=stored.size_bytes if stored is not None else 0,
-            path=folder if stored is not None else "",
+            path=_find_path(root, folder) if stored is not None else "",
             pods=_list_pods(pods, missed),
             conditions=[state(ConditionType.OUTDATED, Reason.OUTDATED, told, holds=True)],
         )
+    return entries
+
+
+def _find_path(root: str, folder: str) -> str:
+    return f"{root}/{folder}/cache"
+
+
+def _describe(
+    world: World, plan: Plan, progress: Progress, missed: Mapping[str, MissedFiles], root: str
+) -> NodeCacheStatus:
+    wish, usage = progress.wish, plan.usage.get(progress.wish.key, Usage())
     current = usage.pods.get(wish.folder, ())
+    former = sum(len(pods) for folder, pods in usage.pods.items() if folder != wish.folder)
     stored = world.stored.get(wish.folder)
     fit, misfit = _list_numbers(world.node, progress.verdicts)
-    entries[wish.digest] = NodeCacheStatus(
+    return NodeCacheStatus(
         compatible_gpus=fit,
         incompatible_gpus=misfit,
         volume_size=stored.size_bytes if stored is not None else 0,
-        path=wish.folder if stored is not None else "",
+        path=_find_path(root, wish.folder) if stored is not None else "",
         pods=_list_pods(current, missed),
         conditions=[
             _judge_cards(world, progress),
             _tell_extracted(world, plan, progress),
             _tell_ready(world, plan, progress),
-            _tell_outdated(entries),
+            _tell_outdated(former),
             describe_effect([(str(pod), missed[pod.uid]) for pod in current if pod.uid in missed]),
         ],
     )
-    return entries
 
 
 def _list_numbers(node: OwnNode, verdicts: CompatibilityVerdicts | None) -> tuple[list[int], list[int]]:
-    fit, misfit = [], []
+    fit: list[int] = []
+    misfit: list[int] = []
     for card in verdicts.cards if verdicts is not None else ():
         number = node.number_of(card.id)
         if number is not None and card.verdict is not CompatibilityVerdict.UNKNOWN:
@@ -104,7 +123,7 @@ def _judge_cards(world: World, progress: Progress) -> Condition:
     return state(kind, str(codes[0]) if codes else Reason.PENDING, told, holds=None)
 
 
-def _list_reasons(verdicts: CompatibilityVerdicts) -> list:  # type: ignore[type-arg]
+def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
     return [*verdicts.reasons, *(reason for card in verdicts.cards for reason in card.reasons)]
 
 
@@ -127,7 +146,10 @@ def _tell_extracted(world: World, plan: Plan, progress: Progress) -> Condition:
     if progress.refusal is not None:
         return state(kind, progress.refusal.reason, progress.refusal.message, holds=False)
     if progress.step is Step.NOTHING:
-        return state(kind, Reason.PENDING, "the controller has not verified it now", holds=False)
+        undecided = world.standings[key].undecided
+        reason = undecided.reason if undecided is not None else Reason.PENDING
+        told = undecided.message if undecided is not None else "the controller has no verdict on it now"
+        return state(kind, reason, told, holds=False)
     if (full := plan.no_room.get(key)) is not None:
         return state(kind, full.reason, full.message, holds=False)
     if progress.attempt is not None and key not in world.busy:
@@ -163,13 +185,11 @@ def _tell_ready(world: World, plan: Plan, progress: Progress) -> Condition:
     return state(kind, reason, extracted.message, holds=False)
 
 
-def _tell_outdated(former: Mapping[str, NodeCacheStatus]) -> Condition:
-    count = sum(len(each.pods) for each in former.values())
+def _tell_outdated(count: int) -> Condition:
     if not count:
         return state(ConditionType.OUTDATED, Reason.CURRENT, "", holds=False)
-    return state(
-        ConditionType.OUTDATED, Reason.OUTDATED, f"{count} pods of the node may use a former digest", holds=True
-    )
+    told = f"{count} pods of the node may use a former digest"
+    return state(ConditionType.OUTDATED, Reason.OUTDATED, told, holds=True)
 
 
 def _name(pods: Sequence[MountingPod]) -> str:

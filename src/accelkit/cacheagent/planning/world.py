@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from accelkit.cacheagent.observed import MountingPod, OwnNode
-from accelkit.cacheagent.wishes import Refusal, Wish
+from accelkit.cacheagent.planning.observed import MountingPod, OwnNode
+from accelkit.cacheagent.planning.wishes import Refusal, Wish
 from accelkit.gkm import names
 from accelkit.kernelcache.extraction import Limits
 from accelkit.kernelcache.formats import ImageLabels
@@ -55,10 +55,12 @@ class Standing:
     Attributes:
         policies: names those that cover it, and what they say; another text has to be satisfied anew.
         refusal: why no digest of it can be accepted; None where some can.
+        undecided: why nobody can say now; None where somebody can.
     """
 
     policies: str
     refusal: Refusal | None = None
+    undecided: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,9 @@ class World:
 
     Attributes:
         now: on a clock that never goes back, in seconds.
-        keys: of all caches whose files nodes hold, also of those that name no digest yet.
-        unreadable: caches whose status cannot be followed, with why.
+        wishes: of all caches whose files nodes hold.
+        unreadable: keys of those whose status cannot be followed; nothing changes for them.
+        standings: of the policies to each image; without an image there is none.
         pods: of the node, that mount claims.
         stored: by the name of the folder.
         broken: folders named like caches that are none.
@@ -112,10 +115,9 @@ class World:
     now: float
     node: OwnNode
     wishes: Mapping[str, Wish]
-    keys: frozenset[str]
     standings: Mapping[str, Standing]
     disk: Disk
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
     pods: tuple[MountingPod, ...] = ()
     stored: Mapping[str, Stored] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
@@ -139,7 +141,8 @@ class World:
 
     def describe_work(self, wish: Wish) -> str:
         """Return what work on a cache rests on."""
-        return f"{wish.image} {wish.mount_path} {self.standings[wish.key].policies}"
+        standing = self.standings.get(wish.key)
+        return f"{wish.image} {wish.mount_path} {standing.policies if standing is not None else ''}"
 
 
 def compute_back_off(failures: int) -> float:

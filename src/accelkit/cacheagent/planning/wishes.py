@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -38,12 +38,14 @@ class Refusal:
 class Wish:
     """What one cache asks of each node.
 
+    One that names no digest asks for nothing now; what pods got of it before, they may still have.
+
     Attributes:
         key: `NAMESPACE/NAME`, or `/NAME`.
         namespaces: where pods use it.
-        image: pinned to the digest.
+        image: pinned to the digest; None where it names none.
         mount_path: where workloads see it.
-        folder: name of its folder in the store.
+        folder: name of its folder in the store; empty without a digest.
         verified: whether somebody whom the policies name signed it; None where that is not known now.
         refusal: why it is refused; None where it is not.
         secrets: log-ins of the registry, in the namespace of the cache.
@@ -52,10 +54,10 @@ class Wish:
 
     key: str
     namespaces: tuple[str, ...]
-    image: Reference
-    mount_path: str
-    folder: str
-    verified: bool | None
+    image: Reference | None = None
+    mount_path: str = ""
+    folder: str = ""
+    verified: bool | None = None
     refusal: Refusal | None = None
     secrets: tuple[str, ...] = ()
     cache_bytes: int = 0
@@ -72,8 +74,8 @@ class Wish:
 
     @property
     def digest(self) -> str:
-        """What is asked for."""
-        return self.image.require_digest()
+        """What is asked for; empty where nothing is."""
+        return (self.image.digest or "") if self.image is not None else ""
 
     @property
     def link(self) -> str:
@@ -86,15 +88,22 @@ def is_delivered_here(cache: Cache) -> bool:
     return cache.status.delivery == Delivery.NODE
 
 
-def read_wish(cache: Cache) -> Wish | None:
-    """Return what a cache asks of nodes; None where it asks nothing, or nothing yet.
+def read_wish(cache: Cache) -> Wish:
+    """Return what a cache asks of nodes, whose files they hold.
 
     Raises:
         CacheError: its status cannot be followed; the sentence says why.
     """
     status = cache.status
-    if not is_delivered_here(cache) or not status.resolved_digest:
-        return None
+    verified = find_condition(status.conditions, ConditionType.VERIFIED)
+    wish = Wish(
+        key=cache.key,
+        namespaces=cache.namespaces,
+        verified=_read_verified(verified),
+        refusal=_read_refusal(verified),
+    )
+    if not status.resolved_digest:
+        return wish
     if not is_digest(status.resolved_digest):
         raise CacheError(f"the status of {cache.key} names the digest {status.resolved_digest[:80]!r}, which is none")
     image = parse_reference(status.resolved_image or cache.spec.image).with_digest(status.resolved_digest)
@@ -102,15 +111,11 @@ def read_wish(cache: Cache) -> Wish | None:
     folder = names.name_folder(status.resolved_digest, status.mount_path)
     if place.folder.name != folder:
         raise CacheError(f"the mount path {status.mount_path[:200]!r} of {cache.key} is not in its plain form")
-    verified = find_condition(status.conditions, ConditionType.VERIFIED)
-    return Wish(
-        key=cache.key,
-        namespaces=cache.namespaces,
+    return replace(
+        wish,
         image=image,
         mount_path=status.mount_path,
         folder=folder,
-        verified=_read_verified(verified),
-        refusal=_read_refusal(verified),
         secrets=tuple(each.name for each in cache.spec.image_pull_secrets if each.name),
         cache_bytes=max(0, status.cache_bytes),
     )

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from accelkit.cacheagent.observed import MountingPod
-from accelkit.cacheagent.wishes import Wish
-from accelkit.cacheagent.world import WITHDRAWN, World
+from accelkit.cacheagent.planning.observed import MountingPod
+from accelkit.cacheagent.planning.wishes import Wish
+from accelkit.cacheagent.planning.world import WITHDRAWN, World
 from accelkit.gkm import names
 
 _SHORT: Final = 12
@@ -96,6 +96,6 @@ def _index_claims(
 def _index_folders(world: World) -> dict[str, list[str]]:
     """Return the names of folders by the digits that end the claim of a digest."""
     found: dict[str, list[str]] = defaultdict(list)
-    for folder in {*world.stored, *(wish.folder for wish in world.wishes.values())}:
+    for folder in {*world.stored, *(wish.folder for wish in world.wishes.values() if wish.folder)}:
         found[folder.removeprefix("sha256-")[:_SHORT]].append(folder)
     return found

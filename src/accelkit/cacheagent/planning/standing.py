@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from accelkit.cacheagent.wishes import Refusal, Wish
-from accelkit.cacheagent.world import GIB, Attempt, Learned, World
+from accelkit.cacheagent.planning.wishes import Refusal, Wish
+from accelkit.cacheagent.planning.world import GIB, Attempt, Learned, World
 from accelkit.gkm.conditions import Reason
 from accelkit.kernelcache.compatibility.verdicts import CompatibilityVerdicts, Fit, judge
 
@@ -55,6 +55,8 @@ class Progress:
 
 def assess(world: World, wish: Wish) -> Progress:
     """Return how far a cache has come."""
+    if not wish.folder:
+        return Progress(wish, Step.NOTHING if wish.refusal is None else Step.WITHDRAW, refusal=wish.refusal)
     learned = world.find_learned(wish)
     verdicts = judge(learned.labels, world.node.facts) if learned is not None else None
     standing = world.standings[wish.key]
@@ -62,7 +64,8 @@ def assess(world: World, wish: Wish) -> Progress:
     if attempt is not None and attempt.about != world.describe_work(wish):
         attempt = None
     refusal = wish.refusal or standing.refusal
-    if refusal is None and attempt is not None and attempt.refused:
+    # When it is due it is tried again, since an image may be signed later; until then, and meanwhile, pods get nothing.
+    if refusal is None and attempt is not None and attempt.refused and attempt.retry_at > world.now:
         refusal = Refusal(attempt.reason, attempt.message)
     if refusal is None and verdicts is not None and verdicts.fit is Fit.NONE:
         refusal = Refusal(describe_misfit(verdicts), "no card of the node can load its kernels")
@@ -71,11 +74,11 @@ def assess(world: World, wish: Wish) -> Progress:
 
 
 def _choose_step(world: World, wish: Wish, learned: Learned | None) -> Step:
-    if wish.verified is not True:
+    standing, stored = world.standings[wish.key], world.stored.get(wish.folder)
+    if wish.verified is not True or standing.undecided is not None:
         return Step.NOTHING
-    stored = world.stored.get(wish.folder)
     if stored is not None:
-        return Step.SERVE if world.standings[wish.key].policies in stored.satisfied else Step.VERIFY
+        return Step.SERVE if standing.policies in stored.satisfied else Step.VERIFY
     return Step.LEARN if learned is None else Step.EXTRACT
 
 

@@ -1,7 +1,7 @@
 """What the agent does next, decided from what it knows; no I/O.
 
-The order: links first, since pods wait for them; then what nobody needs is collected; then new work within the slots and
-the disk's limits.
+The order: links first, since pods wait for them; then what nobody needs is collected; then new work within the slots
+and the disk's limits.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from accelkit.cacheagent.standing import NoRoom, Progress, Step, assess, find_room
-from accelkit.cacheagent.usage import Usage, find_usage, merge_uses
-from accelkit.cacheagent.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
+from accelkit.cacheagent.planning.standing import NoRoom, Progress, Step, assess, find_room
+from accelkit.cacheagent.planning.usage import Usage, find_usage, merge_uses
+from accelkit.cacheagent.planning.world import MOVE_SECONDS, WITHDRAWN, World, limit_size
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,16 @@ class Move:
 
 @dataclass(frozen=True)
 class Work:
-    """Work on one cache that may begin; of an extraction, with the bytes that it may take at most."""
+    """Work on one cache that may begin.
+
+    Attributes:
+        about: what it rests on, as `Attempt` has it.
+        room_bytes: what an extraction may take at most.
+    """
 
     progress: Progress
-    room_bytes: int = 0
+    about: str
+    room_bytes: int
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def _plan_links(
         linked, target = world.links.get(link), _choose_target(world, each)
         if target is None or target == linked:
             continue
-        late = ()
+        late: tuple[str, ...] = ()
         if linked not in {None, WITHDRAWN} and target != WITHDRAWN and own.starting:
             since[key] = world.moving_since.get(key, world.now)
             late = tuple(str(pod) for pod in own.starting)
@@ -121,7 +127,7 @@ def _plan_links(
 def _list_links(world: World) -> frozenset[str]:
     """Return the links of all caches that there are, whether or not they name a digest now."""
     from_wishes = {wish.link for wish in world.wishes.values()}
-    return frozenset(from_wishes | {world.name_link(key) for key in world.keys})
+    return frozenset(from_wishes | {world.name_link(key) for key in world.unreadable})
 
 
 def _choose_target(world: World, progress: Progress) -> str | None:
@@ -135,7 +141,8 @@ def _choose_target(world: World, progress: Progress) -> str | None:
         return None
     former = world.stored.get(linked) if linked != progress.wish.folder else None
     # A new digest is refused; the one that pods get satisfies what the policies say now.
-    if former is not None and world.standings[progress.wish.key].policies in former.satisfied:
+    standing = world.standings.get(progress.wish.key)
+    if former is not None and standing is not None and standing.policies in former.satisfied:
         return None
     return WITHDRAWN
 
@@ -148,7 +155,7 @@ def _find_unneeded(
 ) -> tuple[str, ...]:
     needed = {target for link, target in world.links.items() if link in _list_links(world)}
     needed |= {move.target for move in moves if move.target is not None}
-    needed |= {each.wish.folder for each in progress}
+    needed |= {each.wish.folder for each in progress if each.wish.folder}
     needed |= {folder for by_key in uses.values() for folders in by_key.values() for folder in folders}
     return tuple(sorted({*world.stored, *world.broken} - needed))
 
@@ -172,7 +179,7 @@ def _plan_work(world: World, progress: Mapping[str, Progress]) -> tuple[tuple[Wo
         if len(work) >= world.slots or _is_early(world, each) or each.wish.folder in begun:
             continue
         begun.add(each.wish.folder)
-        work.append(Work(each, room))
+        work.append(Work(each, world.describe_work(each.wish), room))
         promised += each.needs_bytes if each.step is Step.EXTRACT else 0
     return tuple(work), no_room
 
