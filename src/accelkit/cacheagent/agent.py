@@ -16,10 +16,10 @@ from typing import Final
 from accelkit.cacheagent.disk.store import Store
 from accelkit.cacheagent.metrics import Metrics
 from accelkit.cacheagent.planning.observed import OwnNode
-from accelkit.cacheagent.planning.plan import Move, Plan, Work, make_plan
+from accelkit.cacheagent.planning.plan import Move, Plan, make_plan
 from accelkit.cacheagent.planning.standing import Step
-from accelkit.cacheagent.planning.world import Attempt, Disk, Learned, World
-from accelkit.cacheagent.preparation import Preparation, note_failure
+from accelkit.cacheagent.planning.world import Disk, World
+from accelkit.cacheagent.preparation import Preparation
 from accelkit.cacheagent.pull_secrets import read_logins
 from accelkit.cacheagent.reporting.effect import MissedFiles
 from accelkit.cacheagent.reporting.report import build_reports
@@ -27,7 +27,8 @@ from accelkit.cacheagent.reporting.status_writer import StatusWriter
 from accelkit.cacheagent.scanning.document import read_missed
 from accelkit.cacheagent.standings import Standings
 from accelkit.cacheagent.watches import Watches
-from accelkit.errors import AccelkitError
+from accelkit.cacheagent.workers import Workers
+from accelkit.kernelcache.compatibility.node_facts import NodeFacts
 from accelkit.kernelcache.registry import RegistrySettings
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
@@ -35,14 +36,12 @@ from accelkit.logs import ErrorReporter, Facts
 
 log = logging.getLogger(__name__)
 
-SLOTS: Final = 4
 # Together, many changes cost one plan.
 _GATHER_SECONDS: Final = 0.02
 # The disk changes without a word, and so do scans.
 _LOOK_SECONDS: Final = 15.0
 _REFRESH_SECONDS: Final = 120.0
 _STILL_SECONDS: Final = 300.0
-_MAX_LEARNED: Final = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +71,6 @@ class AgentOptions:
 class _Memory:
     """What is known beside what the watches and the store show."""
 
-    learned: dict[str, Learned] = field(default_factory=dict)
-    attempts: dict[str, Attempt] = field(default_factory=dict)
     moving_since: Mapping[str, float] = field(default_factory=dict)
     policies_seen: int = -1
     refreshed_at: float = 0.0
@@ -138,8 +135,9 @@ class CacheAgent:
         self._standings = Standings(store.root, options.trusted_root)
         self._writer = StatusWriter(api, options.node, self._watches.reports, metrics.status_failures.inc)
         self._memory = _Memory(planned_at=time.monotonic(), refreshed_at=time.monotonic())
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._promised: dict[str, int] = {}
+        self._workers = Workers(
+            store, preparation, self._standings, metrics, node=self._find_node, on_end=self._wake.set
+        )
         self._disk_errors = ErrorReporter(log)
 
     def list_loops(self) -> list[Coroutine[object, object, None]]:
@@ -152,9 +150,7 @@ class CacheAgent:
 
     async def end_work(self) -> None:
         """End what is under way; nothing of it is visible."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._workers.end()
 
     async def _run(self) -> None:
         pause = _LOOK_SECONDS
@@ -191,12 +187,16 @@ class CacheAgent:
         for folder in plan.collect:
             await self._collect(folder)
         for work in plan.work:
-            self._begin(work)
+            self._workers.begin(work)
         if moved:
             # What is reported is how it is now.
             world = self._observe(node, disk, now)
         self._report(world, plan)
         return plan.next_at
+
+    def _find_node(self) -> NodeFacts:
+        node = self._watches.node
+        return node.facts if node is not None else NodeFacts()
 
     def _observe(self, node: OwnNode, disk: Disk, now: float) -> World:
         watches, store, memory = self._watches, self._store, self._memory
@@ -204,10 +204,7 @@ class CacheAgent:
             self._standings.take(watches.policies)
             memory.policies_seen = watches.policies_seen
         wishes = dict(watches.wishes)
-        memory.attempts = {key: each for key, each in memory.attempts.items() if key in wishes}
-        if len(memory.learned) > _MAX_LEARNED:
-            named = {wish.digest for wish in wishes.values()}
-            memory.learned = {digest: each for digest, each in memory.learned.items() if digest in named}
+        self._workers.forget(wishes)
         pods = tuple(watches.pods.values())
         if store.ledger.lost:
             # Any of these pods may have been given anything.
@@ -228,10 +225,10 @@ class CacheAgent:
             links=dict(store.links),
             uses=store.ledger.uses,
             moving_since=memory.moving_since,
-            learned=memory.learned,
-            attempts=memory.attempts,
-            busy=dict(self._promised),
-            slots=SLOTS - len(self._tasks),
+            learned=self._workers.learned,
+            attempts=self._workers.attempts,
+            busy=dict(self._workers.promised),
+            slots=self._workers.slots,
         )
 
     def _move(self, move: Move) -> bool:
@@ -251,52 +248,6 @@ class CacheAgent:
             self._metrics.collected.inc()
             log.info(Facts("cache collected", folder=folder))
             self._wake.set()
-
-    def _begin(self, work: Work) -> None:
-        key = work.progress.wish.key
-        extracts = work.progress.step is Step.EXTRACT
-        self._promised[key] = work.progress.needs_bytes if extracts else 0
-        self._tasks[key] = asyncio.create_task(self._work(work), name=f"cache {key}")
-
-    async def _work(self, work: Work) -> None:
-        wish, began = work.progress.wish, time.monotonic()
-        try:
-            if work.progress.step is Step.LEARN:
-                self._memory.learned[wish.digest] = await self._preparation.learn(wish)
-            else:
-                await self._extract(work)
-                self._memory.attempts.pop(wish.key, None)
-                log.info(Facts("cache prepared", cache=wish.key, digest=wish.digest, seconds=time.monotonic() - began))
-        except AccelkitError as exc:
-            self._fail(work, exc)
-        except OSError as exc:
-            self._fail(work, AccelkitError(f"the disk failed: {exc}"))
-        except Exception as exc:
-            # One cache must not end the agent.
-            log.exception("work on cache %s met a defect", wish.key)
-            self._fail(work, AccelkitError(f"{type(exc).__name__}; the agent's log has more"))
-        finally:
-            self._tasks.pop(wish.key, None)
-            self._promised.pop(wish.key, None)
-            self._wake.set()
-
-    def _fail(self, work: Work, error: AccelkitError) -> None:
-        key = work.progress.wish.key
-        attempt = note_failure(error, self._memory.attempts.get(key), work.about, time.monotonic())
-        self._memory.attempts[key] = attempt
-        self._metrics.failures.labels(attempt.reason).inc()
-        log.warning(Facts("cache not prepared", cache=key, reason=attempt.reason, error=attempt.message))
-
-    async def _extract(self, work: Work) -> None:
-        wish = work.progress.wish
-        policies = self._standings.narrow(wish)
-        node = self._watches.node
-        assert node is not None  # noqa: S101 - nothing is planned before
-        standing = self._standings.stand([wish])[wish.key]
-        result = await self._preparation.extract(wish, policies, node.facts, work.room_bytes)
-        self._store.take(result.place.folder.name, result.record, standing.policies)
-        if result.fresh:
-            self._metrics.extractions.inc()
 
     def _report(self, world: World, plan: Plan) -> None:
         missed = self._read_missed(world)
