@@ -133,6 +133,18 @@ class CacheVerification(msgspec.Struct, rename="camel", omit_defaults=True):
     verified_at: str = ""
 
 
+class CacheMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A folder of a cache and where a container has to see it.
+
+    Attributes:
+        sub_path: of the cache's root; empty for all of it.
+        path: absolute, in the container.
+    """
+
+    path: str
+    sub_path: str = ""
+
+
 class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """status of both kinds of caches.
 
@@ -143,6 +155,9 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         mount_path: where workloads see the cache, as it was decided.
         cache_bytes: what its files take.
         observed_generation: of `spec`, that all of this is about.
+        mounts: what a container mounts of it, the root first; empty where the image does not say.
+        variables: what tells its framework of them.
+        recorded_environment: variables under which it was captured, as far as the image says.
     """
 
     resolved_digest: str = ""
@@ -158,6 +173,9 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     counts: CacheCounts = msgspec.field(default_factory=CacheCounts)
     observed_generation: int = 0
     last_updated: str = ""
+    mounts: list[CacheMount] = []
+    variables: dict[str, str] = {}
+    recorded_environment: dict[str, str] = {}
 
 
 class Cache(msgspec.Struct, rename="camel", omit_defaults=True):
