@@ -81,15 +81,11 @@ def mutate(pod: Object, namespace: str, caches: Iterable[Cache], tools: Tools) -
     named = [get_claim(each) for each in changed["spec"].get("volumes") or []]
     concerned = any(each in claims or find_unknown_digest(claims, each) for each in named)
     try:
-        if concerned or MOUNT_ANNOTATION in annotations:
-            warnings = _change(changed, namespace, claims, tools)
-        else:
-            warnings = []
-        _annotate(changed, claims)
+        asks = concerned or MOUNT_ANNOTATION in annotations
+        warnings = _change(changed, namespace, claims, tools) if asks else []
     except (AnnotationError, ReplacementError) as exc:
-        return Mutation(refusal=str(exc))
-    except UnknownCacheError as exc:
-        return Mutation(refusal=str(exc), unknown=True)
+        return Mutation(refusal=str(exc), unknown=isinstance(exc, UnknownCacheError))
+    _annotate(changed, claims)
     return Mutation(_build_patch(pod, changed), tuple(dict.fromkeys(warnings)))
 
 
@@ -128,7 +124,7 @@ def _check(claim: CacheClaim, namespace: str) -> None:
 def _annotate(pod: Object, claims: Mapping[str, CacheClaim]) -> None:
     """Say what was done, in the place of whatever somebody else says there."""
     annotations = dict(pod["metadata"].get("annotations") or {})
-    digests, copies = set(), set()
+    digests, copies = set[str](), set[str]()
     for volume in pod["spec"].get("volumes") or []:
         claim = find_claim(volume, claims)
         if claim is not None and claim.digest:

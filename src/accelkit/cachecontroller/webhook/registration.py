@@ -42,7 +42,7 @@ class Endpoint:
     """Where the API server reaches the webhook.
 
     Attributes:
-        certificate: file of the chain with which it is served; `ca.crt` beside it says whom to trust, else the chain does.
+        certificate: file of the chain with which it is served; `ca.crt` beside it says whom to trust, else it does.
         service: namespace, name and port of a Service.
         url: https://HOST:PORT, in the place of a Service.
     """

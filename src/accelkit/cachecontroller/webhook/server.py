@@ -8,7 +8,7 @@ import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -30,6 +30,7 @@ _MOST_WARNINGS: Final = 12
 # A pod has 1.5 MiB at most, and may come twice.
 _MAX_REVIEW_BYTES: Final = 8 << 20
 _FORBIDDEN: Final = 403
+_API: Final = "admission.k8s.io/v1"
 
 
 class _Kind(msgspec.Struct):
@@ -45,8 +46,8 @@ class _Request(msgspec.Struct):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
     request: _Request
 
 
@@ -83,18 +84,14 @@ class WebhookServer:
 
     async def handle(self, method: str, path: str, body: bytes) -> Reply:
         """Answer a request."""
-        if path != PATH:
-            return Reply(404, b'{"error":"pods are asked about at %s"}' % PATH.encode())
-        if method != "POST":
-            return Reply(405, b'{"error":"an AdmissionReview is sent by POST"}')
+        if (method, path) != ("POST", PATH):
+            return Reply(404, b'{"error":"pods are asked about by POST of %s"}' % PATH.encode())
         if len(body) > _MAX_REVIEW_BYTES:
             return Reply(413, b'{"error":"no AdmissionReview of a pod is so large"}')
         try:
             review = _reviews.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            return Reply(400, msgspec.json.encode({"error": f"it is no AdmissionReview: {exc}"}))
-        if review.api_version != "admission.k8s.io/v1" or review.kind != "AdmissionReview":
-            return Reply(400, b'{"error":"it is no AdmissionReview of admission.k8s.io/v1"}')
+            return Reply(400, msgspec.json.encode({"error": f"it is no AdmissionReview of {_API}: {exc}"}))
         done = await self._mutate(review.request)
         if done is None:
             self.answers["unready"] += 1
@@ -126,7 +123,7 @@ def _build_answer(uid: str, done: Mutation) -> dict[str, Any]:
         response["patch"] = b64encode(msgspec.json.encode(done.patch)).decode()
     if done.warnings:
         response["warnings"] = [shorten(each, _MAX_WARNING) for each in done.warnings[:_MOST_WARNINGS]]
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    return {"apiVersion": _API, "kind": "AdmissionReview", "response": response}
 
 
 async def serve(
