@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from accelkit.errors import QuantityError
+from accelkit.gkm.objects import CacheMount
 from accelkit.model.units import parse_milli
 
 # Of volumes and init containers of ours; a node's agent knows private copies by it.
@@ -40,7 +41,9 @@ def build_volume(name: str, cache_bytes: int) -> Object:
     return {"name": name, "emptyDir": {"sizeLimit": f"{limit}Mi"} if cache_bytes else {}}
 
 
-def build_container(name: str, source: str, image: str, pod: Object, mount_path: str, *, within: str = "") -> Object:
+def build_container(
+    name: str, source: str, image: str, pod: Object, *, seen: Sequence[CacheMount] = (), within: str = ""
+) -> Object:
     """Return the init container that fills a private copy.
 
     Args:
@@ -48,16 +51,18 @@ def build_container(name: str, source: str, image: str, pod: Object, mount_path:
         source: the volume that it copies.
         image: of accelkit.
         pod: with the mounts of that copy in place.
-        mount_path: where the workload sees the copy; empty where the cache was prepared to be seen there.
+        seen: where the workload sees the copy, the root first; empty where the cache was prepared for that.
         within: the folder of the source that holds the cache; empty for all of it.
     """
     arguments = ["cache", "private-copy", "--from", _FROM, "--to", _TO]
+    for number, each in enumerate(seen):
+        arguments += ["--tree", f"{each.sub_path}={each.path}"] if number else ["--mount-path", each.path]
     read: Object = {"name": source, "mountPath": _FROM, "readOnly": True}
     return {
         "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "args": [*arguments, "--mount-path", mount_path] if mount_path else arguments,
+        "args": arguments,
         "securityContext": _build_security_context(name, pod),
         "resources": _build_resources(pod["spec"].get("containers") or []),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,8 +9,7 @@ from accelkit.cachecontroller.webhook.annotation import AnnotationError, MountRe
 from accelkit.cachecontroller.webhook.claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, name_copy
 from accelkit.cachecontroller.webhook.pods import Object, find_volume, get_claim, list_containers, put_first
-from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, set_source
-from accelkit.gkm.objects import CacheMount
+from accelkit.cachecontroller.webhook.replacement import ImageVolume, add_copy_volume, list_seen, move, set_source
 from accelkit.texts import shorten
 
 # Where the image does not say which framework it is of: each finds nothing of the other's.
@@ -44,7 +42,7 @@ def inject(
         )
     container = next(each for each in list_containers(pod) if each.get("name") == request.container)
     copied, source = name_copy(cache.key, root), f"{name_copy(cache.key, root)}-from"
-    mounts = _list_mounts(claim, root)
+    mounts = list_seen(claim, root)
     present = {str(each.get("mountPath", "")).rstrip("/"): each for each in container.get("volumeMounts") or []}
     taken = {mount.path: present[mount.path] for mount in mounts if mount.path in present}
     foreign = [path for path, mount in taken.items() if not _is_ours(pod, mount, claim)]
@@ -65,8 +63,8 @@ def inject(
             for each in mounts
             if each.path not in taken
         )
-        moved = root if claim.mount_path and root != claim.mount_path else ""
-        put_first(pod, build_container(copied, source, image, pod, moved, within=within))
+        seen = mounts if claim.mount_path and root != claim.mount_path else []
+        put_first(pod, build_container(copied, source, image, pod, seen=seen, within=within))
     return _set_variables(container, claim, root)
 
 
@@ -82,19 +80,6 @@ def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
         expression = {"key": _HOSTNAME, "operator": "In", "values": sorted(hosts)}
         terms = [*terms, {"weight": _WEIGHT, "preference": {"matchExpressions": [expression]}}]
         of_nodes["preferredDuringSchedulingIgnoredDuringExecution"] = terms
-
-
-def _list_mounts(claim: CacheClaim, root: str) -> list[CacheMount]:
-    """Return what a container mounts of a private copy; trees captured from elsewhere keep their places."""
-    mounts = [CacheMount(each.path.rstrip("/"), each.sub_path) for each in claim.cache.status.mounts]
-    moved = [CacheMount(_move(each.path, claim.mount_path, root), each.sub_path) for each in mounts]
-    return moved if any(not each.sub_path for each in moved) else [CacheMount(root), *moved]
-
-
-def _move(path: str, former: str, root: str) -> str:
-    if former and (path == former or path.startswith(f"{former}/")):
-        return posixpath.normpath(root + path[len(former) :])
-    return path
 
 
 def _is_ours(pod: Object, mount: Object, claim: CacheClaim) -> bool:
@@ -115,7 +100,7 @@ def _set_variables(container: Object, claim: CacheClaim, root: str) -> list[str]
     for name, value in sorted(variables.items()):
         # Habana's value goes on with settings after the folder.
         folder, comma, rest = value.partition(",")
-        wanted = _move(folder, claim.mount_path, root) + comma + rest
+        wanted = move(folder, claim.mount_path, root) + comma + rest
         if name not in present:
             container["env"] = [*(container.get("env") or []), {"name": name, "value": wanted}]
         elif present[name].get("value") != wanted:

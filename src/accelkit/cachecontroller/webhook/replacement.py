@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from accelkit.cachecontroller.webhook.claims import CacheClaim
 from accelkit.cachecontroller.webhook.copying import build_container, build_volume, name_copy
 from accelkit.cachecontroller.webhook.pods import Object, find_root, find_volume, list_mounts, put_first
-from accelkit.gkm.objects import Cache, Delivery
+from accelkit.gkm.objects import Cache, CacheMount, Delivery
 
 ImageVolume: TypeAlias = Callable[[Cache, str], tuple[dict[str, Any], str] | None]
 # What makes a mount be seen by others, which a private copy must not be.
@@ -47,9 +48,28 @@ def replace_volume(
     for _, mount in mounts:
         mount["name"] = copied
         mount.pop(_PROPAGATION, None)
-    moved = next(iter(roots)) if len(roots) == 1 and roots != {claim.mount_path} and claim.mount_path else ""
-    put_first(pod, build_container(copied, name, image, pod, moved, within=within))
+    root = next(iter(roots), "") if len(roots) == 1 else ""
+    moved = root if claim.mount_path and root != claim.mount_path else ""
+    seen = list_seen(claim, moved) if moved else []
+    put_first(pod, build_container(copied, name, image, pod, seen=seen, within=within))
     return [] if moved else _warn_of_paths(claim, roots)
+
+
+def list_seen(claim: CacheClaim, root: str) -> list[CacheMount]:
+    """Return what a container sees of a cache whose root it has somewhere, that root first.
+
+    Trees that were captured beside the root keep their places; those within it go with it.
+    """
+    trees = (each for each in claim.cache.status.mounts if each.sub_path)
+    seen = [CacheMount(move(each.path.rstrip("/"), claim.mount_path, root), each.sub_path) for each in trees]
+    return [CacheMount(root), *(each for each in seen if each.path != f"{root}/{each.sub_path}")]
+
+
+def move(path: str, former: str, root: str) -> str:
+    """Return a path of a cache whose root is somewhere else than before."""
+    if former and (path == former or path.startswith(f"{former}/")):
+        return posixpath.normpath(root + path[len(former) :])
+    return path
 
 
 def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:

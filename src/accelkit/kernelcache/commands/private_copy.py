@@ -8,6 +8,7 @@ import click
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.private_copy import make_private_copy
+from accelkit.kernelcache.formats.relocation.moved_tree import MovedTree
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -17,14 +18,23 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--to", "target", type=_FOLDER, required=True, help="An empty folder, such as an emptyDir of a pod.")
 @click.option("--mount-path", default="", help="Where the workload sees the copy, if the cache was not made for that.")
 @click.option(
+    "--tree",
+    "trees",
+    multiple=True,
+    metavar="FOLDER=PATH",
+    help="With --mount-path: a folder of the cache that the workload sees somewhere else; repeatable.",
+)
+@click.option(
     "--seconds", type=click.IntRange(1), default=900, show_default=True, help="How long the copy may take at most."
 )
-def private_copy(source: Path, target: Path, mount_path: str, seconds: int) -> None:
+def private_copy(source: Path, target: Path, mount_path: str, trees: tuple[str, ...], seconds: int) -> None:
     """Copy a cache once; a copy that is whole stays as the workload has changed it."""
-    if mount_path and not mount_path.startswith("/"):
-        raise click.UsageError("--mount-path is an absolute path")
+    seen = dict(each.partition("=")[::2] for each in trees)
+    if any(not each.startswith("/") for each in (mount_path or "/", *seen.values())):
+        raise click.UsageError("--mount-path, and PATH of --tree, are absolute paths")
+    moved = MovedTree(mount_path, seen) if mount_path else None
     try:
-        done = make_private_copy(source, target, mount_path, seconds=seconds)
+        done = make_private_copy(source, target, moved, seconds=seconds)
     except OSError as exc:
         raise CacheError(
             f"{target} cannot be filled: {exc}", next_step="look at the node's disk and the pod's user"

@@ -21,7 +21,7 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.extraction.rules import Limits
-from accelkit.kernelcache.formats.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocate
+from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedTree
 
 MARKER: Final = ".accelkit-private-copy.json"
 _BEGUN: Final = ".accelkit-private-copy.begun"
@@ -56,7 +56,7 @@ class PrivateCopy(msgspec.Struct, frozen=True):
         files: how many were copied.
         size_bytes: of them.
         skipped: links, devices and the like that were left out.
-        mount_path: for which group files were rewritten; empty where they stayed as they were.
+        mount_path: for which files that name others were rewritten; empty where they stayed as they were.
         copied_at: seconds since 1970; what is newer was written by the workload.
         version: of this record.
     """
@@ -77,20 +77,23 @@ class _Found:
     status: os.stat_result
 
 
-def make_private_copy(source: Path, target: Path, mount_path: str = "", *, seconds: float = 900.0) -> PrivateCopy:
+def make_private_copy(
+    source: Path, target: Path, moved: MovedTree | None = None, *, seconds: float = 900.0
+) -> PrivateCopy:
     """Copy a cache, once.
 
     Args:
         source: the cache's root.
         target: an empty folder, or one that this function has begun or finished to fill.
-        mount_path: where the workload sees the copy, for Triton's group files; empty to leave them as they are.
+        moved: where the workload sees the copy; None to leave files that name others as they are.
         seconds: how long it may take.
 
     Returns:
         What was copied, now or before.
 
     Raises:
-        CacheError: the source is no folder, the target is in use otherwise or has too little room, or it took too long.
+        CacheError: the source is no folder, the target is in use otherwise or has too little room, it took too long, or
+            a file that names others cannot be rewritten.
         OSError: the disk is full, or cannot be written.
     """
     if (done := _read_marker(target)) is not None:
@@ -109,13 +112,13 @@ def make_private_copy(source: Path, target: Path, mount_path: str = "", *, secon
             (target / each.path).mkdir()
             (target / each.path).chmod(_FOR_ALL_FOLDERS)
         else:
-            _copy_file(source, target, each, mount_path, deadline)
+            _copy_file(source, target, each, moved, deadline)
             files += 1
     # What is written into a folder changes its time.
     for each in reversed(found):
         if stat.S_ISDIR(each.status.st_mode):
             os.utime(target / each.path, ns=(each.status.st_atime_ns, each.status.st_mtime_ns))
-    done = PrivateCopy(files, size, skipped, mount_path, time.time())
+    done = PrivateCopy(files, size, skipped, moved.mount_path if moved else "", time.time())
     _write_marker(target, done)
     return done
 
@@ -151,7 +154,7 @@ def _scan(folder: Path) -> Iterator[os.DirEntry[str]]:
         yield from entries
 
 
-def _copy_file(source: Path, target: Path, found: _Found, mount_path: str, deadline: float) -> None:
+def _copy_file(source: Path, target: Path, found: _Found, moved: MovedTree | None, deadline: float) -> None:
     reading = os.open(source / found.path, _READ)
     try:
         status = os.fstat(reading)
@@ -159,8 +162,10 @@ def _copy_file(source: Path, target: Path, found: _Found, mount_path: str, deadl
             raise CacheError(f"{found.path} has become something else than a file while it was copied")
         writing = os.open(target / found.path, _NEW, 0o600)
         try:
-            if mount_path and is_group_file(found.path.rpartition("/")[2]):
-                _relocate(reading, writing, _find_folder(mount_path, found.path))
+            if moved is not None and moved.concerns(found.path):
+                with os.fdopen(os.dup(reading), "rb") as file:
+                    document = file.read(MOST_READ)
+                _write_all(writing, moved.rewrite(found.path, document, lambda within: (source / within).exists()))
             else:
                 _copy_content(reading, writing, status.st_size, deadline)
             os.fchmod(writing, (status.st_mode & 0o111) | _FOR_ALL_FILES)
@@ -169,17 +174,6 @@ def _copy_file(source: Path, target: Path, found: _Found, mount_path: str, deadl
             os.close(writing)
     finally:
         os.close(reading)
-
-
-def _find_folder(mount_path: str, path: str) -> str:
-    folder = path.rpartition("/")[0]
-    return f"{mount_path.rstrip('/')}/{folder}" if folder else mount_path
-
-
-def _relocate(reading: int, writing: int, folder: str) -> None:
-    with os.fdopen(os.dup(reading), "rb") as file:
-        document = file.read(MAX_GROUP_FILE_BYTES + 1)
-    _write_all(writing, relocate(document, folder_in_mount=folder))
 
 
 def _copy_content(reading: int, writing: int, size: int, deadline: float) -> None:
