@@ -32,8 +32,9 @@ def replace_volume(
         ReplacementError: a volume that it needs is there already, and is another one.
     """
     name = str(volume.get("name"))
-    forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly"))
     copied = name_copy(name)
+    # Where the copy is there, this was done before, and somebody has added a container.
+    forced = bool((volume.get("persistentVolumeClaim") or {}).get("readOnly")) and find_volume(pod, copied) is None
     mounts = [(who, mount) for who, mount in list_mounts(pod, name) if who.get("name") != copied]
     writable = not forced and any(not mount.get("readOnly") for _, mount in mounts)
     within = set_source(volume, claim, build_image_volume)
