@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -15,17 +15,19 @@ from accelkit.kernelcache.signatures.trust import load_authorities
 
 MAX_POLICY_BYTES = 1 << 20
 NEXT_STEP = "see docs/signer-policies.md for the format"
+# Whoever writes a subject and leaves it empty, as a template without its variable does, does not mean anybody's.
+Given = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class KeyMaterial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Identity, keys or certificates of a signer; which of the fields belong together depends on its kind."""
 
-    file: str = ""
-    data: str = ""
-    issuer: str = ""
-    issuer_pattern: str = ""
-    subject: str = ""
-    subject_pattern: str = ""
+    file: Given = ""
+    data: Given = ""
+    issuer: Given = ""
+    issuer_pattern: Given = ""
+    subject: Given = ""
+    subject_pattern: Given = ""
 
 
 class SignerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
