@@ -19,7 +19,7 @@ from accelkit.kernelcache.extraction.assembly import assemble
 from accelkit.kernelcache.extraction.checks import check_image, describe_signers, require_fit, tighten_limits
 from accelkit.kernelcache.extraction.folder import Place, lock_place, read_completed
 from accelkit.kernelcache.extraction.reader_thread import run_in_thread, run_to_completion
-from accelkit.kernelcache.extraction.record import CompletionRecord, read_boot_id
+from accelkit.kernelcache.extraction.record import CompletionRecord, format_time, read_boot_id
 from accelkit.kernelcache.extraction.request import ExtractionRequest, ExtractionResult
 from accelkit.kernelcache.extraction.rules import Limits
 from accelkit.kernelcache.extraction.unpack import Allowance, unpack
@@ -80,6 +80,7 @@ def _renew_record(
         image=str(verification.image),
         policy_digest=request.policy_digest or "",
         signatures=describe_signers(verification),
+        verified_at=format_time(request.clock()),
     )
 
 
@@ -93,8 +94,7 @@ def _tidy(place: Place) -> None:
 async def _find_completed(request: ExtractionRequest, digest: str) -> ExtractionResult | None:
     place = Place.of(request.base, digest, request.mount_path)
     record = await asyncio.to_thread(read_completed, place)
-    # Other policies than those that were satisfied then have to be satisfied anew.
-    if record is None or request.policy_digest not in {None, record.policy_digest}:
+    if record is None or not request.believes(record):
         return None
     return _reuse(place, record, request)
 
@@ -131,7 +131,8 @@ async def _extract(
         size_bytes=size_bytes,
         policy_digest=request.policy_digest or "",
         signatures=describe_signers(verification),
-        extracted_at=request.clock().isoformat(timespec="seconds"),
+        extracted_at=format_time(request.clock()),
+        verified_at=format_time(request.clock()) if verification is not None else "",
         labels=image.labels,
         cpu=read_host_architecture() if image.reference.digest != place.digest else "",
         boot=read_boot_id() or "",

@@ -49,7 +49,7 @@ async def preview_extraction(client: RegistryClient, request: ExtractionRequest)
     if request.image.digest:
         place = Place.of(request.base, request.image.digest, request.mount_path)
         present = await asyncio.to_thread(read_completed, place)
-        if present is not None and request.policy_digest in {None, present.policy_digest}:
+        if present is not None and request.believes(present):
             return _preview_present(place, present, request)
     verification = None
     if request.policies is not None:
