@@ -15,8 +15,6 @@ from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.signatures import SignerPolicies
 
 LOCK_SECONDS = 900.0
-# Records have whole seconds.
-_ROUNDED = -1.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class ExtractionRequest:
             age = (self.clock() - datetime.fromisoformat(record.verified_at)).total_seconds()
         except (ValueError, TypeError):
             return False
-        return _ROUNDED <= age < believed
+        return 0 <= age < believed
 
     @property
     def policy_digest(self) -> str | None:
