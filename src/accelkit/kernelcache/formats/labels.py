@@ -8,8 +8,9 @@ from accelkit.kernelcache.formats import label_names as names
 from accelkit.kernelcache.formats.cache import HABANA, VLLM, Cache, Target
 from accelkit.kernelcache.formats.entries import MEGA_AOT, VllmEntry
 from accelkit.kernelcache.formats.label_reading import MAX_LABEL_BYTES, read_labels
+from accelkit.kernelcache.formats.mounts import COMPILE_FOLDER
 from accelkit.kernelcache.formats.recorded import collect_variables
-from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER, COMPILE_FOLDER
+from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER
 
 
 def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:

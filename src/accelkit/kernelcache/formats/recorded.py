@@ -89,6 +89,11 @@ def find_differences(recorded: Mapping[str, Value], given: Mapping[str, str]) ->
     )
 
 
+def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:
+    """Return variables as one would set them; one that was not set is empty."""
+    return {name: _write(value) for name, value in variables.items()}
+
+
 def _read_factors(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:

@@ -10,7 +10,13 @@ from kernel_cache_trees import VLLM_HASH, cuda_kernel, vllm_binary, write
 
 from accelkit.errors import CacheError
 from accelkit.kernelcache.formats import read_cache, read_labels, write_labels
-from accelkit.kernelcache.formats.recorded import MAX_FACTORS_BYTES, Difference, find_differences, read_variables
+from accelkit.kernelcache.formats.recorded import (
+    MAX_FACTORS_BYTES,
+    Difference,
+    find_differences,
+    read_variables,
+    write_texts,
+)
 
 LABEL = "accelkit.io/cache-variables"
 KNOWN = {
@@ -79,6 +85,15 @@ def test_what_differs_is_told_as_one_would_set_it() -> None:
         Difference("VLLM_PP_LAYER_PARTITION", "", "4,4"),
         Difference("VLLM_USE_V1", "1", "0"),
     )
+
+
+def test_variables_are_written_as_one_would_set_them() -> None:
+    assert write_texts(KNOWN) == {
+        "VLLM_USE_V1": "1",
+        "VLLM_PP_LAYER_PARTITION": "",
+        "VLLM_ATTENTION_BACKEND": "FLASH_ATTN",
+        "VLLM_FUSED_MOE_CHUNK_SIZE": "65536",
+    }
 
 
 @pytest.mark.parametrize(
