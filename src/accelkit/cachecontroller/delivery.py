@@ -42,11 +42,13 @@ class Watch:
         kind: of the objects.
         selector: of labels; empty for all objects of the kind.
         optional: whether the API server may not know the kind; then it is not watched.
+        fields: selector of fields; empty for all objects.
     """
 
     kind: Kind
     selector: str = SELECTOR
     optional: bool = False
+    fields: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ class Seen(msgspec.Struct, omit_defaults=True):
     status: dict[str, Any] = {}
     # Of a StorageClass.
     provisioner: str = ""
+    # Of a VolumeSnapshotClass.
+    driver: str = ""
+    # Of an Event.
+    reason: str = ""
+    message: str = ""
+    involved_object: dict[str, Any] = msgspec.field(name="involvedObject", default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,23 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretCopy:
+    """A pull secret that pods of ours need in another namespace; it goes with what they belong to.
+
+    Attributes:
+        source: namespace and name.
+        target: namespace and name; what is there already is left as it is.
+        owner: the Job or DaemonSet.
+        owner_uid: of it.
+    """
+
+    source: tuple[str, str]
+    target: tuple[str, str]
+    owner: ObjectName
+    owner_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryPlan:
     """What a cache needs next, and how it fares.
 
@@ -171,6 +196,7 @@ class DeliveryPlan:
         states: by workload namespace: names, owner and conditions (Ready at least).
         image: reference of the image volume of which pods get the files; empty where they get them by a claim.
         wake_after: seconds after which the cache is to be looked at again though nothing changes; 0 for never.
+        copies: of pull secrets, which pods of ours wait for.
     """
 
     create: tuple[tuple[ObjectName, Mapping[str, Any]], ...] = ()
@@ -179,6 +205,7 @@ class DeliveryPlan:
     states: Mapping[str, PvcStatus] = field(default_factory=dict)
     image: str = ""
     wake_after: float = 0.0
+    copies: tuple[SecretCopy, ...] = ()
 
 
 class DeliveryMode(Protocol):

@@ -15,6 +15,7 @@ from accelkit.cachecontroller.applier import Applier
 from accelkit.cachecontroller.controller import Controller
 from accelkit.cachecontroller.deciding.node_claims import NodeClaims
 from accelkit.cachecontroller.delivery import DeliveryMode, FillSettings
+from accelkit.cachecontroller.filling import ImageDelivery, NamespaceDelivery
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.judging.pool import Judging
@@ -95,8 +96,11 @@ async def run(options: ControllerOptions) -> None:
 
 def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
     """Return the ways of delivery."""
-    del settings
-    return {Delivery.NODE: NodeClaims()}
+    return {
+        Delivery.NODE: NodeClaims(),
+        Delivery.NAMESPACE: NamespaceDelivery(settings),
+        Delivery.IMAGE: ImageDelivery(settings),
+    }
 
 
 class _Service:

@@ -55,7 +55,8 @@ class Watches:
             path = build_collection_path(watch.kind.api_version, watch.kind.plural)
             if watch.optional and not await self._is_known(path):
                 continue
-            query = {"labelSelector": watch.selector} if watch.selector else {}
+            asked_for = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
+            query = {name: text for name, text in asked_for.items() if text}
             replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
             self._add(path, Seen, replace, take, query)
 
@@ -94,16 +95,18 @@ class Watches:
         take: Callable[[str, _T], None],
         query: dict[str, str] | None = None,
     ) -> None:
-        self._stale.add(path)
+        # Some kinds are watched twice: whole, and for what only a few of their objects say.
+        key = f"{path}?{query}" if query else path
+        self._stale.add(key)
 
         def read(objects: list[_T]) -> None:
             replace(objects)
-            self._stale.discard(path)
+            self._stale.discard(key)
             if not self._stale and not self._told:
                 self._told = True
                 self._on_current()
 
-        self._by_path[path] = Reflector(self._api, path, type_, query=query, on_replace=read, on_event=take)
+        self._by_path[key] = Reflector(self._api, path, type_, query=query, on_replace=read, on_event=take)
 
     async def _is_known(self, path: str) -> bool:
         try:

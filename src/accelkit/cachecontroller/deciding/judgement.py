@@ -71,6 +71,8 @@ class Judgement:
         capture_path: at which the image says it was captured; empty where it does not.
         cache_bytes: of its files; 0 where it does not say.
         attempts: how often in a row nothing was learnt, this time included.
+        cache_format: as the image says.
+        relocatable: whether the files may be seen at another path as they are; None where nobody knows.
     """
 
     question: Question
@@ -81,6 +83,8 @@ class Judgement:
     capture_path: str = ""
     cache_bytes: int = 0
     attempts: int = 0
+    cache_format: str = ""
+    relocatable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,9 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
         verification=verification,
         mount_path=choose_mount_path(cache, judgement.capture_path),
         cache_bytes=judgement.cache_bytes,
+        cache_format=judgement.cache_format,
+        capture_path=judgement.capture_path,
+        relocatable=judgement.relocatable,
     )
     conditions = (_say_resolved(judgement.digest), _say_verified(verification.signatures))
     return Decision(status, conditions, serves=True, judge_at=judge_at)

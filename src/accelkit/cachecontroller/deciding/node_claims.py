@@ -83,7 +83,9 @@ class NodeClaims:
         """Return whether a volume or claim is ours."""
         if name.kind == VOLUMES:
             annotations = seen.metadata.annotations or {}
-            return annotations.get(names.CACHE_ANNOTATION) == cache.key and "hostPath" in seen.spec
+            # Those that a provisioner made for another way of delivery may be hostPaths too.
+            ours = name.name.startswith(names.VOLUME_PREFIX)
+            return ours and annotations.get(names.CACHE_ANNOTATION) == cache.key and "hostPath" in seen.spec
         digest = _find_digest(cache, name, seen)
         if name.kind != CLAIMS or digest is None or seen.spec.get("storageClassName") != "":
             return False
