@@ -1,7 +1,8 @@
-"""The real `accelkit cache-controller` as a process, a registry, and the objects of caches, for the tests beside this."""
+"""The real `accelkit cache-controller` as a process, and the objects of caches, for the tests beside this module."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -79,10 +80,10 @@ class Caches:
         self, repository: str, *, kernel: str = "add", tag: str = "v1", signer: Signer | None = None
     ) -> Artifact:
         """Push a cache image, signed where a signer is given; what has its digest is returned."""
-        folder = self._folder / f"cache-{next(_numbers)}"
-        image = publish(self.registry.host, cache_folder(folder, kernel=kernel), repository, tag)
+        folder = cache_folder(self._folder / f"cache-{next(_numbers)}", kernel=kernel)
+        image = await asyncio.to_thread(publish, self.registry.host, folder, repository, tag)
         if signer is not None:
-            sign(self.registry.host, image, signer, repository)
+            await asyncio.to_thread(sign, self.registry.host, image, signer, repository)
         return image
 
     async def namespace(self, name: str | None = None) -> str:
@@ -218,7 +219,11 @@ async def install_crds(api: ApiClient) -> list[str]:
         names.CLUSTER_CACHE_NODES,
         names.SIGNER_POLICIES,
     ):
-        await until(lambda path=path: answers(api.get(path)))
+
+        async def served(path: str = path) -> bool:
+            return await answers(api.get(path))
+
+        await until(served)
     return made
 
 
