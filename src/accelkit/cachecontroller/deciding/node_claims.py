@@ -225,7 +225,7 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
         text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(_MODES)}, which claims on nodes can have"
         ready = state(ConditionType.READY, Reason.ACCESS_MODE_UNSUPPORTED, text, holds=False)
     elif claim is not None:
-        ready = _judge_claim(pair, claim)
+        ready = _judge_claim(cache, pair, claim)
     elif (refusal := shown.find_refusal(pair.claim) or shown.find_refusal(pair.volume)) is not None:
         ready = state(ConditionType.READY, refusal.reason, refusal.message, holds=False)
     elif shown.namespaces.get(pair.claim.namespace):
@@ -233,9 +233,9 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
     return PvcStatus(pair.volume.name, pair.claim.name, "", _OWNER, [ready])
 
 
-def _judge_claim(pair: _Pair, claim: Seen) -> Condition:
+def _judge_claim(cache: Cache, pair: _Pair, claim: Seen) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
-    if claim.spec.get("volumeName") != pair.volume.name:
+    if not NodeClaims().owns(cache, pair.claim, claim):
         text = f"claim {name} is there and is not ours; it is not touched: delete it, or name the cache otherwise"
         return state(ConditionType.READY, Reason.CLAIM_EXISTS, text, holds=False)
     if claim.metadata.deletion_timestamp:
