@@ -175,11 +175,13 @@ class Caches:
 
     async def close(self) -> None:
         for path in self._pods:
-            await delete_if_present(self.api, path, {"gracePeriodSeconds": 0})
+            with contextlib.suppress(ApiError):
+                await self.api.delete(path, {"gracePeriodSeconds": 0})
         for path in reversed(self._made):
             await delete_if_present(self.api, path)
         # Their finalizer is taken off by the controller, which still runs.
-        await asyncio.gather(*(self.gone(path) for path in self._made))
+        for path in self._made:
+            await self.gone(path, seconds=120)
 
 
 def build_policy(name: str, images: str, signer: Signer) -> dict[str, Any]:

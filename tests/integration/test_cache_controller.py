@@ -21,6 +21,7 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 MANY = 200
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,8 @@ async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
     reports = build_collection_path(names.API, "gkmcachenodes", namespace)
     for node in ("node-1", "node-that-is-gone"):
         await caches.api.post(reports, {"apiVersion": names.API, "kind": "GKMCacheNode", "metadata": {"name": node}})
-        entry = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}], "pods": [{"podName": "a"}]}
+        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": MOMENT}
+        entry = {"conditions": [ready], "pods": [{"podName": "a"}]}
         status = {"nodeName": node, "caches": {"kernels": {image.digest: entry}, "other": {image.digest: entry}}}
         await caches.api.patch(f"{build_object_path(reports, node)}/status", {"status": status})
     cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("True", "Ready"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -19,6 +21,7 @@ KEY = "team/kernels"
 LINK = ObjectName(CLAIMS, "kernels", "team")
 PINNED = ObjectName(CLAIMS, names.name_pinned_claim(KEY, DIGEST), "team")
 MODE = NodeClaims()
+NUMBERS = itertools.count()
 
 
 def cache(**spec) -> Cache:
@@ -44,19 +47,18 @@ def carry_out(seen: SeenObjects, plan) -> None:
             found.metadata.labels = {**(found.metadata.labels or {}), **body["metadata"]["labels"]}
             found.metadata.annotations = {**(found.metadata.annotations or {}), **body["metadata"]["annotations"]}
         if "spec" in body:
-            found.spec["claimRef"].pop("uid", None)
+            found.spec["claimRef"]["uid"] = body["spec"]["claimRef"]["uid"]
     for name, manifest in plan.create:
         meta = {key: manifest["metadata"][key] for key in ("name", "labels", "annotations")}
         spec = {key: dict(value) if isinstance(value, dict) else value for key, value in manifest["spec"].items()}
-        seen.put(name, Seen(SeenMeta(**meta, namespace=name.namespace, uid=f"uid-{name.name}"), spec))
+        seen.put(name, Seen(SeenMeta(**meta, namespace=name.namespace, uid=f"uid-{next(NUMBERS)}"), spec))
     bind(seen)
 
 
 def bind(seen: SeenObjects) -> None:
     for name, volume in seen.list_all(VOLUMES):
         claim = seen.find(ObjectName(CLAIMS, volume.spec["claimRef"]["name"], volume.spec["claimRef"]["namespace"]))
-        if claim is not None and claim.spec.get("volumeName") == name.name and "uid" not in volume.spec["claimRef"]:
-            volume.spec["claimRef"]["uid"] = claim.metadata.uid
+        if claim is not None and claim.metadata.uid == volume.spec["claimRef"]["uid"]:
             claim.status["phase"] = "Bound"
 
 
@@ -142,13 +144,16 @@ def test_a_claim_of_the_digest_that_is_not_ours_is_told_too(seen):
     assert ready(settle(seen, cache())) == ("False", "ClaimExists")
 
 
-def test_a_claim_that_somebody_deleted_is_made_anew_and_its_volume_freed(seen):
+def test_a_claim_that_somebody_deleted_is_made_anew_and_gets_its_volume(seen):
     settle(seen, cache())
-    claim = seen.find(LINK)
-    seen.take_object_event(CLAIMS)("DELETED", claim)
-    plan = MODE.plan(cache(), seen)
-    assert [patch.body for patch in plan.patch] == [{"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}]
+    former = seen.find(LINK)
+    seen.take_object_event(CLAIMS)("DELETED", former)
+    # Nobody else may have the volume meanwhile.
+    assert not MODE.plan(cache(), seen).patch
     assert ready(settle(seen, cache())) == ("True", "Ready")
+    uid = seen.find(LINK).metadata.uid
+    assert uid != former.metadata.uid
+    assert seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team"))).spec["claimRef"]["uid"] == uid
 
 
 def test_a_claim_that_is_being_deleted_is_waited_for(seen):
