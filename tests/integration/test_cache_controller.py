@@ -7,7 +7,8 @@ import signal
 
 import pytest
 from aiohttp import web
-from cache_controller_process import CacheController, Caches, client_of, condition, install_crds
+from cache_controller_process import CacheController, Caches, client_of, condition
+from cache_definitions import cache_definitions
 from conftest import Sandbox
 from extender_process import until
 from private_sigstore import PrivateSigstore
@@ -20,24 +21,15 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 MANY = 200
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
 def crds(control_plane: Sandbox):
     """The sandbox with the CRDs, which are gone at the end."""
 
-    async def install() -> list[str]:
-        async with client_of(control_plane.kubeconfig) as api:
-            return await install_crds(api)
-
-    async def remove(made: list[str]) -> None:
-        async with client_of(control_plane.kubeconfig) as api:
-            for path in made:
-                await api.delete(path)
-
-    made = asyncio.run(install())
-    yield control_plane
-    asyncio.run(remove(made))
+    with cache_definitions(control_plane, "cache-controller"):
+        yield control_plane
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +61,6 @@ async def caches(controller: CacheController, crds: Sandbox, origin: HostileRegi
         made = Caches(api, origin, tmp_path, signer)
         try:
             yield made
-        except AssertionError:
-            print(controller.log.read_text()[-8000:])
-            raise
         finally:
             await made.close()
 
@@ -86,8 +75,8 @@ def refuse() -> web.Response:
 
 async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    policy = await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository, signer=caches.signer)
+    policy = await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
     cache = await caches.becomes(path, lambda cache: cache.status.counts and condition(cache, "Verified")[0] == "True")
     assert digest_of(cache) == image.digest
@@ -121,13 +110,14 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
 
 async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
     reports = build_collection_path(names.API, "gkmcachenodes", namespace)
     for node in ("node-1", "node-that-is-gone"):
         await caches.api.post(reports, {"apiVersion": names.API, "kind": "GKMCacheNode", "metadata": {"name": node}})
-        entry = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}], "pods": [{"podName": "a"}]}
+        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": MOMENT}
+        entry = {"conditions": [ready], "pods": [{"podName": "a"}]}
         status = {"nodeName": node, "caches": {"kernels": {image.digest: entry}, "other": {image.digest: entry}}}
         await caches.api.patch(f"{build_object_path(reports, node)}/status", {"status": status})
     cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("True", "Ready"))
@@ -137,8 +127,8 @@ async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
 
 async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository)
+    await caches.policy(caches.images(repository))
     caches.registry.requests.clear()
     path = await caches.create(namespace, repository)
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified")[0] == "False")
@@ -147,18 +137,18 @@ async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches:
     assert await caches.claims(namespace) == {}
     assert caches.registry.received("GET", f"/v2/{repository}/manifests/.*")
     assert not caches.registry.received("GET", f"/v2/{repository}/blobs/.*")
-    sign(caches.registry.host, image, caches.signer, repository)
+    await asyncio.to_thread(sign, caches.registry.host, image, caches.signer, repository)
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
 
 
 async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
+    image = await caches.publish(repository, signer=caches.signer)
     caches.registry.requests.clear()
     path = await caches.create(namespace, repository)
     await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "NotCovered"))
     assert not caches.registry.received("*", f"/v2/{repository}/.*")
-    policy = await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    policy = await caches.policy(caches.images(repository))
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
     await caches.api.delete(build_object_path(names.SIGNER_POLICIES, policy))
     cache = await caches.becomes(path, lambda cache: condition(cache, "Verified") == ("False", "NotCovered"))
@@ -172,8 +162,8 @@ async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Cach
 
 async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    images = f"{caches.registry.host}/{repository.split('/')[0]}/**"
+    image = await caches.publish(repository, signer=caches.signer)
+    images = caches.images(repository)
     await caches.policy(images)
     path = await caches.create(namespace, repository)
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
@@ -188,8 +178,8 @@ async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
 
 async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    first = caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    first = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
     cache = await caches.becomes(path, lambda cache: digest_of(cache) == first.digest)
     claim = names.name_pinned_claim(cache.key, first.digest)
@@ -199,11 +189,11 @@ async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Cach
 
     await until(made)
     await caches.pod(namespace, claim)
-    caches.publish(repository, kernel="unsigned")
+    await caches.publish(repository, kernel="unsigned")
     cache = await caches.becomes(path, lambda cache: condition(cache, "Degraded") == ("True", "NoSignatures"))
     assert digest_of(cache) == first.digest
     assert condition(cache, "Verified")[0] == "True"
-    second = caches.publish(repository, kernel="signed", signer=caches.signer)
+    second = await caches.publish(repository, kernel="signed", signer=caches.signer)
     cache = await caches.becomes(path, lambda cache: digest_of(cache) == second.digest)
     # A pod has the first one's claim.
     assert cache.status.previous_digests == [first.digest]
@@ -213,8 +203,8 @@ async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Cach
 
 async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    image = await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     away = [True]
     caches.registry.on("GET", f"/v2/{repository}/.*", lambda _: refuse() if away[0] else None)
     path = await caches.create(namespace, repository)
@@ -230,8 +220,8 @@ async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(cac
 
 async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches):
     here, later, repository = await caches.namespace(), caches.unique("later"), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     path = await caches.create("", repository, workloadNamespaces=[here, later])
     name = path.rpartition("/")[2]
 
@@ -252,8 +242,8 @@ async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches)
 
 async def test_a_claim_of_another_is_not_touched(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
     key = f"{namespace}/kernels"
     # It says of itself that it is ours.
@@ -276,8 +266,8 @@ async def test_a_claim_of_another_is_not_touched(caches: Caches):
 
 async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_anew(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     await caches.create(namespace, repository, name="kernels")
     claim = build_object_path(build_collection_path("v1", "persistentvolumeclaims", namespace), "kernels")
 
@@ -294,7 +284,7 @@ async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_anew(caches: Cac
     await caches.api.delete(claim)
     second = await until(bound(uid))
     assert second != uid
-    await caches.api.patch(claim, {"metadata": {"labels": {key: None for key in names.build_labels("a/b")}}})
+    await caches.api.patch(claim, {"metadata": {"labels": dict.fromkeys(names.build_labels("a/b"))}})
 
     async def labelled() -> bool:
         meta = (await caches.claims(namespace))["kernels"]["metadata"]
@@ -305,8 +295,8 @@ async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_anew(caches: Cac
 
 async def test_a_cache_in_use_waits_for_its_pods_and_leaves_nothing(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    caches.publish(repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    await caches.publish(repository, signer=caches.signer)
+    await caches.policy(caches.images(repository))
     path = await caches.create(namespace, repository, name="kernels")
 
     async def made() -> bool:
@@ -330,7 +320,7 @@ async def test_a_cache_in_use_waits_for_its_pods_and_leaves_nothing(caches: Cach
 async def test_a_controller_that_is_killed_goes_on(caches: Caches, controller: CacheController):
     namespace, team = await caches.namespace(), caches.unique("team")
     repositories = [f"{team}/app-{number}" for number in range(3)]
-    images = [caches.publish(each, kernel=f"k{n}", signer=caches.signer) for n, each in enumerate(repositories)]
+    images = [await caches.publish(each, kernel=f"k{n}", signer=caches.signer) for n, each in enumerate(repositories)]
     await caches.policy(f"{caches.registry.host}/{team}/**")
     paths = []
     for each in repositories:
@@ -351,7 +341,7 @@ async def test_a_controller_that_is_killed_goes_on(caches: Caches, controller: C
 
 async def test_two_hundred_caches_at_once(caches: Caches):
     namespace, team = await caches.namespace(), caches.unique("team")
-    image = caches.publish(f"{team}/app", signer=caches.signer)
+    image = await caches.publish(f"{team}/app", signer=caches.signer)
     await caches.policy(f"{caches.registry.host}/{team}/**")
     paths = await asyncio.gather(*(caches.create(namespace, f"{team}/app") for _ in range(MANY)))
     assert len(paths) == MANY

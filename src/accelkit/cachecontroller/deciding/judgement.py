@@ -18,8 +18,9 @@ import msgspec
 
 from accelkit.errors import CacheError
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
-from accelkit.gkm.objects import Cache, CacheStatus, CacheVerification
+from accelkit.gkm.objects import Cache, CacheMount, CacheStatus, CacheVerification
 from accelkit.kernelcache.formats.label_reading import ImageLabels
+from accelkit.kernelcache.formats.mounts import MountPlan
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
 
 DEFAULT_MOUNT_PATH: Final = "/cache"
@@ -73,6 +74,7 @@ class Judgement:
         attempts: how often in a row nothing was learnt, this time included.
         cache_format: as the image says.
         relocatable: whether the files may be seen at another path as they are; None where nobody knows.
+        plan: mounts and variables, as the image says; None where it does not.
     """
 
     question: Question
@@ -85,6 +87,7 @@ class Judgement:
     attempts: int = 0
     cache_format: str = ""
     relocatable: bool | None = None
+    plan: MountPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,29 @@ def read_capture_path(labels: ImageLabels) -> str:
         return ""
     primary = labels.mounts.mounts[0]
     return primary.path.removesuffix(f"/{primary.sub_path}") if primary.sub_path else primary.path
+
+
+def place_mounts(plan: MountPlan | None, capture_path: str, mount_path: str) -> tuple[list[CacheMount], dict[str, str]]:
+    """Return what containers mount of a cache, and the variables that lead there, where it is seen at another path.
+
+    Args:
+        plan: as the image says; None where it does not.
+        capture_path: at which it was captured.
+        mount_path: at which workloads see it.
+    """
+    if plan is None:
+        return [], {}
+
+    def place(path: str) -> str:
+        below = path == capture_path or path.startswith(f"{capture_path}/")
+        return mount_path + path[len(capture_path) :] if capture_path and below else path
+
+    mounts = [CacheMount(place(each.path), each.sub_path) for each in plan.mounts]
+    # Settings may follow the folder.
+    folder, comma, settings = plan.value.partition(",")
+    variables = {plan.variable: place(folder) + comma + settings}
+    variables |= {each.env: place(each.path) for each in plan.mounts if each.env}
+    return mounts, variables
 
 
 def decide(
@@ -191,17 +217,21 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
         list(judgement.signatures),
         datetime.fromtimestamp(judgement.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
+    mount_path = choose_mount_path(cache, judgement.capture_path)
+    mounts, variables = place_mounts(judgement.plan, judgement.capture_path, mount_path)
     status = msgspec.structs.replace(
         former,
         resolved_digest=judgement.digest,
         resolved_image=judgement.question.image,
         previous_digests=_push(former, judgement.digest),
         verification=verification,
-        mount_path=choose_mount_path(cache, judgement.capture_path),
+        mount_path=mount_path,
         cache_bytes=judgement.cache_bytes,
         cache_format=judgement.cache_format,
         capture_path=judgement.capture_path,
         relocatable=judgement.relocatable,
+        mounts=mounts,
+        variables=variables,
     )
     conditions = (_say_resolved(judgement.digest), _say_verified(verification.signatures))
     return Decision(status, conditions, serves=True, judge_at=judge_at)

@@ -31,6 +31,7 @@ from accelkit.gkm.objects import Cache, PvcStatus
 _MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany")
 _MIB: Final = 1 << 20
 _OWNER: Final = "Agent"
+_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
 # A little longer than refusals are remembered.
 _AGAIN_SECONDS: Final = 61.0
 
@@ -105,24 +106,31 @@ class NodeClaims:
             return [], [], _leave_out_going(stale, shown)
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
-        if volume is None:
-            # Not before the claim is known to be ours: one of that name which is not would be bound to the volume.
-            if claimed and shown.find_refusal(pair.volume) is None:
-                create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest)))
-        elif (bound := (volume.spec.get("claimRef") or {}).get("uid")) and (
-            claim is None or (claimed and claim.metadata.uid != bound)
-        ):
-            # Somebody deleted the claim: its volume waits for people, unless it is said that another may have it.
-            free = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
-            patches.append(Patch(pair.volume, free, volume.metadata.uid))
-        if claim is None and shown.find_refusal(pair.claim) is None:
-            if shown.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache):
+        if claim is None:
+            here = shown.namespaces.get(pair.claim.namespace) is False and _has_fitting_modes(cache)
+            if here and shown.find_refusal(pair.claim) is None:
                 create.append((pair.claim, build_claim(cache, pair.claim, pair.digest)))
-        elif claim is not None and claimed:
-            marks = {"labels": names.build_labels(cache.key, pair.digest), "annotations": _annotate(cache, pair.digest)}
-            have = {"labels": claim.metadata.labels or {}, "annotations": claim.metadata.annotations or {}}
-            if any(not marks[each].items() <= have[each].items() for each in marks):
-                patches.append(Patch(pair.claim, {"metadata": marks}, claim.metadata.uid))
+            return create, patches, []
+        if not claimed or claim.metadata.deletion_timestamp:
+            return create, patches, []
+        uid = claim.metadata.uid
+        if volume is None:
+            # Not before the claim is known to be ours, and for that very one: a claim of the name that is not ours
+            # would be bound to the volume.
+            if shown.find_refusal(pair.volume) is None:
+                create.append((pair.volume, build_volume(cache, pair.claim, pair.path, pair.digest, uid)))
+        elif read_bound_claim(volume)[1] != uid:
+            # Somebody deleted the former claim: its volume waits for people, unless it is said who may have it.
+            body = {"spec": {"claimRef": {"uid": uid, "resourceVersion": None}}}
+            patches.append(Patch(pair.volume, body, volume.metadata.uid))
+        marks = {"labels": names.build_labels(cache.key, pair.digest), "annotations": _annotate(cache, pair.digest)}
+        if volume is not None and not patches:
+            # Says nothing that the claim does not say: but a claim that changes is looked at by Kubernetes at once, and
+            # one that waits for its volume every 15 seconds.
+            marks["annotations"][_VOLUME_ANNOTATION] = pair.volume.name
+        have = {"labels": claim.metadata.labels or {}, "annotations": claim.metadata.annotations or {}}
+        if any(not marks[each].items() <= have[each].items() for each in marks):
+            patches.append(Patch(pair.claim, {"metadata": marks}, uid))
         return create, patches, []
 
     def _list_excess(self, cache: Cache, shown: Shown, kept: frozenset[ObjectName] | set[ObjectName]) -> list[Deletion]:
@@ -144,8 +152,8 @@ class NodeClaims:
         return _leave_out_going([Deletion(name, uid) for name, uid in uids.items()], shown)
 
 
-def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str = "") -> dict[str, Any]:
-    """Return the PersistentVolume of a claim, on a path that each node has for itself."""
+def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str, uid: str) -> dict[str, Any]:
+    """Return the PersistentVolume of the claim of a UID, on a path that each node has for itself."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -166,6 +174,7 @@ def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str = "") -
                 "kind": "PersistentVolumeClaim",
                 "namespace": claim.namespace,
                 "name": claim.name,
+                "uid": uid,
             },
         },
     }
@@ -225,7 +234,7 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
         text = f"{', '.join(cache.spec.access_modes)} is not among {', '.join(_MODES)}, which claims on nodes can have"
         ready = state(ConditionType.READY, Reason.ACCESS_MODE_UNSUPPORTED, text, holds=False)
     elif claim is not None:
-        ready = _judge_claim(pair, claim)
+        ready = _judge_claim(cache, pair, claim)
     elif (refusal := shown.find_refusal(pair.claim) or shown.find_refusal(pair.volume)) is not None:
         ready = state(ConditionType.READY, refusal.reason, refusal.message, holds=False)
     elif shown.namespaces.get(pair.claim.namespace):
@@ -233,9 +242,9 @@ def _describe(cache: Cache, pair: _Pair, shown: Shown) -> PvcStatus:
     return PvcStatus(pair.volume.name, pair.claim.name, "", _OWNER, [ready])
 
 
-def _judge_claim(pair: _Pair, claim: Seen) -> Condition:
+def _judge_claim(cache: Cache, pair: _Pair, claim: Seen) -> Condition:
     name = f"{pair.claim.namespace}/{pair.claim.name}"
-    if claim.spec.get("volumeName") != pair.volume.name:
+    if not NodeClaims().owns(cache, pair.claim, claim):
         text = f"claim {name} is there and is not ours; it is not touched: delete it, or name the cache otherwise"
         return state(ConditionType.READY, Reason.CLAIM_EXISTS, text, holds=False)
     if claim.metadata.deletion_timestamp:

@@ -114,6 +114,7 @@ class Judge:
                 labels.size_bytes or 0,
                 cache_format=labels.format,
                 relocatable=judge_relocatable(labels),
+                plan=labels.mounts,
             )
         again = refused.retryable or refused.reason in {RejectionReason.UNREADABLE, RejectionReason.NO_SIGNATURES}
         return Judgement(question, self._clock(), resolved, refused, attempts=attempts + 1 if again else 0)

@@ -122,7 +122,7 @@ async def _extract(
     _check_free_space(place, image)
     place.partial.mkdir(mode=0o700)
     trees = await _unpack_layers(client, image, place.partial, limits)
-    files, size_bytes = await run_to_completion(lambda: assemble(image.labels.format, place, trees))
+    files, size_bytes = await run_to_completion(lambda: assemble(image.labels, place, trees))
     record = CompletionRecord(
         image=str(request.image.with_digest(place.digest)),
         format=image.labels.format,

@@ -22,9 +22,13 @@ SPLIT_CAPTURE: Final = "io.kserve.km/split-cache-capture"
 TORCH_COMPILE: Final = "torch-compile"
 HABANA_RECIPE: Final = "habana-recipe"
 
+# A word of MCV's label `format`: models that were compiled ahead of time, which name no paths.
+AOT_COMPILE: Final = "aot_compile"
+
 # The variable that names a framework's cache root, and the value MCV writes for KServe's containers.
 VLLM_ROOT: Final = "VLLM_CACHE_ROOT"
 VLLM_ROOT_VALUE: Final = "/home/kserve/.cache/vllm"
+TRITON_ROOT: Final = "TRITON_CACHE_DIR"
 HABANA_ROOT: Final = "PT_HPU_RECIPE_CACHE_CONFIG"
 # Folder, whether to delete it at the start, and its limit in MB.
 HABANA_ROOT_VALUE: Final = "/home/kserve/.cache/habana,false,8192"

@@ -21,6 +21,7 @@ _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _CHAIN = "dev.sigstore.cosign/chain"
 _BUNDLE = "dev.sigstore.cosign/bundle"
 _TIMESTAMP = "dev.sigstore.cosign/rfc3161timestamp"
+_LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
 
 
 class _Payload(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,7 +66,9 @@ def read_image_evidence(payload: bytes, layer: Descriptor, digest: str, source: 
             RejectionReason.UNREADABLE, f"the layer's annotations are larger than {MAX_SIGNATURE_BYTES} bytes"
         )
     try:
-        signature = decode_base64(annotations[_SIGNATURE])
+        # cosign compares what the log has with this text as it stands, so there it has no line breaks.
+        decode = decode_base64 if annotations.get(_BUNDLE) else _decode_lines
+        signature = decode(annotations[_SIGNATURE])
         leaf = _load_certificates(annotations.get(_CERTIFICATE, ""))
         chain = _load_certificates(annotations.get(_CHAIN, ""))
         record = _read_record(annotations[_BUNDLE]) if annotations.get(_BUNDLE) else None
@@ -117,6 +120,11 @@ def _lower_names(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _load_certificates(pem: str) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
+
+
+def _decode_lines(text: str) -> bytes:
+    """Decode base64 that may have line breaks and nothing else: programs such as openssl and base64 write them."""
+    return decode_base64(text.translate(_LINE_BREAKS))
 
 
 def _read_record(text: str) -> LogRecord:
