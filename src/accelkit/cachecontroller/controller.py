@@ -21,6 +21,7 @@ from accelkit.cachecontroller.deciding.judgement import Decision, Question, deci
 from accelkit.cachecontroller.deciding.removal import describe_removal, find_users
 from accelkit.cachecontroller.deciding.status import assemble_status, choose_delivery
 from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan
+from accelkit.cachecontroller.gate import Gate
 from accelkit.cachecontroller.judging.coverage import Coverage
 from accelkit.cachecontroller.judging.pool import Judging
 from accelkit.cachecontroller.metrics import ControllerMetrics
@@ -50,6 +51,7 @@ class Controller:
         applier: writes.
         news: writes events.
         metrics: counts passes that fail.
+        gate: opens before a cache gets claims; None where there is no webhook.
         again_seconds: after which an image is judged anew.
     """
 
@@ -62,10 +64,12 @@ class Controller:
         news: News,
         *,
         metrics: ControllerMetrics,
+        gate: Gate | None = None,
         again_seconds: float,
     ) -> None:
         self._seen, self._coverage, self._modes = seen, coverage, modes
         self._applier, self._news, self._metrics = applier, news, metrics
+        self._gate = gate
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
         self._failures: dict[str, int] = {}
@@ -164,6 +168,8 @@ class Controller:
         plan = DeliveryPlan()
         if not (decision.serves or decision.withdrawn):
             return plan
+        if decision.serves and self._gate is not None:
+            await self._gate.open(cache)
         for delivery, mode in self._modes.items():
             if delivery is chosen and decision.serves and cache.namespaces:
                 await self._carry_out(cache, mode, mode.plan(cache, self._seen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import Listed
 from accelkit.kube.paths import NODES, PODS, build_collection_path
 from accelkit.kube.reflector import Reflector
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T", bound=Listed)
 _NAMESPACES = build_collection_path("v1", "namespaces")
@@ -34,6 +37,7 @@ class Watches:
         self._api, self._seen, self._on_current = api, seen, on_current
         self._stale: set[str] = set()
         self._told = True
+        self._unread: set[str] = set()
         self._by_path: dict[str, Reflector[Any]] = {}
         for path, of_cluster in ((CACHES, False), (CLUSTER_CACHES, True)):
             self._add(path, Cache, seen.replace_caches(of_cluster), seen.take_cache_event)
@@ -67,9 +71,9 @@ class Watches:
                 group.create_task(each.run())
 
     @property
-    def current(self) -> bool:
-        """Whether all have been read since `relist`, or ever."""
-        return not self._stale
+    def read(self) -> bool:
+        """Whether all have been read once."""
+        return not self._unread
 
     @property
     def unreadable(self) -> int:
@@ -98,10 +102,12 @@ class Watches:
         # Some kinds are watched twice: whole, and for what only a few of their objects say.
         key = f"{path}?{query}" if query else path
         self._stale.add(key)
+        self._unread.add(key)
 
         def read(objects: list[_T]) -> None:
             replace(objects)
             self._stale.discard(key)
+            self._unread.discard(key)
             if not self._stale and not self._told:
                 self._told = True
                 self._on_current()
@@ -112,7 +118,9 @@ class Watches:
         try:
             await self._api.get(path, query={"limit": "1"})
         except ApiError as exc:
-            if exc.not_found:
+            if exc.forbidden:
+                log.warning("%s may not be read, and what needs it is not served: %s", path, exc)
+            if exc.not_found or exc.forbidden:
                 return False
             raise
         return True

@@ -9,14 +9,16 @@ from accelkit.cachecontroller.deciding.judgement import (
     Question,
     Refused,
     decide,
-    place_mounts,
     read_image,
 )
 from accelkit.gkm.objects import Cache, CacheMeta, CacheMount, CacheSpec, CacheStatus, CacheVerification, SecretName
+from accelkit.kernelcache.formats.label_reading import ImageLabels
 from accelkit.kernelcache.formats.mounts import Mount, MountPlan
 
 IMAGE, DIGEST, OTHER = "q.io/a/b:v1", "sha256:" + "a" * 64, "sha256:" + "b" * 64
 ASKED = Question(IMAGE, "sha256:policies")
+PLAN = MountPlan("VLLM_CACHE_ROOT", "/root/x", (Mount("", "/root/x"),))
+VLLM = ImageLabels(format="vllm", size_bytes=7, mounts=PLAN)
 NOW, AGAIN = 10_000.0, 600.0
 GONE = Refused("RegistryUnavailable", "it is away", retryable=True)
 UNSIGNED = Refused("NoSignatures", "it has none")
@@ -57,7 +59,7 @@ def test_a_cache_that_nobody_judged_yet_is_judged_now():
 
 
 def test_a_verdict_in_favour_is_served_and_given_anew_later():
-    decision = ask(cache(), Judgement(ASKED, NOW - 1, DIGEST, None, ({"policy": "p", "signer": "s"},), "/root/x", 7))
+    decision = ask(cache(), Judgement(ASKED, NOW - 1, DIGEST, None, ({"policy": "p", "signer": "s"},), VLLM))
     assert decision.serves
     assert decision.judge_at == NOW - 1 + AGAIN
     status = decision.status
@@ -66,7 +68,7 @@ def test_a_verdict_in_favour_is_served_and_given_anew_later():
 
 
 def test_a_mount_path_of_the_spec_wins():
-    decision = ask(cache(mount_path="/here"), Judgement(ASKED, NOW, DIGEST, capture_path="/root/x"))
+    decision = ask(cache(mount_path="/here"), Judgement(ASKED, NOW, DIGEST, labels=VLLM))
     assert decision.status.mount_path == "/here"
     assert ask(cache(), Judgement(ASKED, NOW, DIGEST)).status.mount_path == "/cache"
 
@@ -167,16 +169,7 @@ def test_images_and_secrets_beyond_reason_are_refused():
 
 
 def test_mounts_and_variables_follow_the_mount_path():
-    mounts = (Mount("", "/root/.cache/vllm"), Mount("triton", "/root/.cache/vllm/triton", "TRITON_CACHE_DIR"))
-    extra = Mount("flashinfer", "/opt/fi", "FLASHINFER_BASE_DIR")
-    plan = MountPlan("VLLM_CACHE_ROOT", "/root/.cache/vllm", (*mounts, extra))
-    placed, variables = place_mounts(plan, "/root/.cache/vllm", "/cache")
-    assert placed == [CacheMount("/cache"), CacheMount("/cache/triton", "triton"), CacheMount("/opt/fi", "flashinfer")]
-    assert variables == {
-        "VLLM_CACHE_ROOT": "/cache",
-        "TRITON_CACHE_DIR": "/cache/triton",
-        "FLASHINFER_BASE_DIR": "/opt/fi",
-    }
-    habana = MountPlan("PT_HPU_RECIPE_CACHE_CONFIG", "/tmp/recipes,false,1024", (Mount("", "/tmp/recipes"),))
-    assert place_mounts(habana, "/tmp/recipes", "/cache")[1] == {"PT_HPU_RECIPE_CACHE_CONFIG": "/cache,false,1024"}
-    assert place_mounts(None, "", "/cache") == ([], {})
+    status = ask(cache(mount_path="/cache"), Judgement(ASKED, NOW, DIGEST, labels=VLLM)).status
+    assert (status.cache_format, status.capture_path, status.cache_bytes) == ("vllm", "/root/x", 7)
+    assert status.mounts == [CacheMount("/cache")]
+    assert status.variables["VLLM_CACHE_ROOT"] == "/cache"

@@ -56,7 +56,7 @@ def carry_out(seen: SeenObjects, plan) -> None:
 
 
 def bind(seen: SeenObjects) -> None:
-    for name, volume in seen.list_all(VOLUMES):
+    for _, volume in seen.list_all(VOLUMES):
         claim = seen.find(ObjectName(CLAIMS, volume.spec["claimRef"]["name"], volume.spec["claimRef"]["namespace"]))
         if claim is not None and claim.metadata.uid == volume.spec["claimRef"]["uid"]:
             claim.status["phase"] = "Bound"
