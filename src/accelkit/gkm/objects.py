@@ -133,6 +133,18 @@ class CacheVerification(msgspec.Struct, rename="camel", omit_defaults=True):
     verified_at: str = ""
 
 
+class CacheMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A folder of a cache and where a container has to see it.
+
+    Attributes:
+        sub_path: of the cache's root; empty for all of it.
+        path: absolute, in the container.
+    """
+
+    path: str
+    sub_path: str = ""
+
+
 class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """status of both kinds of caches.
 
@@ -143,6 +155,12 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         mount_path: where workloads see the cache, as it was decided.
         cache_bytes: what its files take.
         observed_generation: of `spec`, that all of this is about.
+        cache_format: `triton`, `vllm`, `habana`; the folder of the image in which its files lie is named so.
+        capture_path: at which the image says it was captured; empty where it does not say.
+        relocatable: whether its files may be seen at another path than that as they are; None where nobody knows.
+        mounts: what a container mounts of it, the root first; empty where the image does not say.
+        variables: what tells its framework of them.
+        recorded_environment: variables under which it was captured, as far as the image says.
     """
 
     resolved_digest: str = ""
@@ -158,6 +176,12 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     counts: CacheCounts = msgspec.field(default_factory=CacheCounts)
     observed_generation: int = 0
     last_updated: str = ""
+    cache_format: str = ""
+    capture_path: str = ""
+    relocatable: bool | None = None
+    mounts: list[CacheMount] = []
+    variables: dict[str, str] = {}
+    recorded_environment: dict[str, str] = {}
 
 
 class Cache(msgspec.Struct, rename="camel", omit_defaults=True):

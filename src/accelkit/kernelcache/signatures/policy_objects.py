@@ -97,7 +97,7 @@ def parse_policies(objects: Iterable[tuple[str, object]], trusted_root: Path | N
     broken: dict[str, str] = {}
     covered: list[SignerPolicy] = []
     # By name, so that the digest does not depend on the order in which objects come.
-    named = {name: spec for name, spec in sorted(objects, key=lambda each: each[0])}
+    named = dict(sorted(objects, key=lambda each: each[0]))
     for name, spec in named.items():
         digests[name] = _compute_digest(name, spec)
         try:
