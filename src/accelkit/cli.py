@@ -17,6 +17,7 @@ from accelkit.logs import FORMAT
 _COMMANDS = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
+    "cache-controller": "accelkit.cachecontroller.command:cache_controller",
     "config-manager": "accelkit.scheduler.command:config_manager",
     "defrag": "accelkit.defragmentation.command:defrag",
     "discover": "accelkit.node.discover_command:discover_command",

@@ -1,0 +1,118 @@
+"""The watches of the cache controller: what it reads of the cluster, and whether it is up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from accelkit.cachecontroller.claim_pods import SeenPod
+from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, DeliveryMode, Seen, Watch
+from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
+from accelkit.errors import ApiError
+from accelkit.gkm.names import CACHE_NODES, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, SIGNER_POLICIES
+from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
+from accelkit.kube.client import ApiClient
+from accelkit.kube.listing import Listed
+from accelkit.kube.paths import NODES, PODS, build_collection_path
+from accelkit.kube.reflector import Reflector
+
+_T = TypeVar("_T", bound=Listed)
+_NAMESPACES = build_collection_path("v1", "namespaces")
+
+
+class Watches:
+    """All of them.
+
+    Args:
+        api: an open client.
+        seen: is told what they show.
+        on_current: called when each has been read anew since `relist`.
+    """
+
+    def __init__(self, api: ApiClient, seen: SeenObjects, on_current: Callable[[], None]) -> None:
+        self._api, self._seen, self._on_current = api, seen, on_current
+        self._stale: set[str] = set()
+        self._told = True
+        self._by_path: dict[str, Reflector[Any]] = {}
+        for path, of_cluster in ((CACHES, False), (CLUSTER_CACHES, True)):
+            self._add(path, Cache, seen.replace_caches(of_cluster), seen.take_cache_event)
+        for path, of_cluster in ((CACHE_NODES, False), (CLUSTER_CACHE_NODES, True)):
+            self._add(path, CacheNode, seen.replace_reports(of_cluster), seen.take_report_event)
+        self._add(SIGNER_POLICIES, SignerPolicyObject, seen.replace_policies, seen.take_policy_event)
+        self._add(_NAMESPACES, SeenName, seen.replace_namespaces, seen.take_namespace_event)
+        self._add(NODES, SeenName, seen.replace_nodes, seen.take_node_event)
+        self._add(PODS, SeenPod, seen.replace_pods, seen.take_pod_event)
+
+    async def add_objects(self, modes: Iterable[DeliveryMode]) -> None:
+        """Watch claims, volumes, and what ways of delivery want to see beside them.
+
+        Raises:
+            ApiError: the API server did not say whether it knows an optional kind.
+        """
+        asked = [Watch(CLAIMS), Watch(VOLUMES), *(watch for mode in modes for watch in mode.watches)]
+        for watch in {each.kind: each for each in reversed(asked)}.values():
+            path = build_collection_path(watch.kind.api_version, watch.kind.plural)
+            if watch.optional and not await self._is_known(path):
+                continue
+            asked_for = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
+            query = {name: text for name, text in asked_for.items() if text}
+            replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
+            self._add(path, Seen, replace, take, query)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for each in self._by_path.values():
+                group.create_task(each.run())
+
+    @property
+    def current(self) -> bool:
+        """Whether all have been read since `relist`, or ever."""
+        return not self._stale
+
+    @property
+    def unreadable(self) -> int:
+        """How many objects could not be read."""
+        return sum(each.unreadable for each in self._by_path.values())
+
+    def measure_silence_seconds(self) -> float:
+        """Return for how long there has been no connection to the API server: 0 while all are open."""
+        return max((each.measure_silence_seconds() for each in self._by_path.values()), default=0.0)
+
+    def relist(self) -> None:
+        """List all anew: as a leader, we go by nothing that was read before."""
+        self._told = False
+        for path, reflector in self._by_path.items():
+            self._stale.add(path)
+            reflector.relist()
+
+    def _add(
+        self,
+        path: str,
+        type_: type[_T],
+        replace: Callable[[list[_T]], None],
+        take: Callable[[str, _T], None],
+        query: dict[str, str] | None = None,
+    ) -> None:
+        # Some kinds are watched twice: whole, and for what only a few of their objects say.
+        key = f"{path}?{query}" if query else path
+        self._stale.add(key)
+
+        def read(objects: list[_T]) -> None:
+            replace(objects)
+            self._stale.discard(key)
+            if not self._stale and not self._told:
+                self._told = True
+                self._on_current()
+
+        self._by_path[key] = Reflector(self._api, path, type_, query=query, on_replace=read, on_event=take)
+
+    async def _is_known(self, path: str) -> bool:
+        try:
+            await self._api.get(path, query={"limit": "1"})
+        except ApiError as exc:
+            if exc.not_found:
+                return False
+            raise
+        return True
