@@ -5,10 +5,11 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo demo-stop programs test test-unit test-integration test-other-python test-collection test-cuts
 .PHONY: e2e roads forms fuzz lint lint-python lint-ansible lint-collection format bench plots mutants build release docs
-.PHONY: lock proto clean
+.PHONY: lock proto clean deploy-examples-kind deploy-examples-nfd-cuda deploy-examples-nfd-rocm
+.PHONY: undeploy-examples-kind undeploy-examples-nfd-cuda undeploy-examples-nfd-rocm example-images
 
 help: ## Show this.
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 30
 
 demo: .venv/demo ## Embedded cluster, installed by Ansible, with pods that share cards. Minutes; needs no root.
 	$(BIN)/python scripts/demo.py
@@ -54,6 +55,27 @@ e2e: .venv/dev ## The whole product on a real kind cluster, by molecule. Twenty 
 
 roads: .venv/dev ## The roads to an installation, as shipped, each on a new kind cluster. ROADS names some of them.
 	$(BIN)/python scripts/roads.py $(ROADS)
+
+deploy-examples-kind: .venv/demo ## Apply the example caches and their workloads to a cluster made by kind.
+	$(BIN)/accelkit examples deploy kind --output output
+
+undeploy-examples-kind: .venv/demo ## Take them away again.
+	$(BIN)/accelkit examples undeploy kind
+
+deploy-examples-nfd-cuda: .venv/demo ## Apply the example caches and their workloads to a cluster with NVIDIA cards and Node Feature Discovery.
+	$(BIN)/accelkit examples deploy nfd-cuda --output output
+
+undeploy-examples-nfd-cuda: .venv/demo ## Take them away again.
+	$(BIN)/accelkit examples undeploy nfd-cuda
+
+deploy-examples-nfd-rocm: .venv/demo ## Apply the example caches and their workloads to a cluster with AMD cards and Node Feature Discovery.
+	$(BIN)/accelkit examples deploy nfd-rocm --output output
+
+undeploy-examples-nfd-rocm: .venv/demo ## Take them away again.
+	$(BIN)/accelkit examples undeploy nfd-rocm
+
+example-images: .venv/dev ## The images that they name, made, signed and pushed to a registry of your own. IMAGES has its options.
+	$(BIN)/python scripts/cache_example_images.py $(IMAGES)
 
 lint: .venv/dev ## Formatting, ruff, mypy, import contracts, dependencies, dead code, Ansible's own checks, side by side.
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-collection lint-ansible lint-python
