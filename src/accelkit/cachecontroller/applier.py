@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan, ObjectName, Refusal, Seen
+from accelkit.cachecontroller.delivery import DeliveryMode, DeliveryPlan, ObjectName, Refusal, SecretCopy, Seen
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.seen_objects import SeenObjects
 from accelkit.errors import ApiError, NotLeadingError
@@ -17,10 +17,15 @@ from accelkit.gkm.objects import API_VERSION, Cache, CacheStatus
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.objects import get_if_present
-from accelkit.kube.paths import build_collection_path, build_object_path
+from accelkit.kube.paths import build_collection_path, build_object_path, build_secrets_path
 
 # Of our wording, since quotas and webhooks of others say something else each time.
 _MOST_REFUSAL: Final = 400
+
+
+class _Secret(msgspec.Struct):
+    type: str = ""
+    data: dict[str, str] = {}
 
 
 class Applier:
@@ -37,6 +42,7 @@ class Applier:
         self, api: ApiClient, seen: SeenObjects, metrics: ControllerMetrics, leads: Callable[[], bool]
     ) -> None:
         self._api, self._seen, self._metrics, self._leads = api, seen, metrics, leads
+        self._copied: set[SecretCopy] = set()
 
     async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
         """Carry out a plan; deletions first, so that what replaces them is not refused for their sake.
@@ -57,6 +63,8 @@ class Applier:
             wrote |= await self._try("patch", patch.name, self._api.patch(_path(patch.name), body))
         for name, manifest in plan.create:
             wrote |= await self._create(cache, mode, name, manifest)
+        for copied in plan.copies:
+            await self._copy_secret(copied)
         return wrote
 
     async def write_status(self, cache: Cache, status: CacheStatus) -> None:
@@ -123,6 +131,29 @@ class Applier:
         refusal = Refusal(Reason.CLAIM_EXISTS, f"{text}: delete it, or name the cache otherwise")
         self._seen.refuse(name, refusal)
         return False
+
+    async def _copy_secret(self, copied: SecretCopy) -> None:
+        """Copy a pull secret for pods that wait for it, unless they have it; what is missing they say themselves."""
+        if copied in self._copied:
+            return
+        self._check()
+        secrets = build_secrets_path(copied.target[0])
+        source = await get_if_present(
+            self._api, build_object_path(build_secrets_path(copied.source[0]), copied.source[1])
+        )
+        if source is None:
+            return
+        found = msgspec.json.decode(source, type=_Secret)
+        owner = copied.owner
+        reference = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind, "name": owner.name}
+        metadata = {"name": copied.target[1], "ownerReferences": [{**reference, "uid": copied.owner_uid}]}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": found.type, "data": found.data}
+        try:
+            await self._count("create", self._api.post(secrets, body))
+        except ApiError as exc:
+            if not exc.already_exists:
+                raise
+        self._copied.add(copied)
 
     async def _try(self, verb: str, name: ObjectName, request: Any) -> bool:
         try:

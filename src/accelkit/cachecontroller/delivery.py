@@ -2,7 +2,7 @@
 
 One pass goes over one cache: the controller shows what is there, `plan` says what to create, patch and delete and how
 each namespace fares, and the controller carries that out. Whatever comes of it is seen in the next pass, which each
-change of a watched object begins; so each answer has to be right for a controller that knows nothing but what it is shown.
+change of a watched object begins; so an answer has to be right for a controller that knows only what it is shown.
 """
 
 from __future__ import annotations

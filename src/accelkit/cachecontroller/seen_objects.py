@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from accelkit.cachecontroller.claim_pods import SeenPod, read_claim_pod
-from accelkit.cachecontroller.delivery import ClaimPod, Kind, ObjectName, Refusal, Seen
+from accelkit.cachecontroller.delivery import CLAIMS, ClaimPod, Kind, ObjectName, Refusal, Seen
 from accelkit.gkm.names import CACHE_ANNOTATION
 from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
 from accelkit.model.object_meta import ObjectMeta
@@ -241,7 +241,7 @@ class SeenObjects:
 
         def take(event: str, seen: Seen) -> None:
             name = _name(kind, seen)
-            keys = {_read_key(seen), _read_key(self._objects[kind].get(name))}
+            keys = {_read_key(seen), _read_key(self._objects[kind].get(name)), self._find_told(seen)}
             if event == "DELETED":
                 self._forget(name)
             else:
@@ -250,6 +250,12 @@ class SeenObjects:
                 self._mark(key)
 
         return take
+
+    def _find_told(self, event: Seen) -> str | None:
+        """Return the key of the cache of whose claim an Event tells."""
+        told = event.involved_object
+        place, claim = str(told.get("namespace", "")), str(told.get("name", ""))
+        return _read_key(self._objects[CLAIMS].get(ObjectName(CLAIMS, claim, place))) if told else None
 
     def _forget(self, name: ObjectName) -> None:
         if (former := self._objects[name.kind].pop(name, None)) is not None and (key := _read_key(former)) is not None:
@@ -265,12 +271,16 @@ class SeenObjects:
 
     def _mark_claimed(self, *pods: ClaimPod | None) -> None:
         claimed = {(each.namespace, claim) for each in pods if each is not None for claim in each.claims}
-        for kind, objects in self._objects.items():
-            if kind.kind != "PersistentVolumeClaim":
-                continue
-            for namespace, claim in claimed:
-                if (seen := objects.get(ObjectName(kind, claim, namespace))) is not None and (key := _read_key(seen)):
-                    self._mark(key)
+        for namespace, claim in claimed:
+            seen = self._objects[CLAIMS].get(ObjectName(CLAIMS, claim, namespace))
+            if seen is not None and (key := _read_key(seen)):
+                self._mark(key)
+            elif seen is None:
+                # It may wait for a claim that a cache has not made yet, under its own name or a pinned one.
+                for name in (claim, claim.rpartition("-")[0]):
+                    for waiting in (f"{namespace}/{name}", f"/{name}"):
+                        if waiting in self.caches:
+                            self._mark(waiting)
 
 
 def _read_key(seen: Seen | None) -> str | None:

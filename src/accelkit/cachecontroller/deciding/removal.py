@@ -9,6 +9,7 @@ import msgspec
 
 from accelkit.cachecontroller.deciding.node_claims import read_bound_claim
 from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, ClaimPod, DeliveryMode, ObjectName, Shown
+from accelkit.cachecontroller.filling.objects import fills_elsewhere
 from accelkit.gkm.conditions import ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheStatus
 
@@ -23,11 +24,15 @@ def find_users(cache: Cache, shown: Shown, modes: Iterable[DeliveryMode]) -> lis
         seen = shown.find(name)
         return seen is not None and any(mode.owns(cache, name, seen) for mode in ways)
 
-    claims = {name for name, _ in shown.list_of_cache(CLAIMS, cache.key) if owned(name)}
+    claims = {
+        name
+        for name, seen in shown.list_of_cache(CLAIMS, cache.key)
+        if owned(name) and not fills_elsewhere(name.namespace, seen)
+    }
     for name, volume in shown.list_of_cache(VOLUMES, cache.key):
         # Labels may be gone from a claim, but the volume that is bound to it tells of it.
         claim, uid = read_bound_claim(volume)
-        if uid and owned(name):
+        if uid and owned(name) and not fills_elsewhere(claim.namespace, volume):
             claims.add(claim)
     places = {claim.namespace for claim in claims}
     return [

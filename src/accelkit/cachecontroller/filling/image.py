@@ -49,20 +49,24 @@ def find_obstacle(cache: Cache) -> str:
     )
 
 
-def build_image_volume(cache: Cache, name: str = "kernel-cache") -> dict[str, Any]:
-    """Return the volume of a pod that shows the verified image of a cache; read-only by its nature."""
-    reference = Target(cache, "", cache.status.resolved_digest, cache.status.mount_path).image
-    return {"name": name, "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
+def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
+    """Return the source of a pod's volume that shows a digest of a cache, and the folder in it that has the files.
+
+    Args:
+        cache: as its status has it.
+        digest: that the pod gets.
+
+    Returns:
+        None where pods cannot get the image as it is. Such a volume is read-only by its nature.
+    """
+    if not digest or find_obstacle(cache):
+        return None
+    return {"image": _write_source(cache, digest)}, f"io.{cache.status.cache_format}.cache"
 
 
-def build_image_mount(cache: Cache, name: str = "kernel-cache") -> dict[str, Any]:
-    """Return the mount of `build_image_volume`: the folder of the image that has the files, at the mount path."""
-    return {
-        "name": name,
-        "mountPath": cache.status.mount_path,
-        "subPath": f"io.{cache.status.cache_format}.cache",
-        "readOnly": True,
-    }
+def _write_source(cache: Cache, digest: str) -> dict[str, str]:
+    # A digest cannot change, so one that is there need not be asked for.
+    return {"reference": Target(cache, "", digest, "").image, "pullPolicy": "IfNotPresent"}
 
 
 class ImageDelivery:
@@ -165,7 +169,7 @@ class ImageDelivery:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [container],
-            "volumes": [build_image_volume(target.cache)],
+            "volumes": [{"name": "kernel-cache", "image": _write_source(target.cache, target.digest)}],
             **place_pod(target.cache.spec.pod_template),
         }
         if secrets := name_secrets(target, self._settings, name.name):

@@ -176,6 +176,11 @@ def read_claim_name(volume: Seen) -> ObjectName:
     return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
 
 
+def fills_elsewhere(namespace: str, seen: Seen) -> bool:
+    """Whether an object in a namespace only fills what another one gets; the Job that uses it is none of its users."""
+    return read_annotation(seen, NAMESPACE_ANNOTATION) not in {"", namespace}
+
+
 def is_dynamic(volume: Seen) -> bool:
     """Whether a provisioner made it, which also deletes it."""
     return bool(read_annotation(volume, _DYNAMIC_ANNOTATION))

@@ -57,6 +57,8 @@ class VolumeFilling:
         spec = self._target.cache.spec
         storage = find_storage(spec.storage_class_name, self._shown)
         if storage is None:
+            # Nothing of that tells when it is there.
+            self._work.wakes.append(60.0)
             missing = f"StorageClass {spec.storage_class_name}" if spec.storage_class_name else "default StorageClass"
             return waiting_for(Reason.INVALID_SPEC, f"there is no {missing}")
         try:

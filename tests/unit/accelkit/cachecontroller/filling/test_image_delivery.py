@@ -7,7 +7,7 @@ import pytest
 from pretended_cluster import FIRST, OURS, SECOND, SETTINGS, Cluster, cache_of
 
 from accelkit.cachecontroller.delivery import ClaimPod, ObjectName, Refusal
-from accelkit.cachecontroller.filling import ImageDelivery, build_image_mount, build_image_volume, judge_relocatable
+from accelkit.cachecontroller.filling import ImageDelivery, build_image_volume, judge_relocatable
 from accelkit.cachecontroller.filling.objects import DAEMON_SETS
 from accelkit.gkm.conditions import ConditionType, find_condition
 from accelkit.kernelcache.formats import ImageLabels
@@ -146,14 +146,14 @@ def test_a_field_that_was_dropped_is_noticed():
 
 
 def test_pods_see_the_folder_of_the_image_that_has_the_files():
-    cache = image_cache(cache_format="vllm")
-    assert build_image_volume(cache, "x")["image"]["reference"] == IMAGE
-    assert build_image_mount(cache, "x") == {
-        "name": "x",
-        "mountPath": "/cache",
-        "subPath": "io.vllm.cache",
-        "readOnly": True,
-    }
+    source, folder = build_image_volume(image_cache(cache_format="vllm"), FIRST)
+    assert source == {"image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}
+    assert folder == "io.vllm.cache"
+
+
+@pytest.mark.parametrize(("facts", "digest"), [({"capture": "/elsewhere"}, FIRST), ({}, "")])
+def test_pods_get_no_image_that_would_have_to_be_rewritten(facts, digest):
+    assert build_image_volume(image_cache(**facts), digest) is None
 
 
 def test_a_changed_pod_template_moves_what_fetches_it():

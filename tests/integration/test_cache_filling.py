@@ -1,0 +1,289 @@
+"""Deliveries `namespace` and `image` by the real controller and its Jobs, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from cache_controller_process import CacheController, Caches, client_of, condition, install_crds
+from cache_storage import CLAIMS, CONFIG_MAPS, JOBS, OURS, VOLUMES, Storage
+from conftest import Sandbox
+from extender_process import until
+from private_sigstore import PrivateSigstore
+from registries import misbehaviour
+from registries.hostile import HostileRegistry
+
+from accelkit.gkm import names
+from accelkit.kube.paths import build_collection_path, build_object_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+# No node of the sandbox runs what fills; the storage does, as it has the folders.
+NOWHERE = {"spec": {"nodeSelector": {"accelkit.test/none": "here"}}}
+READERS = ["ReadWriteOnce", "ReadOnlyMany"]
+
+
+@pytest.fixture(scope="module")
+def crds(control_plane: Sandbox):
+    """The sandbox with the CRDs, which are gone at the end."""
+
+    async def install() -> list[str]:
+        async with client_of(control_plane.kubeconfig) as api:
+            return await install_crds(api)
+
+    async def remove(made: list[str]) -> None:
+        async with client_of(control_plane.kubeconfig) as api:
+            for path in made:
+                await api.delete(path)
+
+    made = asyncio.run(install())
+    yield control_plane
+    asyncio.run(remove(made))
+
+
+@pytest.fixture(scope="module")
+def origin():
+    with HostileRegistry() as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def signer():
+    return PrivateSigstore.new().key()
+
+
+@pytest.fixture(scope="module")
+def controller(crds: Sandbox, origin: HostileRegistry, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("controller")
+    with CacheController(crds.kubeconfig, folder, "--plain-http", origin.host) as process:
+        yield process
+
+
+@pytest.fixture
+async def caches(controller: CacheController, crds: Sandbox, origin: HostileRegistry, signer, tmp_path):
+    async with client_of(crds.kubeconfig) as api:
+        made = Caches(api, origin, tmp_path, signer)
+        try:
+            yield made
+        except AssertionError:
+            sys.stdout.write(controller.log.read_text()[-8000:])
+            raise
+        finally:
+            await made.close()
+
+
+@contextlib.asynccontextmanager
+async def storage_of(caches: Caches, folder: Path, **options):
+    """A StorageClass with its provisioner, for as long as the block."""
+    storage = Storage(caches.api, caches.unique("disk"), folder, **options)
+    await storage.open()
+    working = asyncio.create_task(storage.run())
+    try:
+        yield storage
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await storage.close()
+
+
+async def create(caches: Caches, storage: Storage, namespace: str, repository: str, **spec) -> str:
+    await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
+    given = {"delivery": "namespace", "storageClassName": storage.name, "podTemplate": NOWHERE}
+    return await caches.create(namespace, repository, name="kernels", **{**given, **spec})
+
+
+async def publish(caches: Caches, repository: str, **facts):
+    """Push and sign an image; the registry's client has a loop of its own."""
+    return await asyncio.to_thread(caches.publish, repository, **facts)
+
+
+def is_ready(cache) -> bool:
+    return condition(cache, "Ready")[0] == "True"
+
+
+async def list_of(caches: Caches, path: str, key: str) -> list[str]:
+    found = msgspec.json.decode(await caches.api.get(path))["items"]
+    return [
+        each["metadata"]["name"]
+        for each in found
+        if (each["metadata"].get("annotations") or {}).get(names.CACHE_ANNOTATION) == key
+    ]
+
+
+async def nothing_is_left(caches: Caches, namespace: str, key: str) -> None:
+    async def gone() -> bool:
+        own = build_collection_path("v1", "persistentvolumeclaims", namespace)
+        left = [await list_of(caches, path, key) for path in (CLAIMS, CONFIG_MAPS, JOBS, VOLUMES, own)]
+        return not any(left)
+
+    await until(gone)
+
+
+async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tmp_path: Path):
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    image = await publish(caches, repository, signer=caches.signer)
+    async with storage_of(caches, tmp_path) as storage:
+        path = await create(caches, storage, namespace, repository, accessModes=READERS, mountPath="/cache/here")
+        cache = await caches.becomes(path, is_ready)
+        claim = (await caches.claims(namespace))["kernels"]
+        assert (claim["status"]["phase"], claim["spec"]["accessModes"]) == ("Bound", ["ReadOnlyMany"])
+        (volume,) = await caches.volumes(cache.key)
+        assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+        assert cache.status.pvc_status[namespace].pvc_name == "kernels"
+        assert cache.status.pvc_status[namespace].pv_name == volume["metadata"]["name"]
+        root = Path(volume["spec"]["hostPath"]["path"])
+        (group,) = root.rglob("__grp__*")
+        assert "/cache/here/" in group.read_text()
+        record = msgspec.json.decode((root / ".accelkit" / "complete.json").read_bytes())
+        assert record["image"].endswith(image.digest)
+        assert record["signatures"], "the Job has verified it again"
+
+        async def tidy() -> bool:
+            return not any([await list_of(caches, each, cache.key) for each in (JOBS, CLAIMS, CONFIG_MAPS)])
+
+        await until(tidy)
+        await caches.api.delete(path)
+        await caches.gone(path)
+        await nothing_is_left(caches, namespace, cache.key)
+
+
+async def test_where_access_modes_are_refused_the_provisioners_words_are_told(caches: Caches, tmp_path: Path):
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    await publish(caches, repository, signer=caches.signer)
+    async with storage_of(caches, tmp_path, refused="ReadOnlyMany", runs=False) as storage:
+        path = await create(caches, storage, namespace, repository, accessModes=READERS)
+        shared = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] != "Pending")
+        del shared
+        # It goes on to a volume that is written and read by many; that is refused now, too.
+        storage.refused = "ReadWriteMany"
+
+    async with storage_of(caches, tmp_path, refused="ReadWriteMany", runs=False) as storage:
+        patch = {"spec": {"storageClassName": storage.name, "accessModes": ["ReadWriteMany"]}}
+        await caches.api.patch(path, patch)
+        cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] == "AccessModeUnsupported")
+        told = next(each.message for each in cache.status.conditions if each.type == "Ready")
+        assert "the disk knows no access mode ReadWriteMany" in told
+        assert not await list_of(caches, JOBS, cache.key)
+        await caches.api.delete(path)
+        await caches.gone(path)
+        await nothing_is_left(caches, namespace, cache.key)
+
+
+async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(
+    caches: Caches, controller: CacheController, tmp_path: Path
+):
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    await publish(caches, repository, signer=caches.signer)
+    async with storage_of(caches, tmp_path, runs=False) as storage:
+        path = await create(caches, storage, namespace, repository, accessModes=READERS)
+        key = f"{namespace}/kernels"
+        claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
+        for place in (CLAIMS, JOBS):
+            await until(lambda place=place: list_of(caches, place, key))
+            restart(controller)
+        storage.runs = True
+        await until(lambda: list_of(caches, claims, key))
+        restart(controller)
+        await caches.becomes(path, is_ready)
+        restart(controller)
+        await caches.api.delete(path)
+        await caches.gone(path)
+        await nothing_is_left(caches, namespace, key)
+
+
+def restart(controller: CacheController) -> None:
+    controller.end(signal.SIGKILL)
+    controller.start()
+
+
+async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: Caches, tmp_path: Path):
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    image = await publish(caches, repository, signer=caches.signer)
+    layer = msgspec.json.decode(image.manifest)["layers"][0]["digest"]
+    lies = iter([True, True])
+    honest = misbehaviour.changed(b"of another digest")
+    caches.registry.on(
+        "GET", f"/v2/{repository}/blobs/{layer}", lambda request: honest(request) if next(lies, False) else None
+    )
+    async with storage_of(caches, tmp_path) as storage:
+        path = await create(caches, storage, namespace, repository)
+        cache = await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "FillFailed"))
+        assert "try 1 failed: " in next(each.message for each in cache.status.conditions if each.type == "Ready")
+        await caches.becomes(path, is_ready)
+
+
+async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_name(caches: Caches, tmp_path: Path):
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    first = await publish(caches, repository, signer=caches.signer)
+    async with storage_of(caches, tmp_path) as storage:
+        path = await create(caches, storage, namespace, repository)
+        cache = await caches.becomes(path, is_ready)
+        pod = await caches.pod(namespace, "kernels", "old")
+        second = await publish(caches, repository, kernel="mul", tag="v2", signer=caches.signer)
+        name = cache.spec.image.rpartition(":")[0]
+        await caches.api.patch(path, {"spec": {"image": f"{name}:v2"}})
+        pinned = names.name_pinned_claim(cache.key, second.digest)
+
+        def renewed(cache) -> bool:
+            state = cache.status.pvc_status.get(namespace)
+            return is_ready(cache) and state is not None and state.pvc_name == pinned
+
+        cache = await caches.becomes(path, renewed)
+        assert len(await caches.volumes(cache.key)) == 2
+        assert first.digest != second.digest
+        states = cache.status.pvc_status[namespace].conditions
+        assert next(each for each in states if each.type == "Outdated").status == "True"
+        await caches.api.delete(pod, {"gracePeriodSeconds": 0})
+
+        async def collected() -> bool:
+            return len(await caches.volumes(cache.key)) == 1
+
+        await until(collected)
+        # Past the webhook a pod names the cache's own claim, which no volume has now.
+        await caches.pod(namespace, "kernels", "new")
+
+        async def moved() -> bool:
+            claims = await caches.claims(namespace)
+            return [*claims] == ["kernels"] and claims["kernels"]["status"]["phase"] == "Bound"
+
+        await until(moved)
+
+
+async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(caches: Caches, tmp_path: Path):
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    await publish(caches, repository, signer=caches.signer)
+    secrets = build_collection_path("v1", "secrets", namespace)
+    login = {"auths": {caches.registry.host: {"auth": "dTpw"}}}
+    data = {".dockerconfigjson": msgspec.json.encode(login).decode()}
+    body = {"metadata": {"name": "login"}, "type": "kubernetes.io/dockerconfigjson", "stringData": data}
+    await caches.api.post(secrets, body)
+    async with storage_of(caches, tmp_path, runs=False) as storage:
+        path = await create(caches, storage, namespace, repository, imagePullSecrets=[{"name": "login"}])
+        ours = build_collection_path("v1", "secrets", OURS)
+
+        async def find() -> list[dict]:
+            found = msgspec.json.decode(await caches.api.get(ours))["items"]
+            return [each for each in found if each["metadata"]["name"].startswith("cache-")]
+
+        (copied,) = await until(find)
+        assert copied["data"] == msgspec.json.decode(await caches.api.get(f"{secrets}/login"))["data"]
+        assert copied["metadata"]["ownerReferences"][0]["kind"] == "Job"
+        await caches.api.delete(path)
+        await caches.gone(path)
+        await caches.gone(build_object_path(ours, copied["metadata"]["name"]))
+
+
+async def test_a_cluster_without_image_volumes_is_told_so(caches: Caches):
+    """Kubernetes 1.34 knows them, and drops them unless a gate is on."""
+    namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
+    await publish(caches, repository, signer=caches.signer)
+    await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
+    path = await caches.create(namespace, repository, delivery="image")
+    cache = await caches.becomes(path, lambda cache: condition(cache, "Ready")[1] not in {"", "Pending"})
+    # Triton's group files hold the path at which they were captured.
+    assert condition(cache, "Ready") == ("False", "NotRelocatable")
