@@ -153,7 +153,7 @@ class Controller:
         asked = self._coverage.ask(cache)
         judgement = judging.find_judgement(key)
         decision = decide(cache, asked, judgement, now=now, again_seconds=self._again_seconds)
-        judging.plan(key, decision.judge_at)
+        judging.plan(cache, decision.judge_at)
         chosen = choose_delivery(cache)
         status = msgspec.structs.replace(decision.status, delivery=chosen.value)
         decided = msgspec.structs.replace(cache, status=status)
