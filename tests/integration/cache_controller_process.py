@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import msgspec
 from cache_definitions import cache_definitions
-from conftest import Sandbox
 from extender_process import until
 from ports import free_port
 from private_sigstore import PrivateSigstore, Signer
@@ -233,7 +232,7 @@ class CacheSite:
 
 
 @contextlib.contextmanager
-def cache_site(sandbox: Sandbox, folder: Path, namespace: str) -> Iterator[CacheSite]:
+def cache_site(sandbox: Any, folder: Path, namespace: str) -> Iterator[CacheSite]:
     """A controller that judges anew every two seconds."""
     with cache_definitions(sandbox, namespace), HostileRegistry() as registry:
         options = ["--plain-http", registry.host, "--judge-again-seconds", "2"]
