@@ -56,7 +56,7 @@ class Watches:
         """
         asked = [Watch(CLAIMS), Watch(VOLUMES), *(watch for mode in modes for watch in mode.watches)]
         for watch in {each.kind: each for each in reversed(asked)}.values():
-            path = build_collection_path(watch.kind.api_version, watch.kind.plural)
+            path = build_collection_path(watch.kind.api_version, watch.kind.plural, watch.namespace or None)
             if watch.optional and not await self._is_known(path):
                 continue
             asked_for = {"labelSelector": watch.selector, "fieldSelector": watch.fields}

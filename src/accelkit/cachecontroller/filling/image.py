@@ -25,7 +25,6 @@ _UNKNOWN_FIELD: Final = (
 # vLLM's names of what it can load from anywhere; the others hold absolute paths, as Triton's group files do.
 _RELOCATABLE: Final = frozenset({"aot_compile"})
 _PREFETCH: Final = "prefetch"
-WATCHES: Final = (Watch(DAEMON_SETS),)
 
 
 def judge_relocatable(labels: ImageLabels) -> bool | None:
@@ -82,7 +81,7 @@ class ImageDelivery:
     @property
     def watches(self) -> tuple[Watch, ...]:
         """What it wants to be shown."""
-        return WATCHES
+        return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
     def plan(self, cache: Cache, shown: Shown) -> DeliveryPlan:
         """Say what a verified cache needs next."""
