@@ -38,6 +38,7 @@ class Storage:
     def __init__(self, api: ApiClient, name: str, folder: Path, *, refused: str = "", runs: bool = True) -> None:
         self.api, self.name, self.folder, self.refused, self.runs = api, name, folder, refused, runs
         self.ended: list[str] = []
+        self._answered: set[str] = set()
 
     async def open(self) -> None:
         await self.api.post(CLASSES, {"metadata": {"name": self.name}, "provisioner": PROVISIONER})
@@ -50,7 +51,9 @@ class Storage:
         while True:
             try:
                 for claim in await self.list(CLAIMS):
-                    if claim["spec"].get("storageClassName") == self.name and not claim["spec"].get("volumeName"):
+                    unbound = not claim["spec"].get("volumeName") and claim["metadata"]["uid"] not in self._answered
+                    if claim["spec"].get("storageClassName") == self.name and unbound:
+                        self._answered.add(claim["metadata"]["uid"])
                         await self._provision(claim)
                 for volume in await self.list(VOLUMES):
                     ours = volume["spec"].get("storageClassName") == self.name
