@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -11,7 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 from cache_controller_process import CacheController, Caches, client_of, condition, install_crds
-from cache_storage import CLAIMS, CONFIG_MAPS, JOBS, OURS, VOLUMES, Storage
+from cache_storage import (
+    CLAIMS,
+    CONFIG_MAPS,
+    JOBS,
+    OURS,
+    VOLUMES,
+    Storage,
+    key_of,
+    list_of,
+    nothing_is_left,
+    reason_of,
+    storage_of,
+)
 from conftest import Sandbox
 from extender_process import until
 from private_sigstore import PrivateSigstore
@@ -81,20 +92,6 @@ async def caches(controller: CacheController, crds: Sandbox, origin: HostileRegi
             await made.close()
 
 
-@contextlib.asynccontextmanager
-async def storage_of(caches: Caches, folder: Path, **options):
-    """A StorageClass with its provisioner, for as long as the block."""
-    storage = Storage(caches.api, caches.unique("disk"), folder, **options)
-    await storage.open()
-    working = asyncio.create_task(storage.run())
-    try:
-        yield storage
-    finally:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        await storage.close()
-
-
 async def create(caches: Caches, storage: Storage, namespace: str, repository: str, **spec) -> str:
     await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
     given = {"delivery": "namespace", "storageClassName": storage.name, "podTemplate": NOWHERE}
@@ -108,30 +105,6 @@ async def publish(caches: Caches, repository: str, **facts):
 
 def is_ready(cache) -> bool:
     return condition(cache, "Ready")[0] == "True"
-
-
-def reason_of(cache, namespace: str) -> str:
-    """Why the claim of a namespace is as it is."""
-    state = cache.status.pvc_status.get(namespace)
-    return next((each.reason for each in state.conditions if each.type == "Ready"), "") if state else ""
-
-
-def key_of(document: dict) -> str:
-    return (document["metadata"].get("annotations") or {}).get(names.CACHE_ANNOTATION, "")
-
-
-async def list_of(caches: Caches, path: str, key: str) -> list[str]:
-    found = msgspec.json.decode(await caches.api.get(path))["items"]
-    return [each["metadata"]["name"] for each in found if key_of(each) == key]
-
-
-async def nothing_is_left(caches: Caches, namespace: str, key: str) -> None:
-    async def gone() -> bool:
-        own = build_collection_path("v1", "persistentvolumeclaims", namespace)
-        left = [await list_of(caches, path, key) for path in (CLAIMS, CONFIG_MAPS, JOBS, VOLUMES, own)]
-        return not any(left)
-
-    await until(gone)
 
 
 async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tmp_path: Path):
@@ -303,7 +276,7 @@ async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(cac
 async def test_what_would_have_to_be_rewritten_is_not_delivered_by_image(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await publish(caches, repository, signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{repository.split('/')[0]}/**")
+    await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
     path = await caches.create(namespace, repository, delivery="image")
     # Triton's group files hold the path at which they were captured.
     await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "NotRelocatable"))
