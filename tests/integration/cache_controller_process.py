@@ -104,7 +104,9 @@ class Caches:
         self._made.append(build_object_path(names.SIGNER_POLICIES, name))
         return name
 
-    async def create(self, namespace: str, repository: str, *, name: str = "", tag: str = "v1", **spec: Any) -> str:
+    async def create(
+        self, namespace: str, repository: str, *, name: str = "", tag: str = "v1", kept: bool = False, **spec: Any
+    ) -> str:
         """Create a GKMCache, or a ClusterGKMCache where no namespace is given; its path is returned."""
         name = name or self.unique("cache")
         collection = build_collection_path(names.API, "gkmcaches", namespace) if namespace else names.CLUSTER_CACHES
@@ -114,7 +116,8 @@ class Caches:
             collection, {"apiVersion": names.API, "kind": kind, "metadata": {"name": name}, "spec": body}
         )
         path = build_object_path(collection, name)
-        self._made.append(path)
+        if not kept:
+            self._made.append(path)
         return path
 
     async def read(self, path: str) -> Cache:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 
 import pytest
@@ -342,17 +343,22 @@ async def test_a_controller_that_is_killed_goes_on(caches: Caches, controller: C
 async def test_two_hundred_caches_at_once(caches: Caches):
     namespace, team = await caches.namespace(), caches.unique("team")
     image = await caches.publish(f"{team}/app", signer=caches.signer)
-    await caches.policy(f"{caches.registry.host}/{team}/**")
-    paths = await asyncio.gather(*(caches.create(namespace, f"{team}/app") for _ in range(MANY)))
-    assert len(paths) == MANY
+    await caches.policy(caches.images(f"{team}/app"))
+    await asyncio.gather(*(caches.create(namespace, f"{team}/app", kept=True) for _ in range(MANY)))
+    collection = build_collection_path(names.API, "gkmcaches", namespace)
 
     async def all_verified() -> bool:
-        listed = await caches.api.get(build_collection_path(names.API, "gkmcaches", namespace))
-        return listed.count(f'"resolvedDigest":"{image.digest}"'.encode()) == MANY
+        return (await caches.api.get(collection)).count(f'"resolvedDigest":"{image.digest}"'.encode()) == MANY
 
-    await until(all_verified, seconds=90, every=0.5)
+    await until(all_verified, seconds=120, every=0.5)
 
     async def all_made() -> bool:
         return len(await caches.claims(namespace)) == 2 * MANY
 
-    await until(all_made, seconds=90, every=0.5)
+    await until(all_made, seconds=120, every=0.5)
+    await caches.api.delete(collection)
+
+    async def nothing() -> bool:
+        return not json.loads(await caches.api.get(collection))["items"] and not await caches.claims(namespace)
+
+    await until(nothing, seconds=120, every=0.5)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cache_controller_process import CacheController, Caches, client_of, condition, install_crds
+from cache_controller_process import CacheController, Caches, client_of, condition
+from cache_definitions import cache_definitions
 from cache_storage import (
     CLAIMS,
     CONFIG_MAPS,
@@ -45,20 +46,8 @@ READERS = ["ReadWriteOnce", "ReadOnlyMany"]
 
 @pytest.fixture(scope="module")
 def crds(control_plane: Sandbox):
-    """The sandbox with the CRDs, which are gone at the end."""
-
-    async def install() -> list[str]:
-        async with client_of(control_plane.kubeconfig) as api:
-            return await install_crds(api)
-
-    async def remove(made: list[str]) -> None:
-        async with client_of(control_plane.kubeconfig) as api:
-            for path in made:
-                await api.delete(path)
-
-    made = asyncio.run(install())
-    yield control_plane
-    asyncio.run(remove(made))
+    with cache_definitions(control_plane, "cache-filling"):
+        yield control_plane
 
 
 @pytest.fixture(scope="module")

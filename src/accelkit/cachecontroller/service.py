@@ -123,7 +123,6 @@ class _Service:
     def __init__(self, options: ControllerOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
         self._seen = seen = SeenObjects(self._mark)
-        self._modes = build_modes(options.fill)
         self._watches = Watches(api, seen, self._begin)
         self._elector = Elector(
             writer, options.lease, options.identity, on_acquired=self._watches.relist, on_lost=self._end
@@ -146,7 +145,6 @@ class _Service:
         self._controller = Controller(
             seen,
             coverage,
-            self._modes,
             Applier(writer, seen, self._metrics, self._leads),
             News(Events(writer, "accelkit-cache-controller", socket.gethostname())),
             metrics=self._metrics,
@@ -165,7 +163,7 @@ class _Service:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, or a part fails."""
-        await self._watches.add_objects(self._modes.values())
+        self._controller.modes = await self._watches.add_objects(build_modes(self._options.fill))
         log.info("%s competes for the Lease %s", self._options.identity, self._options.lease.name)
         tasks = [asyncio.create_task(each) for each in self._list_services(stop)]
         stopped = asyncio.create_task(stop.wait())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from accelkit.cachecontroller.claim_pods import SeenPod
@@ -12,7 +12,7 @@ from accelkit.cachecontroller.delivery import CLAIMS, VOLUMES, DeliveryMode, See
 from accelkit.cachecontroller.seen_objects import SeenName, SeenObjects
 from accelkit.errors import ApiError
 from accelkit.gkm.names import CACHE_NODES, CACHES, CLUSTER_CACHE_NODES, CLUSTER_CACHES, SIGNER_POLICIES
-from accelkit.gkm.objects import Cache, CacheNode, SignerPolicyObject
+from accelkit.gkm.objects import Cache, CacheNode, Delivery, SignerPolicyObject
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import Listed
 from accelkit.kube.paths import NODES, PODS, build_collection_path
@@ -48,21 +48,32 @@ class Watches:
         self._add(NODES, SeenName, seen.replace_nodes, seen.take_node_event)
         self._add(PODS, SeenPod, seen.replace_pods, seen.take_pod_event)
 
-    async def add_objects(self, modes: Iterable[DeliveryMode]) -> None:
+    async def add_objects(self, modes: Mapping[Delivery, DeliveryMode]) -> dict[Delivery, DeliveryMode]:
         """Watch claims, volumes, and what ways of delivery want to see beside them.
 
+        Returns:
+            The ways whose kinds can be read; a right that was not given must not stop the others.
+
         Raises:
-            ApiError: the API server did not say whether it knows an optional kind.
+            ApiError: the API server did not say whether it shows a kind.
         """
-        asked = [Watch(CLAIMS), Watch(VOLUMES), *(watch for mode in modes for watch in mode.watches)]
-        for watch in {each.kind: each for each in reversed(asked)}.values():
-            path = build_collection_path(watch.kind.api_version, watch.kind.plural, watch.namespace or None)
-            if watch.optional and not await self._is_known(path):
+        asked = {watch.kind: watch for watch in (Watch(CLAIMS), Watch(VOLUMES))}
+        served = {}
+        for delivery, mode in modes.items():
+            more = {watch.kind: watch for watch in mode.watches if watch.kind not in asked}
+            shown = {kind: await self._find_obstacle(watch) for kind, watch in more.items()}
+            lacking = [why for kind, why in shown.items() if why and not more[kind].optional]
+            if lacking:
+                log.warning("delivery %s is not served: %s", delivery.value, "; ".join(lacking))
                 continue
-            asked_for = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
-            query = {name: text for name, text in asked_for.items() if text}
+            served[delivery] = mode
+            asked |= {kind: watch for kind, watch in more.items() if not shown[kind]}
+        for watch in asked.values():
+            selectors = {"labelSelector": watch.selector, "fieldSelector": watch.fields}
+            query = {name: text for name, text in selectors.items() if text}
             replace, take = self._seen.replace_objects(watch.kind), self._seen.take_object_event(watch.kind)
-            self._add(path, Seen, replace, take, query)
+            self._add(_path(watch), Seen, replace, take, query)
+        return served
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -114,13 +125,17 @@ class Watches:
 
         self._by_path[key] = Reflector(self._api, path, type_, query=query, on_replace=read, on_event=take)
 
-    async def _is_known(self, path: str) -> bool:
+    async def _find_obstacle(self, watch: Watch) -> str:
+        """Return why objects of a kind are not shown; empty where they are."""
         try:
+            path = _path(watch)
             await self._api.get(path, query={"limit": "1"})
         except ApiError as exc:
-            if exc.forbidden:
-                log.warning("%s may not be read, and what needs it is not served: %s", path, exc)
             if exc.not_found or exc.forbidden:
-                return False
+                return f"{watch.kind.plural}: {exc.message}"
             raise
-        return True
+        return ""
+
+
+def _path(watch: Watch) -> str:
+    return build_collection_path(watch.kind.api_version, watch.kind.plural, watch.namespace or None)

@@ -11,7 +11,7 @@ from accelkit.cachecontroller.deciding.judgement import Judgement, Question
 from accelkit.cachecontroller.judging.judge import Judge
 from accelkit.cachecontroller.metrics import ControllerMetrics
 from accelkit.cachecontroller.worklist import Worklist
-from accelkit.errors import ApiError, CacheError
+from accelkit.errors import ApiError
 from accelkit.gkm.conditions import Reason
 from accelkit.gkm.objects import Cache
 from accelkit.kernelcache.oci.reference import parse_reference
@@ -46,6 +46,7 @@ class Judging:
         self._judge, self._metrics = judge, metrics
         self._find, self._ask, self._mark, self._leads = find, ask, mark, leads
         self._known: dict[str, Judgement] = {}
+        self._registries: dict[str, str] = {}
         self._work: Worklist[str] = Worklist()
         # Registries that were not there when they were last asked, and by how many they are asked now: those that let
         # everybody wait must not keep all workers.
@@ -59,16 +60,18 @@ class Judging:
         """Return what was last learnt of a cache's image."""
         return self._known.get(key)
 
-    def plan(self, key: str, at: float | None) -> None:
+    def plan(self, cache: Cache, at: float | None) -> None:
         """Have a cache's image judged at a time, in seconds since 1970; None for never."""
         if at is None:
-            self._work.drop(key)
+            self._work.drop(cache.key)
         else:
-            self._work.move(key, max(0.0, at - time.time()))
+            self._registries[cache.key] = parse_reference(cache.spec.image).registry
+            self._work.move(cache.key, max(0.0, at - time.time()))
 
     def forget(self, key: str) -> None:
         """Forget a cache that is gone."""
         self._known.pop(key, None)
+        self._registries.pop(key, None)
         self._work.drop(key)
 
     def clear(self) -> None:
@@ -80,7 +83,7 @@ class Judging:
         """Judge what is due, one after another, until cancelled; several of these may run."""
         while True:
             key = await self._work.take(may=self._may)
-            registry = self._find_registry(key)
+            registry = self._registries.get(key, "")
             self._asked[registry] += 1
             try:
                 await self._work_on(key, registry)
@@ -115,12 +118,5 @@ class Judging:
             self._mark(key)
 
     def _may(self, key: str) -> bool:
-        registry = self._find_registry(key)
+        registry = self._registries.get(key, "")
         return registry not in self._away or not self._asked[registry]
-
-    def _find_registry(self, key: str) -> str:
-        cache = self._find(key)
-        try:
-            return parse_reference(cache.spec.image).registry if cache is not None else ""
-        except CacheError:
-            return ""
