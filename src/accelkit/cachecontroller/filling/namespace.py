@@ -85,11 +85,10 @@ class NamespaceDelivery:
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, shown: Shown) -> DeliveryPlan:
-        """Say what to delete of all that was made for a cache."""
+        """Say what to delete of all that was made for a cache; pods keep what they use."""
         work = Work()
         for each in list_given(cache, shown):
-            if each.held is not None:
-                work.remove(each.claim, each.held)
+            _collect(each, shown, work)
         for name, seen in shown.list_of_cache(CLAIMS, cache.key):
             if name.namespace != self._settings.namespace and self._is_halfway(name, seen, shown):
                 work.remove(name, seen)
