@@ -16,22 +16,20 @@ from accelkit.gkm import names
 from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, PvcStatus
 from accelkit.kernelcache.formats import FORMATS, ImageLabels
-from accelkit.kernelcache.formats.cache import VLLM
+from accelkit.kernelcache.formats.mounts import needs_rewriting
 
 _USER: Final = 65532
 _UNKNOWN_FIELD: Final = (
     "this cluster knows no image volumes; they are on from Kubernetes 1.35, by the gate ImageVolume before"
 )
-# vLLM's names of what it can load from anywhere; the others hold absolute paths, as Triton's group files do.
-_RELOCATABLE: Final = frozenset({"aot_compile"})
+# Nothing is captured there.
+_ANYWHERE: Final = ""
 _PREFETCH: Final = "prefetch"
 
 
-def judge_relocatable(labels: ImageLabels) -> bool | None:
-    """Return whether files of an image work at any path as they are; None where its labels do not tell."""
-    if labels.format == VLLM:
-        return set(labels.cache_formats) <= _RELOCATABLE if labels.cache_formats else None
-    return False if labels.format in FORMATS else None
+def judge_relocatable(labels: ImageLabels) -> bool:
+    """Return whether files of an image work at any path as they are; what its labels do not tell does not."""
+    return not needs_rewriting(labels, _ANYWHERE)
 
 
 def find_obstacle(cache: Cache) -> str:

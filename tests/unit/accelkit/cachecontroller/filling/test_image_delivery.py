@@ -111,9 +111,10 @@ def test_what_cannot_be_delivered_any_more_is_taken_back():
         ("vllm", ("aot_compile",), True),
         ("vllm", ("aot_compile", "binary"), False),
         ("vllm", ("triton",), False),
-        ("vllm", (), None),
+        ("vllm", (), False),
         ("triton", (), False),
-        ("novel", (), None),
+        ("habana", (), True),
+        ("novel", (), False),
     ],
 )
 def test_what_may_be_seen_at_another_path(cache_format, formats, relocatable):
