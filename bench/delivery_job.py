@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -41,15 +42,36 @@ def build_image(cluster: str) -> None:
         base = importlib.import_module("base_image")
         archive = Path(base.CACHE) / f"delivery-{base.SUITE}.tar"
         if not archive.is_file():
-            base.make(archive, PACKAGES)
-        run("docker", "import", archive, "accelkit.io/bench-delivery-base:1")
+            make_root(archive, base.SUITE, base.MIRROR, base.DROPPED)
         with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(archive, Path(folder) / "root.tar")
             shutil.copy(shutil.which("cosign") or "", Path(folder) / "cosign")
-            text = "FROM accelkit.io/bench-delivery-base:1\nCOPY cosign /usr/local/bin/cosign\n"
+            text = "FROM scratch\nADD root.tar /\nCOPY cosign /usr/local/bin/cosign\n"
             (Path(folder) / "Dockerfile").write_text(text)
             # The builder that every release of Docker has.
             run("env", "DOCKER_BUILDKIT=0", "docker", "build", "--quiet", "--tag", IMAGE, folder)
     run("kind", "load", "docker-image", "--name", cluster, IMAGE)
+
+
+def make_root(archive: Path, suite: str, mirror: str, dropped: Iterable[str]) -> None:
+    """Put a minimal Debian with skopeo into an archive: its packages are unpacked, and none is configured.
+
+    The scripts of one that skopeo brings along fail in a root without a shell of its own, and nothing here needs them.
+    """
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        root = Path(folder) / "root"
+        options = ("--foreign", "--variant=minbase", f"--include={PACKAGES}")
+        run("debootstrap", *options, suite, root, mirror)
+        for package in sorted((root / "var/cache/apt/archives").glob("*.deb")):
+            run("dpkg-deb", "--extract", package, root)
+        for place in (*dropped, "debootstrap"):
+            shutil.rmtree(root / place, ignore_errors=True)
+        for path, mode in {"tmp": 0o1777, "work": 0o755, "keys": 0o755}.items():
+            (root / path).mkdir(exist_ok=True)
+            (root / path).chmod(mode)
+        unfinished = Path(folder) / "root.tar"
+        run("tar", "--create", "--numeric-owner", f"--file={unfinished}", f"--directory={root}", ".")
+        unfinished.rename(archive)
 
 
 def build_job(name: str, image: str, nodes: list[str]) -> dict[str, object]:

@@ -9,21 +9,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from cache_definitions import cache_definitions
 from extender_process import until
 from ports import free_port
-from private_sigstore import Signer
+from private_sigstore import PrivateSigstore, Signer
 from registries.artifact import Artifact
 from registries.caches import cache_folder, publish, sign
 from registries.hostile import HostileRegistry
 
+from accelkit.cachecontroller.webhook.registration import CONFIGURATIONS
 from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
+from accelkit.install.certificates.issuing import Authority
 from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.kube.objects import delete_if_present
@@ -187,6 +191,60 @@ class Caches:
             await self.gone(path, seconds=120)
 
 
+@dataclass(frozen=True)
+class CacheSite:
+    """A control plane with the CRDs, a registry, and a controller of which one runs at a time."""
+
+    kubeconfig: Path
+    folder: Path
+    registry: HostileRegistry
+    signer: Signer
+    controller: CacheController
+
+    @contextlib.asynccontextmanager
+    async def make_caches(self, folder: Path) -> AsyncIterator[Caches]:
+        """What a test makes, deleted at its end."""
+        async with ApiClient(load_connection(self.kubeconfig), timeout_seconds=30) as api:
+            made = Caches(api, self.registry, folder, self.signer)
+            try:
+                yield made
+            finally:
+                await made.close()
+
+    @contextlib.asynccontextmanager
+    async def serve_webhook(self, api: ApiClient, folder: Path) -> AsyncIterator[str]:
+        """Another controller in the place of this one, which serves the webhook; yields its configuration's path."""
+        authority, port, name = Authority("webhook"), free_port(), "cache-controller"
+        pair = authority.issue_server("webhook", ("127.0.0.1",))
+        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
+            (folder / file).write_bytes(content)
+        files = ["--webhook-cert", str(folder / "tls.crt"), "--webhook-key", str(folder / "tls.key")]
+        where = ["--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}", "--webhook-name", name]
+        self.controller.end(signal.SIGTERM)
+        path = build_object_path(CONFIGURATIONS, name)
+        try:
+            with CacheController(self.kubeconfig, folder, "--plain-http", self.registry.host, *where, *files):
+                yield path
+        finally:
+            # Without it, nobody answers for the pods that it names.
+            await delete_if_present(api, path)
+            self.controller.start()
+
+
+@contextlib.contextmanager
+def cache_site(sandbox: Any, folder: Path, namespace: str) -> Iterator[CacheSite]:
+    """A controller that judges anew every two seconds."""
+    with cache_definitions(sandbox, namespace), HostileRegistry() as registry:
+        options = ["--plain-http", registry.host, "--judge-again-seconds", "2"]
+        with CacheController(sandbox.kubeconfig, folder, *options) as controller:
+            yield CacheSite(sandbox.kubeconfig, folder, registry, PrivateSigstore.new().key(), controller)
+
+
+def digest_of(cache: Cache) -> str:
+    """Return the digest that pods get."""
+    return cache.status.resolved_digest
+
+
 def build_policy(name: str, images: str, signer: Signer) -> dict[str, Any]:
     """Return a SignerPolicy of one key."""
     who = {"name": "ci", "key": {"data": signer.key.public_pem.decode()}, "transparencyLog": "notRequired"}
@@ -212,9 +270,3 @@ async def answers(request: Awaitable[object]) -> bool:
 def condition(cache: Cache, type_: str) -> tuple[str, str]:
     """Return status and reason of a condition; empty where it is not there."""
     return next(((each.status, each.reason) for each in cache.status.conditions if each.type == type_), ("", ""))
-
-
-@contextlib.asynccontextmanager
-async def client_of(kubeconfig: Path) -> AsyncIterator[ApiClient]:
-    async with ApiClient(load_connection(kubeconfig), timeout_seconds=30) as api:
-        yield api

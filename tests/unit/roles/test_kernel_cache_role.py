@@ -123,11 +123,18 @@ def test_what_the_role_names_is_what_the_programs_name():
     assert load(ROLE / "defaults/main.yml")["kernel_cache_webhook_secret"] == WEBHOOK
 
 
-def test_the_controller_reads_no_node_and_no_secret_and_writes_no_pod(rendered):
+def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
     found = rules(rendered["defaults", "ClusterRole", CONTROLLER])
     resources = {resource for resource, _ in found}
-    assert not {each for each in resources if each.startswith(("nodes", "secrets", "*"))}
-    assert {verb for resource, verb in found if resource == "pods"} == {"get", "list", "watch"}
+    assert not {each for each in resources if each.startswith(("secrets", "*"))}
+    for resource in ("pods", "nodes", "jobs", "daemonsets", "configmaps"):
+        assert {verb for of, verb in found if of == resource} == {"list", "watch"}
+    # What runs anything is made in accelkit's own namespace, and copies of pull secrets for it.
+    own = rules(rendered["defaults", "Role", CONTROLLER])
+    assert {resource for resource, verb in own if verb == "create"} == {
+        *("leases", "configmaps", "secrets", "daemonsets", "jobs", "volumesnapshots")
+    }
+    assert {verb for resource, verb in own if resource == "secrets"} == {"create"}
     assert not {("gkmcaches", verb) for verb in ("create", "delete")} & found
     narrow = [rule for rule in rendered["defaults", "ClusterRole", CONTROLLER]["rules"] if "resourceNames" in rule]
     assert [(rule["resources"], rule["resourceNames"]) for rule in narrow] == [
@@ -136,13 +143,13 @@ def test_the_controller_reads_no_node_and_no_secret_and_writes_no_pod(rendered):
     assert all("resourceNames" not in rule for rule in rendered["bare", "ClusterRole", CONTROLLER]["rules"])
 
 
-def test_agents_write_reports_and_events_alone(rendered):
+def test_agents_write_reports_alone(rendered):
     found = rules(rendered["defaults", "ClusterRole", AGENT])
     writing = {(resource, verb) for resource, verb in found if verb not in {"get", "list", "watch"}}
     assert {resource for resource, _ in writing} == {
-        *("gkmcachenodes", "clustergkmcachenodes", "gkmcachenodes/status", "clustergkmcachenodes/status", "events")
+        *("gkmcachenodes", "clustergkmcachenodes", "gkmcachenodes/status", "clustergkmcachenodes/status")
     }
-    assert {verb for resource, verb in found if resource == "nodes"} == {"get"}
+    assert {verb for resource, verb in found if resource == "nodes"} == {"get", "list", "watch"}
     assert not {resource for resource, _ in found if resource.startswith("secrets")}
     # A right that only a policy bounds comes with it.
     assert ("defaults", "ValidatingAdmissionPolicyBinding", AGENT) in rendered

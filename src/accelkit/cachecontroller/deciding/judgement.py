@@ -21,6 +21,7 @@ from accelkit.gkm.conditions import Condition, ConditionType, Reason, state
 from accelkit.gkm.objects import Cache, CacheMount, CacheStatus, CacheVerification
 from accelkit.kernelcache.formats.label_reading import ImageLabels
 from accelkit.kernelcache.formats.mounts import find_capture_path, list_mounts, list_variables
+from accelkit.kernelcache.formats.recorded import write_texts
 from accelkit.kernelcache.oci.reference import Reference, parse_reference
 
 DEFAULT_MOUNT_PATH: Final = "/cache"
@@ -192,6 +193,7 @@ def _serve(cache: Cache, judgement: Judgement, judge_at: float) -> Decision:
         relocatable=judgement.relocatable,
         mounts=[CacheMount(each.path, each.sub_path) for each in mounts],
         variables=list_variables(labels, mount_path) if labels is not None else {},
+        recorded_environment=write_texts(labels.variables) if labels is not None else {},
     )
     conditions = (_say_resolved(judgement.digest), _say_verified(verification.signatures))
     return Decision(status, conditions, serves=True, judge_at=judge_at)

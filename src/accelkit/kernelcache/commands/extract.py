@@ -38,6 +38,12 @@ from accelkit.output import Format, list_fields, output_option, print_value
 @click.option(
     "--max-gib", type=click.IntRange(1), default=32, show_default=True, help="Refuse larger caches, in GiB extracted."
 )
+@click.option(
+    "--verdict-ttl",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Believe an earlier verification for so long at most; default: as long as the policies say.",
+)
 @policy_options
 @card_options
 @registry_options
@@ -68,6 +74,7 @@ async def _extract(
         policies=policies,
         namespace=options.pop("namespace") or None,
         mount_path=options.pop("mount_path"),
+        verdict_ttl_seconds=options.pop("verdict_ttl"),
         limits=Limits.of_gib(options.pop("max_gib")),
         node=await read_cards(options),
     )

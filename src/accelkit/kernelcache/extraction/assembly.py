@@ -11,7 +11,7 @@ from accelkit.kernelcache.extraction.folder import CACHE, MANIFEST, Place
 from accelkit.kernelcache.extraction.record import measure
 from accelkit.kernelcache.formats import ImageLabels
 from accelkit.kernelcache.formats.cache import VLLM
-from accelkit.kernelcache.formats.mounts import find_path_seen
+from accelkit.kernelcache.formats.mounts import find_path_seen, list_trees
 from accelkit.kernelcache.formats.relocation.compile_index import INDEX_NAME, MAX_INDEX_BYTES, relocate_index
 from accelkit.kernelcache.formats.relocation.group_files import MAX_GROUP_FILE_BYTES, is_group_file, relocate
 
@@ -75,10 +75,11 @@ def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> None:
     def locate(path: str) -> str | None:
         if not path.startswith("/"):
             return find_path_seen(labels, mount_path, path)
-        # Trees that were captured from elsewhere are seen where they were.
-        for tree in labels.mounts.mounts[1:] if labels.mounts is not None else ():
-            if path.startswith(f"{tree.path}/") and holds(f"{tree.sub_path}{path.removeprefix(tree.path)}"):
-                return path
+        # Trees that were captured beside the root are mostly seen where they were.
+        for tree, seen in list_trees(labels, mount_path):
+            within = path.removeprefix(tree.path)
+            if path.startswith(f"{tree.path}/") and holds(f"{tree.sub_path}{within}"):
+                return seen + within
         return None
 
     for folder, _, names in os.walk(cache):

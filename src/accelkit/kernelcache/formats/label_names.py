@@ -37,6 +37,7 @@ TRITON_VERSIONS: Final = "accelkit.io/cache-triton-versions"
 CUDA_VERSIONS: Final = "accelkit.io/cache-cuda-versions"
 CPU_ARCHITECTURE: Final = "accelkit.io/cache-cpu-architecture"
 GPU_PRODUCT: Final = "accelkit.io/cache-gpu-product"
+VARIABLES: Final = "accelkit.io/cache-variables"
 
 
 def build_label_key(cache_format: str, name: str) -> str:

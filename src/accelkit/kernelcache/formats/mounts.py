@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_EXTRA_MOUNTS: Final = 32
 MAX_PATH_BYTES: Final = 4096
 _ROOTS: Final = {VLLM: names.VLLM_ROOT, HABANA: names.HABANA_ROOT}
+# The folder of vLLM's root in every image.
+COMPILE_FOLDER: Final = "torch_compile_cache"
 _HABANA_SETTINGS: Final = names.HABANA_ROOT_VALUE.partition(",")[2]
 # Where vLLM's Triton compiles to while it runs, unless told; within the root, so that it is captured with it.
 _TRITON_WITHIN: Final = "triton"
@@ -125,7 +127,7 @@ def list_mounts(labels: ImageLabels, mount_path: str) -> tuple[ClaimMount, ...]:
     """List the mounts by which a workload finds a cache.
 
     The root comes first, whole, at `mount_path`: frameworks keep more in it than what the labels name. Trees that were
-    captured from elsewhere follow, each at its own path, since their files name it.
+    captured beside it follow, each at its own path, since their files name it.
 
     Args:
         labels: of the image.
@@ -137,14 +139,40 @@ def list_mounts(labels: ImageLabels, mount_path: str) -> tuple[ClaimMount, ...]:
         settings = labels.mounts.value.partition(",")[2] if labels.mounts is not None else _HABANA_SETTINGS
         value = f"{mount_path},{settings}" if settings else mount_path
     root = ClaimMount("", mount_path, variable, value if variable else "", writable=labels.format == HABANA)
-    extras = labels.mounts.mounts[1:] if labels.mounts is not None else ()
-    return (
-        root,
-        *(
-            ClaimMount(each.sub_path, each.path, each.env, each.path if each.env else "", each.writable)
-            for each in extras
-        ),
+    trees = (
+        ClaimMount(each.sub_path, seen, each.env, seen if each.env else "", each.writable)
+        for each, seen in list_trees(labels, mount_path)
     )
+    return (root, *trees)
+
+
+def list_trees(labels: ImageLabels, mount_path: str) -> list[tuple[Mount, str]]:
+    """List the trees that were captured beside the root, each with the path at which workloads see it.
+
+    That is where it was captured; one that lay within the root goes where the root goes.
+    """
+    root = find_capture_path(labels)
+    return [
+        (each, mount_path + each.path.removeprefix(root) if root and each.path.startswith(f"{root}/") else each.path)
+        for each in (labels.mounts.mounts[1:] if labels.mounts is not None else ())
+    ]
+
+
+def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
+    """Return a folder of a claim, which may be written for MCV's layout, as it is in the layout of images.
+
+    Newer releases of MCV extract the root into a folder that is named as the last part of its path, beside the other
+    trees: `vllm/torch_compile_cache`. Here caches lie as in their images, where the root is above all of it.
+
+    Args:
+        sub_path: as a pod mounts it.
+        capture_path: the root at which the cache was captured; empty where that is not known.
+        trees: folders of the trees that were captured beside the root.
+    """
+    first, _, rest = sub_path.strip("/").partition("/")
+    moved = bool(first) and first == posixpath.basename(capture_path)
+    taken = {COMPILE_FOLDER, *(each.partition("/")[0] for each in trees)}
+    return rest if moved and first not in taken else sub_path
 
 
 def list_variables(labels: ImageLabels, mount_path: str) -> dict[str, str]:
@@ -177,15 +205,18 @@ def find_path_seen(labels: ImageLabels, mount_path: str, within: str) -> str:
         mount_path: where it sees the root.
         within: the path relative to the root; `.` for the root itself.
     """
-    extras = labels.mounts.mounts[1:] if labels.mounts is not None else ()
     nearest = max(
-        (each for each in extras if within == each.sub_path or within.startswith(f"{each.sub_path}/")),
-        key=lambda each: len(each.sub_path),
+        (
+            (len(each.sub_path), each.sub_path, seen)
+            for each, seen in list_trees(labels, mount_path)
+            if within == each.sub_path or within.startswith(f"{each.sub_path}/")
+        ),
         default=None,
     )
     if nearest is None:
         return posixpath.normpath(posixpath.join(mount_path, within))
-    return posixpath.normpath(posixpath.join(nearest.path, posixpath.relpath(within, nearest.sub_path)))
+    _, sub_path, seen = nearest
+    return posixpath.normpath(posixpath.join(seen, posixpath.relpath(within, sub_path)))
 
 
 def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from accelkit.errors import CacheError, RegistryError
 from accelkit.kernelcache.oci.documents import Descriptor, Index, Manifest
 from accelkit.kernelcache.oci.reference import Reference
+from accelkit.kernelcache.publishing.existing_images import MAX_MANIFESTS
 from accelkit.kernelcache.registry import RawManifest, RegistryClient
 from accelkit.kernelcache.signatures.bundles import BUNDLE_TYPE_PREFIX, may_be_bundle
 from accelkit.kernelcache.signatures.simple_signing import build_signature_tag
 
 _PARALLEL_BLOBS = 4
-# Of one image with its members and signatures; an index may name indexes, and so on.
-_MAX_MANIFESTS = 1024
 
 
 @dataclass
@@ -87,8 +86,8 @@ class _Copying:
             Its digest and those of all members, each once.
         """
         self._begun += 1
-        if self._begun > _MAX_MANIFESTS:
-            raise CacheError(f"{self.source} has more than {_MAX_MANIFESTS} manifests")
+        if self._begun > MAX_MANIFESTS:
+            raise CacheError(f"{self.source} has more than {MAX_MANIFESTS} manifests")
         document, digests = raw.decode(), [raw.digest]
         if isinstance(document, Index):
             for member in document.manifests:

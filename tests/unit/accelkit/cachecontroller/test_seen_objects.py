@@ -141,3 +141,34 @@ def test_refusals_are_remembered_for_a_minute(world):
     world.seen.refuse(name, Refusal("ClaimExists", "taken"))
     world.seen.refuse(name, None)
     assert world.seen.find_refusal(name) is None
+
+
+def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
+    name = ObjectName(CLAIMS, "kernels", "team")
+
+    def version(number: str, phase: str) -> Seen:
+        found = claim()
+        found.metadata.resource_version, found.status["phase"] = number, phase
+        return found
+
+    world.seen.take_object_event(CLAIMS)("ADDED", version("9", "Pending"))
+    world.seen.take_object_event(CLAIMS)("MODIFIED", version("11", "Bound"))
+    world.seen.put(name, version("10", "Pending"))
+    assert world.seen.find(name).status["phase"] == "Bound"
+    # And an event of before what was answered neither.
+    world.seen.put(name, version("13", "Lost"))
+    world.seen.take_object_event(CLAIMS)("MODIFIED", version("12", "Bound"))
+    world.seen.take_object_event(CLAIMS)("DELETED", version("12", "Bound"))
+    assert world.seen.find(name).status["phase"] == "Lost"
+    world.seen.take_object_event(CLAIMS)("DELETED", version("14", "Lost"))
+    assert world.seen.find(name) is None
+
+
+def test_caches_do_not_go_back_either(world):
+    def version(number: str) -> Cache:
+        return Cache(CacheMeta(name="c", namespace="team", resource_version=number))
+
+    world.seen.take_cache_event("ADDED", version("5"))
+    world.seen.take_cache(version("4"))
+    world.seen.take_cache_event("DELETED", version("3"))
+    assert world.seen.caches["team/c"].metadata.resource_version == "5"

@@ -10,6 +10,8 @@ from accelkit.kernelcache.signatures.matching import TextMatch, compile_glob
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 ALL_NAMESPACES = ("*",)
+# A day: what a signer takes back counts no longer than that, and a registry may be away for a night.
+VERDICT_TTL_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,22 @@ class Signer:
 
 @dataclass(frozen=True)
 class SignerPolicy:
-    """Who may sign some images."""
+    """Who may sign some images.
+
+    Attributes:
+        name: for messages.
+        images: patterns of names.
+        signers: one of them is enough.
+        namespaces: patterns of those that it is for.
+        verdict_ttl_seconds: how long a verdict in favour of an image is believed before its signatures are looked for
+            again; 0 for not at all.
+    """
 
     name: str
     images: tuple[str, ...]
     signers: tuple[Signer, ...]
     namespaces: tuple[str, ...] = ALL_NAMESPACES
+    verdict_ttl_seconds: int = VERDICT_TTL_SECONDS
 
     def covers(self, image: Reference, namespace: str | None = None) -> bool:
         """Whether this policy speaks of an image, for a namespace; None means no particular one."""
@@ -75,3 +87,7 @@ class SignerPolicies:
     def select(self, image: Reference, namespace: str | None = None) -> tuple[SignerPolicy, ...]:
         """Return the policies that speak of an image; none means that it is refused."""
         return tuple(policy for policy in self.policies if policy.covers(image, namespace))
+
+    def find_verdict_ttl(self, image: Reference, namespace: str | None = None) -> int:
+        """Return for how many seconds a verdict in favour of an image is believed: the shortest time counts."""
+        return min((each.verdict_ttl_seconds for each in self.select(image, namespace)), default=0)

@@ -1,4 +1,4 @@
-"""What `accelkit cache extract` tells programs where it refuses an image."""
+"""What `accelkit cache extract` tells programs where it refuses an image, and when it judges again."""
 
 from __future__ import annotations
 
@@ -70,3 +70,13 @@ def test_a_registry_that_is_down_is_no_verdict(bed: Bed, monkeypatch: pytest.Mon
     assert told.exit_code == 3
     read = json.loads(told.stdout)
     assert (read["reason"], read["retryable"]) == ("RegistryUnavailable", True)
+
+
+def test_an_earlier_verification_is_believed_no_longer_than_it_is_told(bed: Bed) -> None:
+    sign(bed.registry.host, bed.image, KEY)
+    bed.name = f"{bed.registry.host}/team/cache@{bed.image.digest}"
+    assert json.loads(bed("extract", "-o", "json").stdout)["changed"] is True
+    for options, asks in (((), False), (("--verdict-ttl", "3600"), False), (("--verdict-ttl", "0"), True)):
+        bed.registry.requests.clear()
+        assert bed("extract", *options).exit_code == 0
+        assert bool(bed.registry.requests) is asks

@@ -15,6 +15,7 @@ from accelkit.kernelcache.formats.mounts import (
     list_mounts,
     list_variables,
     needs_rewriting,
+    translate_sub_path,
 )
 
 VLLM = {
@@ -142,3 +143,31 @@ def test_two_trees_at_one_path_are_refused(path: str) -> None:
 )
 def test_files_are_rewritten_unless_they_name_no_paths_or_the_right_ones(labels, path: str, *, needed: bool) -> None:
     assert needs_rewriting(read_labels(labels), path) is needed
+
+
+def test_a_tree_within_the_root_goes_where_the_root_goes() -> None:
+    labels = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm/triton", "env": "TRITON_CACHE_DIR"}))
+    assert list_mounts(labels, "/cache")[1] == ClaimMount(
+        "triton", "/cache/triton", "TRITON_CACHE_DIR", "/cache/triton"
+    )
+    assert find_path_seen(labels, "/cache", "triton/K") == "/cache/triton/K"
+    beside = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm2/triton"}))
+    assert list_mounts(beside, "/cache")[1].path == "/tmp/vllm2/triton"
+
+
+@pytest.mark.parametrize(
+    ("written", "capture_path", "meant"),
+    [
+        ("vllm", "/root/.cache/vllm", ""),
+        ("vllm/torch_compile_cache", "/root/.cache/vllm", "torch_compile_cache"),
+        ("/vllm/torch_compile_cache/", "/root/.cache/vllm", "torch_compile_cache"),
+        ("torch_compile_cache", "/root/.cache/vllm", "torch_compile_cache"),
+        ("triton", "/root/.cache/vllm", "triton"),
+        ("", "/root/.cache/vllm", ""),
+        ("vllm", "", "vllm"),
+        ("triton/K", "/root/triton", "triton/K"),
+        ("torch_compile_cache/x", "/data/torch_compile_cache", "torch_compile_cache/x"),
+    ],
+)
+def test_folders_of_either_layout_lead_to_the_same_files(written: str, capture_path: str, meant: str) -> None:
+    assert translate_sub_path(written, capture_path, ["triton", "deep_gemm"]) == meant

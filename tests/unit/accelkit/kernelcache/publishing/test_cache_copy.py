@@ -208,7 +208,7 @@ async def test_an_index_without_a_member_does_not_arrive(
 async def test_indexes_within_indexes_come_to_an_end(
     hostile_registry: HostileRegistry, other: HostileRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelkit.kernelcache.publishing.copy._MAX_MANIFESTS", 20)
+    monkeypatch.setattr("accelkit.kernelcache.publishing.copy.MAX_MANIFESTS", 20)
     inner = IMAGE
     for _ in range(25):
         put(hostile_registry, inner, None)
