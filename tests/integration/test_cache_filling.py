@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -30,10 +29,9 @@ from private_sigstore import PrivateSigstore
 from registries import misbehaviour
 from registries.hostile import HostileRegistry
 
-from accelkit.cachecontroller.delivery import FillSettings
+from accelkit.cachecontroller.delivery import FillSettings, Seen
 from accelkit.cachecontroller.filling import ImageDelivery
 from accelkit.cachecontroller.seen_objects import SeenObjects
-from accelkit.errors import ApiError
 from accelkit.gkm import names
 from accelkit.gkm.objects import Cache
 from accelkit.kube.paths import build_collection_path, build_object_path
@@ -87,18 +85,13 @@ async def create(caches: Caches, storage: Storage, namespace: str, repository: s
     return await caches.create(namespace, repository, name="kernels", **{**given, **spec})
 
 
-async def publish(caches: Caches, repository: str, **facts):
-    """Push and sign an image; the registry's client has a loop of its own."""
-    return await asyncio.to_thread(caches.publish, repository, **facts)
-
-
 def is_ready(cache) -> bool:
     return condition(cache, "Ready")[0] == "True"
 
 
 async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = await publish(caches, repository, signer=caches.signer)
+    image = await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path) as storage:
         path = await create(caches, storage, namespace, repository, accessModes=READERS, mountPath="/cache/here")
         cache = await caches.becomes(path, is_ready)
@@ -127,7 +120,7 @@ async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tm
 
 async def test_where_access_modes_are_refused_the_provisioners_words_are_told(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, refused="ReadOnlyMany", runs=False) as storage:
         path = await create(caches, storage, namespace, repository, accessModes=READERS)
         # It goes on to a volume that many could write; who only reads it needs no other.
@@ -162,7 +155,7 @@ async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(
     caches: Caches, controller: CacheController, tmp_path: Path
 ):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, runs=False) as storage:
         path = await create(caches, storage, namespace, repository, accessModes=READERS)
         key = f"{namespace}/kernels"
@@ -187,7 +180,7 @@ def restart(controller: CacheController) -> None:
 
 async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    image = await publish(caches, repository, signer=caches.signer)
+    image = await caches.publish(repository, signer=caches.signer)
     layer = msgspec.json.decode(image.manifest)["layers"][0]["digest"]
     lies = iter([True])
     lie = misbehaviour.changed(b"of another digest")
@@ -203,12 +196,12 @@ async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: 
 
 async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_name(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    first = await publish(caches, repository, signer=caches.signer)
+    first = await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path) as storage:
         path = await create(caches, storage, namespace, repository)
         cache = await caches.becomes(path, is_ready)
         pod = await caches.pod(namespace, "kernels", "old")
-        second = await publish(caches, repository, kernel="mul", tag="v2", signer=caches.signer)
+        second = await caches.publish(repository, kernel="mul", tag="v2", signer=caches.signer)
         name = cache.spec.image.rpartition(":")[0]
         await caches.api.patch(path, {"spec": {"image": f"{name}:v2"}})
         pinned = names.name_pinned_claim(cache.key, second.digest)
@@ -240,7 +233,7 @@ async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_nam
 
 async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     secrets = build_collection_path("v1", "secrets", namespace)
     login = {"auths": {caches.registry.host: {"auth": "dTpw"}}}
     data = {".dockerconfigjson": msgspec.json.encode(login).decode()}
@@ -264,15 +257,15 @@ async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(cac
 
 async def test_what_would_have_to_be_rewritten_is_not_delivered_by_image(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
-    await publish(caches, repository, signer=caches.signer)
+    await caches.publish(repository, signer=caches.signer)
     await caches.policy(f"{caches.registry.host}/{repository.split('/', maxsplit=1)[0]}/**")
     path = await caches.create(namespace, repository, delivery="image")
     # Triton's group files hold the path at which they were captured.
     await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "NotRelocatable"))
 
 
-async def test_an_api_server_without_image_volumes_says_what_we_look_for(caches: Caches):
-    """Kubernetes 1.34 knows the field, and drops it unless a gate is on."""
+async def test_an_api_server_that_drops_image_volumes_is_told_from_one_that_keeps_them(caches: Caches):
+    """Kubernetes 1.34 drops the volume and its mounts unless a gate is on; the pods would run without."""
     status = {
         "resolvedDigest": f"sha256:{'1' * 64}",
         "mountPath": "/cache",
@@ -284,9 +277,12 @@ async def test_an_api_server_without_image_volumes_says_what_we_look_for(caches:
         "spec": {"image": "quay.io/a/b:v1"},
         "status": status,
     }
-    ((name, body),) = (
-        ImageDelivery(FillSettings("i", OURS)).plan(msgspec.convert(document, Cache), SeenObjects(str)).create
-    )
-    with pytest.raises(ApiError, match="must specify a volume type") as caught:
-        await caches.api.post(build_collection_path(name.kind.api_version, name.kind.plural, OURS), body)
-    assert caught.value.reason == "Invalid"
+    cache, seen = msgspec.convert(document, Cache), SeenObjects(str)
+    delivery = ImageDelivery(FillSettings("i", OURS))
+    ((name, body),) = delivery.plan(cache, seen).create
+    collection = build_collection_path(name.kind.api_version, name.kind.plural, OURS)
+    answer = await caches.api.post(collection, body)
+    await caches.api.delete(build_object_path(collection, name.name))
+    seen.put(name, msgspec.json.decode(answer, type=Seen))
+    (ready, _) = delivery.plan(cache, seen).states[OURS].conditions
+    assert (ready.status, ready.reason) == ("False", "ImageVolumesUnsupported")
