@@ -86,3 +86,6 @@ _.assignments
 _.node_annotations
 _.node_labels
 _.node_label_prefixes
+
+# Read by tarfile.
+_.linkname
