@@ -1,0 +1,94 @@
+"""Which claims of a namespace are those of caches, and of which digest each is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accelkit.gkm.conditions import ConditionType, Reason, find_condition, holds
+from accelkit.gkm.names import name_claim, name_pinned_claim
+from accelkit.gkm.objects import Cache, Delivery
+from accelkit.texts import shorten
+
+# What `name_pinned_claim` puts behind the name of a cache.
+PINNED: Final = re.compile(r"(.+)-([0-9a-f]{12})")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheClaim:
+    """A claim that a pod names.
+
+    Attributes:
+        cache: whose it is.
+        digest: that the pod gets; empty while none is verified, and the pod waits for the claim that follows the cache.
+    """
+
+    cache: Cache
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The claim that the pod is to mount."""
+        return name_pinned_claim(self.cache.key, self.digest) if self.digest else name_claim(self.cache.key)
+
+    @property
+    def mount_path(self) -> str:
+        """Where workloads see the cache, as it was prepared; empty while that is not decided."""
+        return self.cache.status.mount_path or self.cache.spec.mount_path
+
+    def find_refusal(self, namespace: str) -> str:
+        """Return why no new pod of a namespace may mount it; empty where one may."""
+        cache = self.cache
+        if cache.metadata.deletion_timestamp is not None:
+            return f"kernel cache {cache.key} is being deleted; mount another one, or wait until it is made again"
+        verified = find_condition(cache.status.conditions, ConditionType.VERIFIED)
+        # Without a claim, the pod waits for it; with one, it would start with what nobody vouches for any more.
+        if verified is not None and verified.status == "False" and namespace in cache.status.pvc_status:
+            why = shorten(f"{verified.reason}: {verified.message}".rstrip(": "), 300)
+            return (
+                f"kernel cache {cache.key} is not verified ({why}); its status has more, and a SignerPolicy that names "
+                f"its signer lets pods mount it"
+            )
+        return ""
+
+
+def list_claims(caches: Iterable[Cache], namespace: str) -> dict[str, CacheClaim]:
+    """Return the claims of caches in a namespace by name: those that follow a cache, and those of its digests.
+
+    A claim that is not the controller's, though it has the name of a cache, is left out: it is somebody's data.
+    """
+    claims: dict[str, CacheClaim] = {}
+    # A namespace's own cache comes before one of the cluster with the same name.
+    for cache in sorted(caches, key=lambda each: each.of_cluster):
+        name = name_claim(cache.key)
+        if namespace not in cache.namespaces or name in claims or _is_taken(cache, namespace):
+            continue
+        status = cache.status
+        current = status.resolved_digest if holds(status.conditions, ConditionType.VERIFIED) else ""
+        claims[name] = CacheClaim(cache, current)
+        for digest in filter(None, (current, *status.previous_digests)):
+            claims.setdefault(name_pinned_claim(cache.key, digest), CacheClaim(cache, digest))
+    return claims
+
+
+def find_claim(volume: Mapping[str, Any], claims: Mapping[str, CacheClaim]) -> CacheClaim | None:
+    """Return the cache that a volume of a pod is of, by its claim or by the digest of its image; None for others."""
+    claim = volume.get("persistentVolumeClaim")
+    if claim is not None:
+        return claims.get(str(claim.get("claimName") or ""))
+    _, _, digest = str((volume.get("image") or {}).get("reference") or "").partition("@")
+    delivered = (each for each in claims.values() if each.cache.status.delivery == Delivery.IMAGE.value)
+    return next((each for each in delivered if digest and each.digest == digest), None)
+
+
+def find_unknown_digest(claims: Mapping[str, CacheClaim], claim: str) -> str:
+    """Return the cache of which a claim names a digest that it does not have; empty where it names none."""
+    found = PINNED.fullmatch(claim)
+    return found[1] if found and claim not in claims and found[1] in claims else ""
+
+
+def _is_taken(cache: Cache, namespace: str) -> bool:
+    state = cache.status.pvc_status.get(namespace)
+    return state is not None and any(each.reason == Reason.CLAIM_EXISTS.value for each in state.conditions)

@@ -1,0 +1,133 @@
+"""Answers the API server's questions about pods, by HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from accelkit.cachecontroller.webhook.mutation import Mutation, Tools, mutate
+from accelkit.cachecontroller.webhook.registration import PATH
+from accelkit.gkm.objects import Cache
+from accelkit.serving.server import HttpServer, Reply
+from accelkit.serving.tls import Listen
+from accelkit.texts import shorten
+
+log = logging.getLogger(__name__)
+
+# The watch of caches may be a moment behind whoever made a cache and its pod.
+_LAG_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.05
+# What the API server passes on of one warning, and of all.
+_MAX_WARNING: Final = 256
+_MOST_WARNINGS: Final = 12
+# A pod has 1.5 MiB at most, and may come twice.
+_MAX_REVIEW_BYTES: Final = 8 << 20
+_FORBIDDEN: Final = 403
+_API: Final = "admission.k8s.io/v1"
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Request(msgspec.Struct):
+    uid: str
+    namespace: str = ""
+    operation: str = ""
+    kind: _Kind = msgspec.field(default_factory=_Kind)
+    object: dict[str, Any] | None = None
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: _Request
+
+
+_reviews = msgspec.json.Decoder(_Review)
+
+
+class WebhookServer:
+    """Serves the webhook of pods.
+
+    Args:
+        listen: where, and with which certificates; files that change are read again.
+        find_caches: returns all caches as they are known now; None while they have not been read.
+        tools: what pods are changed with.
+
+    Attributes:
+        answers: how many there were, by what became of the pod: `changed`, `unchanged`, `refused`, `unready`.
+
+    Raises:
+        ConfigurationError: the port is taken, or may not be used.
+    """
+
+    def __init__(self, listen: Listen, find_caches: Callable[[], Iterable[Cache] | None], tools: Tools) -> None:
+        self._find_caches, self._tools = find_caches, tools
+        self._server = HttpServer(listen, self.handle)
+        self.answers: Counter[str] = Counter()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set.
+
+        Raises:
+            ConfigurationError: the certificates cannot be used.
+        """
+        await self._server.run(stop)
+
+    async def handle(self, method: str, path: str, body: bytes) -> Reply:
+        """Answer a request."""
+        if (method, path) != ("POST", PATH):
+            return Reply(404, b'{"error":"pods are asked about by POST of %s"}' % PATH.encode())
+        if len(body) > _MAX_REVIEW_BYTES:
+            return Reply(413, b'{"error":"no AdmissionReview of a pod is so large"}')
+        try:
+            review = _reviews.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            return Reply(400, msgspec.json.encode({"error": f"it is no AdmissionReview of {_API}: {exc}"}))
+        done = await self._mutate(review.request)
+        if done is None:
+            self.answers["unready"] += 1
+            return Reply(503, b'{"error":"the caches are not known yet; ask again"}')
+        self.answers["refused" if done.refusal else "changed" if done.patch else "unchanged"] += 1
+        return Reply(200, msgspec.json.encode(_build_answer(review.request.uid, done)))
+
+    async def _mutate(self, request: _Request) -> Mutation | None:
+        pod = request.object
+        if request.kind.kind != "Pod" or request.operation != "CREATE" or pod is None:
+            return Mutation()
+        until = time.monotonic() + _LAG_SECONDS
+        while True:
+            caches = self._find_caches()
+            if caches is None:
+                return None
+            done = mutate(pod, request.namespace, caches, self._tools)
+            if not done.unknown or time.monotonic() > until:
+                return done
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _build_answer(uid: str, done: Mutation) -> dict[str, Any]:
+    response: dict[str, Any] = {"uid": uid, "allowed": not done.refusal}
+    if done.refusal:
+        response["status"] = {"code": _FORBIDDEN, "reason": "Forbidden", "message": shorten(done.refusal, 1000)}
+    elif done.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = b64encode(msgspec.json.encode(done.patch)).decode()
+    if done.warnings:
+        response["warnings"] = [shorten(each, _MAX_WARNING) for each in done.warnings[:_MOST_WARNINGS]]
+    return {"apiVersion": _API, "kind": "AdmissionReview", "response": response}
+
+
+async def serve(
+    listen: Listen, find_caches: Callable[[], Iterable[Cache] | None], tools: Tools, stop: asyncio.Event
+) -> None:
+    """Serve the webhook of pods until `stop` is set; for arguments and errors see `WebhookServer`."""
+    await WebhookServer(listen, find_caches, tools).run(stop)
